@@ -1,19 +1,19 @@
-//! Programs of their own, for what cannot be in this one: Tracy starts before
-//! `main` in whatever is linked with it, and Cargo gives a program each package
-//! with one set of features.
+//! Separate programs for cases that cannot run in this one: Tracy starts before `main` in every
+//! program that is linked with it, and Cargo builds each package for a program with one set of
+//! features.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The packages, whose programs have the same names.
+/// Packages of these programs, which have the same names.
 const PROGRAMS: [&str; 3] = ["compiled-out", "tracy", "tracy-on-demand"];
 
-/// What the one case of such a program is called.
+/// Name of the only case in these programs.
 pub(crate) const CASE: &str = "region";
 
-/// Builds them, as and where this program was built. One after the other: built
-/// together they would share their features after all.
+/// Builds the programs in the same way and folder as this one, one after the other, because Cargo
+/// would unify their features in a common build.
 pub(crate) fn build() -> io::Result<()> {
     for program in PROGRAMS {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
@@ -28,7 +28,7 @@ pub(crate) fn build() -> io::Result<()> {
     Ok(())
 }
 
-/// Where such a program lies: beside this one.
+/// Path of one of these programs, which is in the folder of this one.
 pub(crate) fn path(program: &str) -> io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name(program))
 }

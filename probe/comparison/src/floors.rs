@@ -1,4 +1,4 @@
-//! What there is without any library: the least that a measurement can cost.
+//! The minimum cost of a measurement, without any library.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use pfp_bench::{Case, case};
 
 use crate::nothing;
 
-/// The first is what all others are compared with.
+/// The first case is the reference for all others.
 pub(crate) fn cases() -> [Case; 4] {
     [
         case!("two bare rdtsc", 1, two_rdtsc()),
@@ -37,7 +37,7 @@ fn two_thread_cpu_times() {
 
 fn thread_cpu_time() -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we own.
+    // SAFETY: `time` is a local variable that the call fills.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

@@ -1,11 +1,11 @@
-//! pfp beside what people otherwise use, in one run.
+//! Compares pfp with similar libraries in one run.
 //!
-//! Every peer is set up as its own documentation advises; its file in `peers/`
-//! says which, and where that is written. Each case runs in a process of its own
-//! (see `pfp-bench`), all of them in turn. The tables go to standard output.
+//! Each peer is set up as its own documentation advises; its file in `peers/` describes the setup
+//! and its source. Each case runs in its own process (see `pfp-bench`), all of them in turn. The
+//! tables go to standard output.
 //!
-//! `cargo run --release --locked --manifest-path probe/comparison/Cargo.toml`;
-//! `-- --quick` only shows that everything runs.
+//! `cargo run --release --locked --manifest-path probe/comparison/Cargo.toml`; add `-- --quick` to
+//! only check that everything runs.
 
 use std::io;
 
@@ -19,15 +19,16 @@ mod peers;
 mod row;
 mod table;
 
-/// How much is measured.
+/// Amount of measuring.
 struct Plan {
-    /// Rounds on one thread, in each of which every case has one batch. An even
-    /// number: memory is read at half of them.
+    /// Number of rounds on one thread; in each, every case runs one batch. It is even, because
+    /// memory is read after half of them.
     rounds: usize,
     calls: u64,
-    /// Rounds of a batch on one thread and one on two threads.
+    /// Number of rounds with a batch on one thread and a batch on two.
     pairs: usize,
-    /// Long enough that both threads really run at once.
+    /// Number of calls per thread in these batches, which is large enough for both threads to run
+    /// simultaneously.
     calls_of_pair: u64,
 }
 
@@ -35,13 +36,12 @@ struct Plan {
 const FULL: Plan = Plan { rounds: 100, calls: 20_000, pairs: 31, calls_of_pair: 50_000 };
 const QUICK: Plan = Plan { rounds: 4, calls: 1_000, pairs: 3, calls_of_pair: 5_000 };
 
-/// What came out for one case.
+/// Figures of a case.
 struct Figures {
     ns: f64,
-    /// What a region costs on each of two threads, per what it costs on one.
+    /// Ratio of a region's cost on each of two threads to its cost on one.
     two_threads: f64,
-    /// Bytes that became resident in the first half of the rounds, and in the
-    /// second.
+    /// Bytes that became resident in the first half of the rounds, and in the second.
     growth: [i64; 2],
 }
 
@@ -71,9 +71,9 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The figures of every worker, in their order.
+/// The figures of every worker, in order.
 fn measure(workers: &mut [Worker], plan: &Plan) -> io::Result<Vec<Figures>> {
-    // The first answer brings pages of the worker's own into memory.
+    // The first answer loads pages of the worker itself into memory.
     let before: Vec<Sample> = workers
         .iter_mut()
         .map(|worker| worker.run(0, 1).and_then(|_| worker.run(0, 1)))
@@ -96,7 +96,7 @@ fn measure(workers: &mut [Worker], plan: &Plan) -> io::Result<Vec<Figures>> {
     Ok(figures.collect())
 }
 
-/// What stands in a region: nothing, which the compiler must leave where it is.
+/// The content of a region: nothing, but the compiler cannot remove or move it.
 #[inline(always)]
 fn nothing() {
     std::hint::black_box(());

@@ -1,4 +1,4 @@
-//! pfp and its peers: a file each.
+//! pfp and its peers, one file for each.
 
 use crate::row::Row;
 
@@ -11,7 +11,7 @@ mod puffin;
 mod tracing;
 mod tracy;
 
-/// The rows, in the table's order.
+/// Rows in the table's order.
 pub(crate) fn rows() -> Vec<Row> {
     vec![
         pfp::row(),
@@ -26,11 +26,11 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// Regions in a frame (puffin) or a trace (fastrace). Both ask for such groups to
-/// be ended often; their own benchmarks have groups of this size and more.
+/// Number of regions in a frame (puffin) or a trace (fastrace). Both libraries ask to end these
+/// groups often; their own benchmarks have groups of at least this size.
 const GROUP: u64 = 1_000;
 
-/// Makes so many calls in groups. `group` makes the calls that it is told.
+/// Makes `calls` calls in groups. `group` makes as many calls as its argument states.
 #[inline(always)]
 fn in_groups(calls: u64, group: impl Fn(u64)) {
     let mut left = calls;

@@ -1,31 +1,31 @@
-//! What there is to say of pfp or of a peer.
+//! A row of the table, for pfp or a peer.
 
 use pfp_bench::Case;
 
 pub(crate) struct Row {
-    /// What the row says was set up, without versions.
+    /// Description of the setup, without versions.
     pub(crate) name: &'static str,
-    /// The packages whose versions it shows.
+    /// Packages whose versions the row shows.
     pub(crate) packages: &'static [&'static str],
     pub(crate) on: Subject,
-    /// Switched off in the peer's own way, while the program runs or at its start.
+    /// Case that is switched off in the peer's own way, at run time or at the start.
     pub(crate) off: Option<Subject>,
-    /// How it is switched off.
+    /// How the peer is switched off.
     pub(crate) switch: &'static str,
-    /// What is recorded, and who can read it when.
+    /// Data that the peer records, and when they can be read.
     pub(crate) records: &'static str,
 }
 
-/// Where a case is measured.
+/// Program in which a case is measured.
 pub(crate) enum Subject {
     /// In this program.
     Here(Case),
-    /// In a program of its own, of this name.
+    /// A separate program with this name.
     Apart(&'static str),
 }
 
 impl Row {
-    /// What is measured for it.
+    /// The cases of the row.
     pub(crate) fn subjects(&self) -> impl Iterator<Item = &Subject> {
         std::iter::once(&self.on).chain(&self.off)
     }

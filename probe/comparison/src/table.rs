@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::row::Row;
 use crate::{Figures, Plan, floors};
 
-/// How to repeat it.
+/// Command that repeats the comparison.
 const COMMAND: &str = "cargo run --release --locked --manifest-path probe/comparison/Cargo.toml";
 
 /// Prints the figures of the floors and of the rows' subjects, in that order.
@@ -55,7 +55,7 @@ pub(crate) fn print(rows: &[Row], figures: &[Figures], plan: &Plan, machine: &st
     }
 }
 
-/// A row's name with the versions of what it is built with.
+/// The name of a row with the versions of its packages.
 fn named(row: &Row) -> String {
     let versions: Vec<String> = row
         .packages
@@ -65,7 +65,7 @@ fn named(row: &Row) -> String {
     format!("{} ({})", row.name, versions.join(", "))
 }
 
-/// The version that this was built with: there is one of each in the lock file.
+/// The version used in the build: the lock file contains one of each package.
 fn version(package: &str) -> Option<&'static str> {
     let lock = include_str!("../Cargo.lock");
     let (_, after) = lock.split_once(&format!("name = \"{package}\"\nversion = \""))?;
@@ -77,7 +77,7 @@ fn bytes(bytes: i64) -> String {
     if kib.abs() < 1024.0 { format!("{kib:.0} KiB") } else { format!("{:.1} MiB", kib / 1024.0) }
 }
 
-/// With commas between the thousands.
+/// Formats a number with commas between the thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

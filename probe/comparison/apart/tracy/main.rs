@@ -1,11 +1,10 @@
-//! Tracy's case. What is set up, and why, stands in `src/peers/tracy.rs`; which
-//! mode it is, in the package's features.
+//! Tracy's case. `src/peers/tracy.rs` describes the setup; the package's features select the mode.
 
 use std::sync::OnceLock;
 
 use tracy_client::Client;
 
-/// The client runs for as long as one of its values lives.
+/// Keeps the client running, which stops when its last value is dropped.
 static CLIENT: OnceLock<Client> = OnceLock::new();
 
 fn start() {

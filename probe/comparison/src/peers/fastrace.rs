@@ -1,12 +1,12 @@
-//! fastrace: a `LocalSpan` per region, which its documentation recommends over
-//! `Span` within a thread, inside a root span with `set_local_parent`. The README
-//! asks for short traces, since a trace is reported when its root ends; here one has
-//! a thousand regions. The reporter takes the spans and drops them: what an exporter
-//! does with them is not fastrace's cost. All else is the default.
+//! fastrace: a `LocalSpan` per region, which its documentation recommends over `Span` within a
+//! thread, inside a root span with `set_local_parent`. A trace is reported when its root ends, so
+//! the README asks for short traces; here a trace has a thousand regions. The reporter drops the
+//! spans that it receives, because the cost of an exporter is not fastrace's. All other settings
+//! are the defaults.
 //!
-//! Off is no local parent: "If no local context is set,
-//! `LocalSpan::enter_with_local_parent()` will do nothing." A program decides that at
-//! each root. Without its feature `enable` it is compiled out.
+//! Switched off, a thread has no local parent: "If no local context is set,
+//! `LocalSpan::enter_with_local_parent()` will do nothing." A program decides that at each root.
+//! Without the feature `enable`, fastrace is compiled out.
 
 use std::sync::Once;
 

@@ -1,13 +1,11 @@
-//! hotpath: `#[hotpath::measure]` on a function, and the guard that
-//! `#[hotpath::main]` builds, with its defaults: a worker thread that sweeps the
-//! threads' queues every 50 ms into histograms, and the server that `hotpath
-//! console` reads live. hotpath.rs, "Profiling modes", names `HotpathGuardBuilder`
-//! for programs that want to say when profiling begins, as this one does.
+//! hotpath: `#[hotpath::measure]` on a function, and the guard that `#[hotpath::main]` builds, with
+//! its defaults: a worker thread that sweeps the threads' queues into histograms every 50 ms, and
+//! the server that `hotpath console` reads live. hotpath.rs, "Profiling modes", recommends
+//! `HotpathGuardBuilder` for programs that decide when profiling begins, like this one.
 //!
-//! Off is `HOTPATH_FOCUS` (hotpath.rs, "Configuration"), which names the functions
-//! that are measured, and here names none. It is read once, when the program
-//! starts. Otherwise hotpath is taken out at compile time: without its feature
-//! `hotpath` "all macros are noop".
+//! Switched off, `HOTPATH_FOCUS` (hotpath.rs, "Configuration"), which names the functions to
+//! measure, names none. It is read once, when the program starts. Otherwise hotpath can be compiled
+//! out: without its feature `hotpath`, "all macros are noop".
 
 use std::sync::Once;
 
@@ -17,7 +15,7 @@ use pfp_bench::case;
 use crate::nothing;
 use crate::row::{Row, Subject};
 
-/// What the case is called in which it is off.
+/// Name of the case that is switched off.
 pub(crate) const OFF: &str = "hotpath, off";
 
 pub(crate) fn row() -> Row {
@@ -32,20 +30,20 @@ pub(crate) fn row() -> Row {
     }
 }
 
-/// Says what is measured, before there is a thread that could read it.
+/// Selects the functions to measure, before other threads can read the environment.
 pub(crate) fn before_any_thread(off: bool) {
     if off {
-        // SAFETY: `main` calls this first of all.
+        // SAFETY: `main` calls this first, so no other thread exists yet.
         unsafe { std::env::set_var("HOTPATH_FOCUS", "no function") };
-        // The port is for the case in which it is on.
-        // SAFETY: as above.
+        // Only the case that is switched on needs the port.
+        // SAFETY: `main` calls this first, so no other thread exists yet.
         unsafe { std::env::set_var("HOTPATH_METRICS_SERVER_OFF", "1") };
     }
 }
 
 fn start() {
     static START: Once = Once::new();
-    // Its end would print a report.
+    // Never dropped, because that would print a report.
     START.call_once(|| std::mem::forget(HotpathGuardBuilder::new("main").build()));
 }
 

@@ -1,12 +1,11 @@
-//! metrics: `histogram!` with the time since an `Instant`, as the crate's
-//! documentation shows for libraries, and the Prometheus recorder installed with
-//! `install_recorder`. Its documentation ("Upkeep and maintenance") then asks for
-//! `run_upkeep` at regular intervals: a thread calls it every 5 seconds, which is
-//! what the exporter's own task does by default. There is no listener, and nobody
-//! scrapes.
+//! metrics: `histogram!` with the time since an `Instant`, as the crate's documentation shows for
+//! libraries, and the Prometheus recorder installed with `install_recorder`. Its documentation
+//! ("Upkeep and maintenance") then asks for regular calls of `run_upkeep`: a thread makes one every
+//! 5 seconds, like the exporter's own task by default. Nothing scrapes the figures, because the
+//! exporter does not listen.
 //!
-//! Off is no recorder: "a noop recorder lives in its place, which has an incredibly
-//! low overhead". That is decided once, when the program starts, and the clock is
+//! Switched off, the program installs no recorder: "a noop recorder lives in its place, which has
+//! an incredibly low overhead". That is decided once, when the program starts, and the clock is
 //! still read.
 
 use std::sync::Once;

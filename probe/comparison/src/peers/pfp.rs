@@ -1,4 +1,4 @@
-//! pfp itself, as its README shows: a `scope!`, and nothing to set up.
+//! pfp itself, as in its README: a `scope!`, without any setup.
 
 use pfp_bench::case;
 
@@ -19,8 +19,8 @@ pub(crate) fn row() -> Row {
     }
 }
 
-/// With `default-features = false`, as its documentation says; other features of the same
-/// package, so a program of its own.
+/// Compiled out with `default-features = false`, as in its documentation. This needs other features
+/// of the package, so it is a separate program.
 pub(crate) fn compiled_out() -> Row {
     Row {
         name: "pfp, compiled out",

@@ -1,10 +1,9 @@
-//! puffin: `profile_scope!` with `set_scopes_on(true)`, inside a scope per frame, and
-//! `new_frame` once per frame, as README and crate documentation ask; here a frame
-//! has a thousand regions. A `GlobalFrameView` takes the frames, as it does for
-//! puffin's own viewers, with its defaults: it keeps the last 1,000 frames and the
-//! slowest 256.
+//! puffin: `profile_scope!` with `set_scopes_on(true)`, inside a scope per frame, and `new_frame`
+//! once per frame, as README and crate documentation ask; here a frame has a thousand regions. A
+//! `GlobalFrameView` with its defaults receives the frames, as for puffin's own viewers: it keeps
+//! the last 1,000 frames and the slowest 256.
 //!
-//! Off is `set_scopes_on(false)`, at any time and for all scopes.
+//! Switched off with `set_scopes_on(false)`, which is possible at any time and affects all scopes.
 
 use std::cell::Cell;
 use std::sync::{Once, OnceLock};
@@ -29,7 +28,7 @@ pub(crate) fn row() -> Row {
 }
 
 thread_local! {
-    /// Whether this thread is the one with the frame loop.
+    /// Whether this thread runs the frame loop.
     static LOOPS: Cell<bool> = const { Cell::new(false) };
 }
 

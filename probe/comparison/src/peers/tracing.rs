@@ -1,12 +1,11 @@
-//! tracing with tracing-timing, the crate that tracing's documentation names for
-//! timing metrics ("Related crates"). Set up as in tracing-timing's own first
-//! example: a `TimingSubscriber` with histograms of up to 1,000,000 ns and two
-//! figures, and a span with an event at its end, since what is timed is the way to an
-//! event. Made the global default, as its second example shows.
+//! tracing with tracing-timing, which tracing's documentation names for timing metrics ("Related
+//! crates"). Set up as in tracing-timing's first example: a `TimingSubscriber` with histograms of
+//! up to 1,000,000 ns and two figures, and a span with an event at its end, since tracing-timing
+//! measures the time up to an event. Made the global default, as in its second example.
 //!
-//! Off is a level filter that is reloaded while the program runs, from the
-//! documentation of `tracing_subscriber::reload`. Only the case in which it is off
-//! has that filter: "this layer introduces a (relatively small) amount of overhead".
+//! Switched off, a level filter is reloaded at run time, as in the documentation of
+//! `tracing_subscriber::reload`. Only the case that is switched off has that filter: "this layer
+//! introduces a (relatively small) amount of overhead".
 
 use std::sync::Once;
 

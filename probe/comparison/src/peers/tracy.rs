@@ -1,13 +1,12 @@
-//! tracy-client: the `span!` macro, as `tracy_client::span!`'s own documentation
-//! shows, with the default features ("enables the Tracy client" and all that comes
-//! with it, says FEATURES.mkd). A span waits in memory until a viewer connects and
-//! fetches it; none does here, which is the state a program without a viewer is in.
-//! `only-localhost` is added, so that the comparison does not open itself to the
-//! network; it is no part of what a span costs.
+//! tracy-client: the `span!` macro, as in the documentation of `tracy_client::span!`, with the
+//! default features ("enables the Tracy client" and everything that belongs to it, says
+//! FEATURES.mkd). Spans stay in memory until a viewer connects and fetches them; here none
+//! connects, as in a program without a viewer. `only-localhost` is added, so that the comparison
+//! does not open a port to the network; it does not affect the cost of a span.
 //!
-//! Off is the feature `ondemand` ("start collecting traces only when a server
-//! connects to the client") without a viewer: the binding has no other switch that
-//! works at run time. It makes a span dearer when a viewer is there.
+//! Switched off, the feature `ondemand` ("start collecting traces only when a server connects to
+//! the client") is used without a viewer, because the binding has no other switch that works at run
+//! time. With a viewer, the feature makes spans more expensive.
 
 use crate::row::{Row, Subject};
 
