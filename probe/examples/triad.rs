@@ -1,21 +1,22 @@
-//! Loops with what they move and compute: `a = b + s * c` over arrays that lie in
-//! different caches, a dot product, and a matrix product, for the roofline.
+//! Loops with their bytes and operations, for the roofline: `a = b + s * c` over arrays in
+//! different caches, a dot product, and a matrix product.
 //!
-//! Run it with `cargo run --release -p pfp-probe --example triad -- [ROUNDS] [--hold]`; it
-//! prints its own figures as HPC programs' timers do. With `--hold` it stays after that
-//! until its standard input ends: `pfp-top`, key 7, or `pfp-top roofline -p PID` then
-//! show how near it came to what the machine can do.
+//! Run it with `cargo run --release -p pfp-probe --example triad -- [ROUNDS] [--hold]`. It prints
+//! its own figures, like the timers of HPC programs. With `--hold`, it then waits until its
+//! standard input ends. Meanwhile, `pfp-top` (key 7) or `pfp-top roofline -p PID` shows how close
+//! the loops come to the machine's limits.
 
 use std::env;
 use std::hint::black_box;
 use std::io::{self, Read};
 use std::process::ExitCode;
 
-/// Elements of the arrays: three of them fit into a first, a second, and no cache.
+/// Number of elements of the arrays. Three arrays fit into the first-level cache, into the
+/// second-level cache, or into no cache.
 const SIZES: [usize; 3] = [1_000, 10_000, 4_000_000];
-/// Elements that a round goes over, whatever the size.
+/// Number of elements that a round processes, for each size.
 const EACH: usize = 4_000_000;
-/// Rows of the matrices.
+/// Number of rows of the matrices.
 const ROWS: usize = 192;
 
 fn triad(a: &mut [f64], b: &[f64], c: &[f64], by: f64) {
@@ -29,7 +30,7 @@ fn triad(a: &mut [f64], b: &[f64], c: &[f64], by: f64) {
 fn dot(b: &[f64], c: &[f64]) -> f64 {
     let n = b.len();
     pfp::scope!("dot", bytes = n * 16, flops = n * 2);
-    // Eight sums side by side, or each addition would wait for the one before.
+    // Eight independent sums, because otherwise each addition would wait for the previous one.
     let mut sums = [0.0; 8];
     for (b, c) in b.chunks_exact(8).zip(c.chunks_exact(8)) {
         for (at, sum) in sums.iter_mut().enumerate() {
@@ -39,7 +40,7 @@ fn dot(b: &[f64], c: &[f64]) -> f64 {
     sums.iter().sum()
 }
 
-/// `a += b * c`, row by row.
+/// Computes `a += b * c`, row by row.
 fn multiply(a: &mut [f64], b: &[f64], c: &[f64]) {
     pfp::scope!("multiply", bytes = 4 * ROWS * ROWS * 8, flops = 2 * ROWS * ROWS * ROWS);
     for (a, b) in a.chunks_exact_mut(ROWS).zip(b.chunks_exact(ROWS)) {

@@ -1,7 +1,8 @@
 //! Two periodic tasks that pre-empt each other on one CPU, measured through the numeric interface.
 //!
-//! Both have a period of 10 ms. Task 0 starts at once and computes for 6 ms, 4 of them in an inner region;
-//! task 1 starts 1.5 ms later, computes for 1.3 ms, and has the higher priority where the system lets it.
+//! Both have a period of 10 ms. Task 0 starts at once and computes for 6 ms, including 4 ms in an
+//! inner region. Task 1 starts 1.5 ms later, computes for 1.3 ms, and has the higher priority if
+//! the system permits.
 //!
 //! ```text
 //! ms     0    1    2    3    4    5    6    7    8    9    10
@@ -9,8 +10,8 @@
 //! task 1             [4 1.3 ms ]
 //! ```
 //!
-//! However the two fall over each other, each point has to show its own load: nested regions and the other
-//! task's time are taken out.
+//! Whatever the overlap, each point must show its own load, without nested regions and the other
+//! task's time.
 //!
 //! | point | measures |
 //! |---|---|
@@ -20,8 +21,9 @@
 //! | 3 | task 0, inner region: 4 ms |
 //! | 4 | task 1: 1.3 ms |
 //!
-//! Run it with `cargo run --release -p pfp-probe --example two_tasks -- [PERIODS] [--hold]`. With `--hold`
-//! the program stays after the table until its standard input ends, so that a viewer can look at it.
+//! Run it with `cargo run --release -p pfp-probe --example two_tasks -- [PERIODS] [--hold]`. With
+//! `--hold`, it prints its table and then waits until its standard input ends, so that a viewer can
+//! show it.
 
 use std::hint::black_box;
 use std::io::{self, Read};
@@ -37,20 +39,20 @@ const INNER: u32 = 3;
 const TASK_1: u32 = 4;
 
 const PERIOD: Duration = Duration::from_millis(10);
-/// Time constant of the averages: a measurement weighs 10 ms / 50 ms = 0.2.
+/// Time constant of the averages, which gives a measurement the weight 10 ms / 50 ms = 0.2.
 const AVERAGE_OVER: Duration = Duration::from_millis(50);
-/// Weight of one tuning round. Those follow no period, so it is given as it is.
+/// Weight of one tuning round, stated directly because these rounds have no period.
 const TUNING_ALPHA: f64 = 0.05;
 
 const PHASE_0: Duration = Duration::ZERO;
 const PHASE_1: Duration = Duration::from_micros(1_500);
 
-/// What the outer region computes before the inner one, and again after it.
+/// Load of the outer region before the inner one, and again after it.
 const OUTER_HALF: Duration = Duration::from_millis(1);
 const INNER_LOAD: Duration = Duration::from_millis(4);
 const TASK_1_LOAD: Duration = Duration::from_micros(1_300);
 
-/// Time for both threads to be there before the first period starts.
+/// Time for both threads to start before the first period.
 const LEAD: Duration = Duration::from_millis(20);
 
 const DEFAULT_PERIODS: u32 = 100;
@@ -103,7 +105,7 @@ fn run(periods: u32, hold: bool) -> io::Result<()> {
         });
         scope.spawn(|| {
             pfp::register_thread("task 1");
-            // Refused or not is the same for both tasks; the other one tells.
+            // Both tasks get the same result, and task 0 reports it.
             let _ = raise_priority(20);
             repeat(periods, start + PHASE_1, || {
                 pfp::Point::numbered(TASK_1).begin_once();
@@ -146,14 +148,14 @@ fn set_up_points() {
     }
 }
 
-/// One line for each point. C stands for cycles of the point's own, T for time.
+/// Prints one line for each point. C is exclusive cycles, T is time.
 fn print_table() {
     for id in [OVERHEAD, TUNING, OUTER, INNER, TASK_1] {
         let Some(stats) = pfp::Point::numbered(id).stats() else {
             println!("ID: {id:02}, not measured");
             continue;
         };
-        // Without a weight there is no moving average, and the plain one stands in.
+        // Without a weight, the plain mean replaces the moving average.
         let average = if id == OVERHEAD { stats.mean_ticks() } else { stats.average };
         println!(
             "ID: {id:02}, n={}, C={}, Cmin={}, Cmax={}, C-avg={average:.0}, Avg-T={:.6}ms",
@@ -171,10 +173,11 @@ fn print_table() {
     }
 }
 
-/// How far apart the looks at the clock are towards the end of a load; a load is half of it too long.
+/// Time between two readings of the clock near the end of a load. On average, a load is half of it
+/// too long.
 const STEP: Duration = Duration::from_micros(2);
 
-/// What was computed in each point, by the clock that told when to stop.
+/// Sum of the computing time in each point, by the clock that ends a load.
 static COMPUTED_NS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 
 /// A loop whose duration is known.
@@ -183,18 +186,19 @@ struct Load {
 }
 
 impl Load {
-    /// Finds out how many loops take 1 ms on the CPU.
+    /// Determines the number of loops that take 1 ms on the CPU.
     fn tune() -> Self {
         const MS: Duration = Duration::from_millis(1);
 
-        // Doubling until it takes long enough also gives the CPU time to reach its working frequency.
+        // Doubling the number until it takes long enough also lets the CPU reach its working
+        // frequency.
         let mut loops = 1_000;
         while time_on_cpu(|| spin(loops)) < 20 * MS {
             loops *= 2;
         }
         loops /= 20;
 
-        // The median: a round that an interrupt or a hypervisor stretched does not move it.
+        // Uses the median, which a round delayed by an interrupt or a hypervisor does not move.
         let mut rates: Vec<u64> = (0..TUNING_ROUNDS)
             .map(|_| {
                 pfp::Point::numbered(TUNING).begin_once();
@@ -208,8 +212,9 @@ impl Load {
         Self { loops_per_ms: rates[TUNING_ROUNDS / 2] }
     }
 
-    /// Computes for a while. Each step is a quarter of what is left, so a core that is slower than when it
-    /// was tuned ends in time. Only a step that is interrupted may end late.
+    /// Computes for a given CPU time. Each step is a quarter of the remaining time, so the load
+    /// ends in time even if the core has become slower since tuning. Only an interrupted step can
+    /// end late.
     fn compute(&self, id: u32, length: Duration) {
         let start = now(libc::CLOCK_THREAD_CPUTIME_ID);
         loop {
@@ -227,8 +232,8 @@ impl Load {
     }
 }
 
-/// A chain of dependent operations (Marsaglia's xorshift): no memory, little that a neighbour on the same
-/// core could slow down, and nothing that the compiler knows how to shorten.
+/// A chain of dependent operations (Marsaglia's xorshift). It uses no memory, depends little on the
+/// other hyperthread, and the compiler cannot shorten it.
 fn spin(loops: u64) {
     let mut chain = black_box(1_u64);
     for _ in 0..loops {
@@ -245,7 +250,8 @@ fn time_on_cpu(work: impl FnOnce()) -> Duration {
     now(libc::CLOCK_THREAD_CPUTIME_ID) - before
 }
 
-/// Runs a task's body once a period. The deadlines are absolute, so being late once makes no later one late.
+/// Runs a task's body once per period. The deadlines are absolute, so one late period does not
+/// delay the next.
 fn repeat(periods: u32, first: Duration, mut body: impl FnMut()) {
     for period in 0..periods {
         sleep_until(first + period * PERIOD);
@@ -253,9 +259,9 @@ fn repeat(periods: u32, first: Duration, mut body: impl FnMut()) {
     }
 }
 
-/// A clock's reading, as the time since its zero.
+/// Reads a clock, as the time since its zero.
 fn now(clock: libc::clockid_t) -> Duration {
-    // SAFETY: a timespec is plain numbers, for which zero is a value.
+    // SAFETY: a timespec consists of integers, for which zeros are valid.
     let mut time: libc::timespec = unsafe { mem::zeroed() };
     // SAFETY: `time` is valid for writes.
     let result = unsafe { libc::clock_gettime(clock, &mut time) };
@@ -263,7 +269,7 @@ fn now(clock: libc::clockid_t) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Sleeps until a moment of CLOCK_MONOTONIC.
+/// Sleeps until a time of CLOCK_MONOTONIC.
 fn sleep_until(moment: Duration) {
     let time = libc::timespec {
         tv_sec: moment.as_secs() as libc::time_t,
@@ -279,17 +285,17 @@ fn sleep_until(moment: Duration) {
                 ptr::null_mut(),
             )
         };
-        // A signal ends the sleep early; the moment stays the same.
+        // A signal ends the sleep early; the target time stays the same.
         if result != libc::EINTR {
             return;
         }
     }
 }
 
-/// Puts the calling thread, and those it will start, on one CPU: the last of those it may use, as the first
-/// is where most systems have their interrupts.
+/// Binds the calling thread, and threads that it starts, to one CPU: the last of its allowed CPUs,
+/// because most systems handle interrupts on the first one.
 fn pin_to_one_cpu() -> io::Result<()> {
-    // SAFETY: a cpu_set_t is plain bits, all zero is the empty set.
+    // SAFETY: a cpu_set_t consists of bits; zeros are the empty set.
     let (mut allowed, mut one): (libc::cpu_set_t, libc::cpu_set_t) = unsafe { mem::zeroed() };
     // SAFETY: the set is valid for writes of the size given; 0 is the calling thread.
     if unsafe { libc::sched_getaffinity(0, size_of_val(&allowed), &mut allowed) } != 0 {
@@ -300,7 +306,7 @@ fn pin_to_one_cpu() -> io::Result<()> {
         // SAFETY: `cpu` is below CPU_SETSIZE, the number of bits in the set.
         .find(|&cpu| unsafe { libc::CPU_ISSET(cpu, &allowed) })
         .expect("the CPU that this runs on is in the set");
-    // SAFETY: as above, and the set is valid for reads of the size given.
+    // SAFETY: `last` is below CPU_SETSIZE, and the set is valid for reads of the size given.
     if unsafe {
         libc::CPU_SET(last, &mut one);
         libc::sched_setaffinity(0, size_of_val(&one), &one)
@@ -311,9 +317,10 @@ fn pin_to_one_cpu() -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for a real-time priority for the calling thread. Needs a privilege, and the example does without it.
+/// Requests a real-time priority for the calling thread. This needs a privilege; the example also
+/// works without it.
 fn raise_priority(priority: i32) -> io::Result<()> {
-    // SAFETY: a sched_param is plain numbers, for which zero is a value.
+    // SAFETY: a sched_param consists of integers, for which zeros are valid.
     let mut parameter: libc::sched_param = unsafe { mem::zeroed() };
     parameter.sched_priority = priority;
     // SAFETY: `parameter` is valid for reads; 0 is the calling thread.

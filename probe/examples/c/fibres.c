@@ -1,17 +1,17 @@
 /*
- * The two tasks of two_tasks.c as fibres of one thread, with a scheduler of the
- * program's own and an interrupt, which is a signal: what pfp's hooks are for.
+ * The two tasks of two_tasks.c as fibres of one thread, to show pfp's hooks. The
+ * program has its own scheduler, and an interrupt in the form of a signal.
  *
- * Once a period task 0 runs, and is interrupted in its inner region. The interrupt
- * makes task 1 ready, which is the more urgent one: at its next scheduling point,
- * with both of its regions open, task 0 gives way.
+ * Task 0 runs once per period, and is interrupted in its inner region. The interrupt
+ * makes task 1 ready, which has the higher priority. At its next scheduling point,
+ * task 0 yields to it, with both of its regions open.
  *
  *     task 0    [2 1 ms ][3 2 ms ]                       [ 2 ms 3][ 1 ms 2]
  *     interrupt                   [5 0.5 ms ]
  *     task 1                                 [4 1.3 ms ]
  *
- * Points 0 to 4 are those of two_tasks.c and show the same loads; point 5 is the
- * interrupt's.
+ * Points 0 to 4 are the points of two_tasks.c, and show the same loads. Point 5
+ * measures the interrupt.
  *
  *     cc fibres.c -o fibres $(pkg-config --cflags --libs pfp)
  *     ./fibres [PERIODS] [--hold]
@@ -35,19 +35,19 @@ struct task {
     char stack[STACK];
 };
 
-/* The more urgent one comes last. */
+/* In the order of their priorities, the highest last. */
 static struct task tasks[2];
-/* NULL: the scheduler's loop. */
+/* The running task; NULL in the scheduler's loop. */
 static struct task *running;
 static ucontext_t scheduler;
 
 /* The interrupt. */
 static const int signal_number = SIGUSR1;
 static char device;
-/* CPU time that interrupts have taken. */
+/* CPU time of all interrupts. */
 static volatile int64_t interrupts_ns;
 
-/* Time that the tasks have run, the interrupts taken out. */
+/* CPU time of the tasks, without interrupts. */
 static int64_t task_ns(void)
 {
     return cpu_ns() - interrupts_ns;
@@ -59,7 +59,7 @@ static void make_ready(struct task *task)
     pfpTaskReady(task);
 }
 
-/* A scheduling point: the most urgent task that is ready runs, or the scheduler. */
+/* A scheduling point: switches to the ready task with the highest priority, or to the scheduler. */
 static void schedule(void)
 {
     struct task *prev = running, *next = NULL;

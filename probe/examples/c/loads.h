@@ -1,4 +1,4 @@
-/* What the examples compute, and the table that shows what it took. */
+/* Loads of the examples, and the table of their figures. */
 #ifndef LOADS_H
 #define LOADS_H
 
@@ -14,7 +14,7 @@ enum { OVERHEAD, TUNING, OUTER, INNER, TASK_1, INTERRUPT };
 
 #define US INT64_C(1000)
 #define MS (1000 * US)
-/* What the outer region computes before the inner one, and again after it. */
+/* Load of the outer region before the inner one, and again after it. */
 #define OUTER_HALF (1 * MS)
 #define INNER_LOAD (4 * MS)
 #define TASK_1_LOAD (1300 * US)
@@ -22,13 +22,13 @@ enum { OVERHEAD, TUNING, OUTER, INNER, TASK_1, INTERRUPT };
 #define DEFAULT_PERIODS 100
 #define CALIBRATION_LOOPS 10000
 #define TUNING_ROUNDS 101
-/* Weight of one tuning round. Those follow no period, so it is given as it is. */
+/* Weight of one tuning round, stated directly because these rounds have no period. */
 #define TUNING_ALPHA 0.05f
 /* A period of 10 ms over a time constant of 50 ms. */
 #define ALPHA (10.0f / 50.0f)
 
-/* How far apart the looks at the clock are towards the end of a load; a load is
- * half of it too long. */
+/* Time between two readings of the clock near the end of a load. On average, a load
+ * is half of it too long. */
 #define STEP (2 * US)
 
 /* Loops that take 1 ms. */
@@ -46,9 +46,8 @@ static int64_t cpu_ns(void)
     return now_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* A chain of dependent operations (Marsaglia's xorshift): no memory, little that a
- * neighbour on the same core could slow down, and nothing that the compiler knows
- * how to shorten. */
+/* A chain of dependent operations (Marsaglia's xorshift). It uses no memory, depends
+ * little on the other hyperthread, and the compiler cannot shorten it. */
 static void spin(uint64_t loops)
 {
     volatile uint64_t seed = 1;
@@ -74,12 +73,12 @@ static int ascending(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Finds out how many loops take 1 ms on the CPU. */
+/* Determines the number of loops that take 1 ms on the CPU. */
 static void tune(void)
 {
     uint64_t rates[TUNING_ROUNDS], loops = 1000;
 
-    /* Doubling until it takes long enough also gives the CPU time to reach its
+    /* Doubling the number until it takes long enough also lets the CPU reach its
      * working frequency. */
     while (time_to_spin(loops) < 20 * MS)
         loops *= 2;
@@ -92,8 +91,8 @@ static void tune(void)
         loops = (uint64_t)((double)loops * (double)MS / (double)took);
         rates[i] = loops;
     }
-    /* The median: a round that an interrupt or a hypervisor stretched does not move
-     * it. */
+    /* Uses the median, which a round delayed by an interrupt or a hypervisor does not
+     * move. */
     qsort(rates, TUNING_ROUNDS, sizeof rates[0], ascending);
     loops_per_ms = rates[TUNING_ROUNDS / 2];
 }
@@ -103,12 +102,12 @@ static uint64_t loops_in(int64_t length_ns)
     return loops_per_ms * (uint64_t)length_ns / (uint64_t)MS;
 }
 
-/* What was computed in each point, by the clock that told when to stop. */
+/* Sum of the computing time in each point, by the clock that ends a load. */
 static int64_t computed_ns[INTERRUPT + 1];
 
-/* Computes for a while, by a clock that runs while the caller does. Each step is a
- * quarter of what is left, so a core that is slower than when it was tuned ends in
- * time. Only a step that is interrupted may end late. */
+/* Computes for a given time, by a clock that stops while the caller does not run. Each
+ * step is a quarter of the remaining time, so the load ends in time even if the core
+ * has become slower since tuning. Only an interrupted step can end late. */
 static void compute(int id, int64_t length_ns, int64_t (*clock_ns)(void))
 {
     int64_t start = clock_ns(), took;
@@ -132,7 +131,7 @@ static void set_up_points(int last)
     tune();
 }
 
-/* One line for each point. C stands for cycles of the point's own, T for time. */
+/* Prints one line for each point. C is exclusive cycles, T is time. */
 static void print_table(int last)
 {
     double ticks_per_ms = pfp_ticks_per_second() / 1e3;
@@ -145,8 +144,7 @@ static void print_table(int last)
         printf("ID: %02d, n=%" PRIu64 ", C=%" PRIu64 ", Cmin=%" PRIu64 ", Cmax=%" PRIu64
                ", C-avg=%.0f, Avg-T=%.6fms\n",
                id, stats.n_count, stats.c_total, stats.c_min, stats.c_max,
-               /* Without a weight there is no moving average, and the plain one
-                * stands in. */
+               /* Without a weight, the plain mean replaces the moving average. */
                id == OVERHEAD ? stats.c_mean : stats.c_average, stats.c_mean / ticks_per_ms);
         if (computed_ns[id] > 0)
             printf("# ID: %02d computed T=%.6fms\n", id,
@@ -155,7 +153,7 @@ static void print_table(int last)
     fflush(stdout);
 }
 
-/* Stays until the standard input ends, so that a viewer can look at it. */
+/* Waits until the standard input ends, so that a viewer can show the program. */
 static void hold(void)
 {
     while (getchar() != EOF)

@@ -1,13 +1,14 @@
 /*
- * The Lorenz system over OpenMP's threads, with a reduction: each thread integrates its
- * share of the trajectories, and their ends are summed. Both regions tell what they move
- * and compute, so that the program can print its figures as HPC programs' timers do.
- * `probe/examples/lorenz.rs` is the same in Rust, and gives the same sums.
+ * The Lorenz system on several OpenMP threads, with a reduction: each thread integrates
+ * its share of the trajectories, and their ends are summed. Both regions state the bytes
+ * that they move and the operations that they compute, so the program can print its
+ * figures like the timers of HPC programs. `probe/examples/lorenz.rs` does this in Rust,
+ * and computes the same sums.
  *
  *     c++ -O2 -fopenmp -ffp-contract=off lorenz.cpp $(pkg-config --cflags --libs pfp)
  *
- * lorenz [THREADS] [TRAJECTORIES] [STEPS] [--hold]: with --hold it stays after its table
- * until its standard input ends, so that a viewer can look at it.
+ * lorenz [THREADS] [TRAJECTORIES] [STEPS] [--hold]: with --hold, it prints its table and
+ * then waits until its standard input ends, so that a viewer can show it.
  */
 #include <pfp.hpp>
 
@@ -24,11 +25,11 @@ struct state {
 
 static const double STEP = 0.001;
 
-/* Floating-point operations of a step: four slopes of 8 each, three times along one of
- * them, of 2 for each number, and in the end 7 for each number. What is the same for all
- * states, such as STEP / 2.0, is worked out by the compiler. */
+/* Floating-point operations of a step: four slopes of 8 each, three moves along a slope
+ * with 2 for each of 3 numbers, and finally 7 for each of 3 numbers. The compiler
+ * evaluates constants such as STEP / 2.0. */
 static const unsigned long FLOPS = 4 * 8 + 3 * 3 * 2 + 3 * 7;
-/* A step reads a state and writes one, of three numbers each. */
+/* Bytes of a step, which reads a state and writes one. */
 static const unsigned long BYTES = 2 * sizeof(state);
 
 /* The classic parameters: sigma 10, rho 28, beta 8/3. */
@@ -78,7 +79,7 @@ int main(int argc, char **argv)
         else if (i > 3 || (numbers[i - 1] = std::atol(argv[i])) <= 0)
             return std::fprintf(stderr, "lorenz [THREADS] [TRAJECTORIES] [STEPS] [--hold]\n"), 1;
     }
-    /* What pfp does once at its first region is no trajectory's. */
+    /* Initializes pfp now, so that no trajectory includes it. */
     (void)pfp_init();
     long trajectories = numbers[1], steps = numbers[2];
 

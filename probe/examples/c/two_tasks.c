@@ -2,16 +2,16 @@
  * Two periodic tasks that pre-empt each other on one CPU, measured through the
  * original interface.
  *
- * Both have a period of 10 ms. Task 0 starts at once and computes for 6 ms, 4 of
- * them in an inner region; task 1 starts 1.5 ms later, computes for 1.3 ms, and has
- * the higher priority where the system lets it.
+ * Both have a period of 10 ms. Task 0 starts at once and computes for 6 ms, including
+ * 4 ms in an inner region. Task 1 starts 1.5 ms later, computes for 1.3 ms, and has
+ * the higher priority if the system permits.
  *
  *     ms     0    1    2    3    4    5    6    7    8    9    10
  *     task 0 [2 1 ms ][3        ......        4 ms ][2 1 ms ]
  *     task 1             [4 1.3 ms ]
  *
- * However the two fall over each other, each point has to show its own load: nested
- * regions and the other task's time are taken out.
+ * Whatever the overlap, each point must show its own load, without nested regions and
+ * the other task's time.
  *
  *     point  measures
  *     0      the overhead of measuring
@@ -23,8 +23,8 @@
  *     cc two_tasks.c -o two_tasks $(pkg-config --cflags --libs pfp) -lpthread
  *     ./two_tasks [PERIODS] [--hold]
  *
- * With --hold the program stays after the table until its standard input ends, so
- * that a viewer can look at it. The same in Rust is ../two_tasks.rs.
+ * With --hold, the program prints its table and then waits until its standard input
+ * ends, so that a viewer can show it. ../two_tasks.rs is this program in Rust.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -39,14 +39,14 @@
 #define PERIOD (10 * MS)
 #define PHASE_0 0
 #define PHASE_1 (1500 * US)
-/* Time for both threads to be there before the first period starts. */
+/* Time for both threads to start before the first period. */
 #define LEAD (20 * MS)
 
 struct task {
     void (*body)(void);
     int priority;
     int64_t first_ns;
-    /* Why it has no real-time priority; 0 if it has. */
+    /* Error number of the request for a real-time priority; 0 if it succeeded. */
     int refused;
 };
 
@@ -70,19 +70,19 @@ static void task_1(void)
     pfpEnd(TASK_1, 0);
 }
 
-/* Sleeps until a moment of CLOCK_MONOTONIC. */
+/* Sleeps until a time of CLOCK_MONOTONIC. */
 static void sleep_until(int64_t moment_ns)
 {
     struct timespec time;
     time.tv_sec = (time_t)(moment_ns / (1000 * MS));
     time.tv_nsec = (long)(moment_ns % (1000 * MS));
-    /* A signal ends the sleep early; the moment stays the same. */
+    /* A signal ends the sleep early; the target time stays the same. */
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
         ;
 }
 
-/* Runs a task's body once a period. The deadlines are absolute, so being late once
- * makes no later one late. */
+/* Runs a task's body once per period. The deadlines are absolute, so one late period
+ * does not delay the next. */
 static void *repeat(void *argument)
 {
     struct task *task = argument;
@@ -90,7 +90,7 @@ static void *repeat(void *argument)
 
     memset(&parameter, 0, sizeof parameter);
     parameter.sched_priority = task->priority;
-    /* Needs a privilege, and the example does without it. */
+    /* This needs a privilege; the example also works without it. */
     task->refused = pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameter);
     for (int period = 0; period < periods; period++) {
         sleep_until(task->first_ns + period * PERIOD);
@@ -99,8 +99,8 @@ static void *repeat(void *argument)
     return NULL;
 }
 
-/* Puts the threads on one CPU: the last of those they may use, as the first is where
- * most systems have their interrupts. */
+/* Binds the threads to one CPU: the last of the allowed CPUs, because most systems
+ * handle interrupts on the first one. */
 static int pin_to_one_cpu(void)
 {
     cpu_set_t allowed, one;
