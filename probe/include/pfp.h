@@ -1,10 +1,9 @@
 /*
  * pfp: profile points for C and C++.
  *
- * Mark a region with begin and end, and learn how many CPU cycles it takes itself,
- * live, with nested regions, pre-emption and blocking taken out. Run `pfp-top`
- * beside the program to watch its points, to switch them on and off, and to save
- * their figures.
+ * Mark a region with begin and end, and see how many CPU cycles it takes, live, without
+ * nested regions, pre-emption and blocking. Run `pfp-top` beside the program to watch its
+ * points, to switch them on and off, and to save their figures.
  *
  *     #include <pfp.h>
  *
@@ -17,37 +16,36 @@
  * Link with `pkg-config --cflags --libs pfp`, or in CMake with
  * `find_package(pfp)` and `target_link_libraries(app pfp::pfp)`.
  *
- * What is measured. All figures are ticks of the processor's time-stamp counter;
- * pfp_ticks_per_second() converts. Of each region, per point and thread:
- *   - exclusive: ticks on a CPU between begin and end, minus the regions nested in
- *     it, minus the calibrated cost of measuring;
- *   - inclusive: the same with the nested regions; recursion counted once. What is
- *     called and has no region, or one that is off, belongs to the region around it,
- *     in both figures;
- *   - off-CPU: the ticks in which the thread was blocked or pre-empted, or its task
- *     put aside;
- *   - count, switches, least, most, last, an exponential average where asked for,
- *     and a histogram.
+ * Figures. Times are ticks of the processor's time-stamp counter; pfp_ticks_per_second()
+ * converts them. Each thread records for each point:
+ *   - exclusive: ticks on a CPU between begin and end, minus nested regions, minus the
+ *     calibrated cost of measuring;
+ *   - inclusive: ticks on a CPU including nested regions; recursion counts once. Code
+ *     without an enabled region counts towards the enclosing region, in both figures;
+ *   - off-CPU: ticks in which the thread was blocked or pre-empted, or its task was
+ *     suspended;
+ *   - count, switches, minimum, maximum, last value, a histogram, and on request an
+ *     exponential average.
  *
- * Manners. The library starts no thread, installs no signal handler, prints
- * nothing and never aborts. Functions return PFP_OK or one of the negative values
- * below; what is refused is also counted, where the viewer shows it. Functions may
- * be called from any thread, and leave errno as it is. In signal handlers: begin and
- * end, scopes, pfp_point(), the hooks for Begin, End, Ready and Switch, enable,
- * disable and reset, once the thread has measured something outside one. A forked
- * child gets a segment of its own.
+ * Rules. The library starts no thread, installs no signal handler, prints nothing and
+ * never aborts. Functions return PFP_OK or one of the negative values below. Refused calls
+ * are also counted, and the viewer shows the count. Functions may be called from any thread,
+ * and preserve errno unless they return PFP_EFILE. Signal handlers may use begin and end,
+ * scopes, pfp_point(), the hooks for Begin, End, Ready and Switch, enable, disable and
+ * reset, once the thread has measured something outside a handler. A forked child gets its
+ * own segment.
  *
- * Environment: PFP_DEFAULT=off lets points of PFP_SCOPE and pfp_point() start
- * switched off; PFP_ENABLE='parse*,io_?' switches on by name in any case.
- * PFP_SNAPSHOT=FILE writes a snapshot when the program ends in order, never over
- * another file; %p in the name is the process's id.
+ * Environment. With PFP_DEFAULT=off, points of PFP_SCOPE and pfp_point() start switched
+ * off. PFP_ENABLE='parse*,io_?' switches points on by name, whatever the default.
+ * PFP_SNAPSHOT=FILE writes a snapshot when the program ends normally, but never replaces
+ * an existing file; %p in the name becomes the process's id.
  *
- * Compiled out. With PFP_DISABLE defined before this header is included, all of it
- * compiles to nothing, and the program need not be linked with pfp. Objects with
+ * Compiled out. If PFP_DISABLE is defined before this header is included, all of it
+ * compiles to nothing, and the program need not be linked with pfp. Objects compiled with
  * and without it can be linked together.
  *
- * C99 with what GCC and Clang share (inline atomics, the cleanup attribute), and
- * C++11. Linux, 64 bits.
+ * Requires C99 with extensions of GCC and Clang (atomics, the cleanup attribute), or
+ * C++11, on 64-bit Linux.
  */
 #ifndef PFP_H
 #define PFP_H
@@ -58,50 +56,50 @@
 #error "pfp measures on 64-bit targets; define PFP_DISABLE to leave it out on this one"
 #endif
 
-/* ---- what a call comes to -------------------------------------------------- */
+/* ---- status codes ---------------------------------------------------------- */
 
-/* Done. A point that is switched off is no error. */
+/* Success. Also returned if the point is switched off. */
 #define PFP_OK 0
-/* pfpCreate() was not called before. */
+/* pfpCreate() was not called. */
 #define PFP_ENOTCREATED (-1)
-/* A point number that is not in 0 .. PFP_ID_COUNT - 1. */
+/* The point number is not in 0 .. PFP_ID_COUNT - 1. */
 #define PFP_EID (-2)
 /* NULL where a pointer was expected. */
 #define PFP_ENULL (-3)
-/* A weight that is not in (0, 1]. */
+/* The weight is not in (0, 1]. */
 #define PFP_EALPHA (-4)
-/* A handle that was not created, is of another kind, or does not fit: it runs
- * already, here or on another thread, or it does not run and was to end. */
+/* The handle was not created, is of another kind, or is in the wrong state: it already
+ * runs, here or on another thread, or an end was called although it does not run. */
 #define PFP_EHANDLE (-5)
-/* PFP_OBJECTS handles are in use. */
+/* All PFP_OBJECTS handles are in use. */
 #define PFP_EFULL (-6)
-/* No shared memory to measure in: /dev/shm is full or missing. */
+/* No shared memory: /dev/shm is full or missing. */
 #define PFP_ENOSPACE (-7)
-/* A lock could not be had in time. */
+/* A lock was not available in time. */
 #define PFP_EBUSY (-8)
-/* A file could not be written; errno says why. */
+/* The file could not be written; see errno. */
 #define PFP_EFILE (-9)
 
-/* Points that are named by a number: 0 .. PFP_ID_COUNT - 1. Number 0 is the
- * calibration's own, and shows the overhead of measuring. */
+/* Number of points that are identified by a number: 0 .. PFP_ID_COUNT - 1. Number 0 is
+ * used for calibration, and shows the overhead of measuring. */
 #define PFP_ID_COUNT 64
 
-/* Tasks, software and hardware interrupts that can be known at a time. */
+/* Maximum number of tasks, software and hardware interrupts at a time. */
 #define PFP_OBJECTS 1024
 
-/* Statistics of a point since its last reset, over all threads. Ticks of the
- * time-stamp counter where not said otherwise; all 0 before the first measurement. */
+/* Statistics of a point since its last reset, over all threads. The unit is ticks of the
+ * time-stamp counter unless stated otherwise. All 0 before the first measurement. */
 typedef struct pfpStats {
     /* Exclusive ticks of all measurements. */
     uint64_t c_total;
-    /* Finished measurements. */
+    /* Number of finished measurements. */
     uint64_t n_count;
-    /* Least and most exclusive ticks of a measurement. */
+    /* Minimum and maximum exclusive ticks of a measurement. */
     uint64_t c_min;
     uint64_t c_max;
     /* Weight of a new value in c_average, in (0, 1]; 0 while averaging is off. */
     float alpha;
-    /* Not 0 if the point is switched on. */
+    /* Nonzero if the point is switched on. */
     int32_t enabled;
     /* Exponential average of exclusive ticks, c_average += alpha * (c - c_average)
      * at each measurement; 0 while averaging is off. */
@@ -109,25 +107,25 @@ typedef struct pfpStats {
     /* Mean and sample standard deviation of exclusive ticks. */
     double c_mean;
     double c_deviation;
-    /* Exclusive ticks of the last measurement; of several threads, of any. */
+    /* Exclusive ticks of the last measurement; with several threads, of any of them. */
     uint64_t c_last;
-    /* Ticks with nested regions; recursion counted once. */
+    /* Ticks including nested regions; recursion counts once. */
     uint64_t c_inclusive;
     /* Ticks between begin and end in which the thread or task did not run. */
     uint64_t c_off_cpu;
-    /* Switches noticed between begin and end. */
+    /* Number of switches detected between begin and end. */
     uint64_t n_switches;
-    /* 0, for what is to come. */
+    /* Always 0; reserved for extensions. */
     uint64_t reserved[4];
 } pfpStats_t;
 
-/* A timer, see pfp_timer_start(); all zeros is one that was not started. */
+/* A timer; see pfp_timer_start(). A timer of all zeros was not started. */
 typedef struct pfp_timer {
     uint64_t words[10];
 } pfp_timer_t;
 #define PFP_TIMER_INIT {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}
 
-/* A point that has a name; see pfp_point(). Only its library knows the rest. */
+/* A point with a name; see pfp_point(). Further members are private to the library. */
 typedef struct pfp_point_of_a_name {
     const uint64_t *word;
 } pfp_point_t;
@@ -138,116 +136,115 @@ typedef struct pfp_point_of_a_name {
 extern "C" {
 #endif
 
-/* The text of a status: what was expected, what was found, what to do. Never NULL,
- * and not to be freed. */
+/* Returns a static text for a status: the expectation, the cause of the error, and a
+ * remedy. Never NULL; the caller must not free it. */
 const char *pfp_error(int status);
 
 /* ---- points by number: the original interface ------------------------------ */
 
-/* Makes the points. To be called before all others of this section and the next,
- * which return PFP_ENOTCREATED before that. All points but the calibration's are
- * switched off then, and averaging is off. Calling it again does nothing.
- * PFP_ENOSPACE. */
+/* Creates the points. Must be called before all other functions of this section and the
+ * next, which otherwise return PFP_ENOTCREATED. All points except number 0 are switched
+ * off at first, and do not average. Further calls do nothing. PFP_ENOSPACE. */
 int pfpCreate(void);
 
-/* Measures what measuring costs, over `loopcnt` begins and ends of point 0, and
- * takes it out of all figures from then on. With `reset` the statistics of point 0
- * start afresh. Optional: done once at the start, so this is only for doing it
- * again, on a machine that was busy then. PFP_ENOTCREATED, PFP_ENOSPACE (also while
- * another thread calibrates, or point 0 is switched off). */
+/* Measures the cost of measuring with `loopcnt` begins and ends of point 0. From then on,
+ * the cost is subtracted from all figures. If `reset` is nonzero, resets the statistics of
+ * point 0. Optional: the library calibrates itself at the start, so this is only needed if
+ * the machine was busy then. PFP_ENOTCREATED, PFP_ENOSPACE (also if another thread
+ * calibrates, or if point 0 is switched off). */
 int pfpCalibrate(int loopcnt, int reset);
 
-/* Begins the region of a point. `exhandle` is the task or interrupt in which it
- * is, as one of the hooks below has named it, or NULL: whichever runs. Naming one
- * that does not run on this thread measures nothing.
+/* Begins the region of a point. `exhandle` is the handle of the task or interrupt that
+ * runs, as passed to the hooks below, or NULL for whichever runs. If the object does not
+ * run on this thread, nothing is measured.
  *
- * A begin after a begin without an end switches the point off as invalid; the
- * viewer says so, and pfpEnable() makes it valid. Regions of different points may
- * be nested. PFP_ENOTCREATED, PFP_EID, PFP_EHANDLE. */
+ * A second begin without an end in between makes the point invalid and switches it off.
+ * The viewer shows that; pfpEnable() makes the point valid again. Regions of different
+ * points may be nested. PFP_ENOTCREATED, PFP_EID, PFP_EHANDLE. */
 int pfpBegin(int id, void *exhandle);
 
-/* Ends the region of a point. Without a begin it does nothing, so that a loop may
- * start with an end. With `latch` what was measured is kept and added to the
- * point's next measurement: the end that does not latch records the sum as one.
- * Regions that were begun inside and not ended are given up, which is counted as a
- * mismatch. PFP_ENOTCREATED, PFP_EID. */
+/* Ends the region of a point. Does nothing without a begin, so a loop may start with an
+ * end. If `latch` is nonzero, the measured ticks are kept and added to the point's next
+ * measurement; the next end with a `latch` of 0 records the sum as one measurement. Inner
+ * regions that have not ended are discarded, which counts as a mismatch.
+ * PFP_ENOTCREATED, PFP_EID. */
 int pfpEnd(int id, int latch);
 
-/* Switch a point on and off, at any moment; both take effect at the next begin.
+/* Switch a point on or off, at any time. Takes effect at the next begin.
  * PFP_ENOTCREATED, PFP_EID. */
 int pfpEnable(int id);
 int pfpDisable(int id);
 
-/* Fills `stats` with a point's statistics. PFP_ENOTCREATED, PFP_EID, PFP_ENULL. */
+/* Writes a point's statistics to `stats`. PFP_ENOTCREATED, PFP_EID, PFP_ENULL. */
 int pfpGetStats(int id, pfpStats_t *stats);
 
-/* Starts a point's statistics afresh, at any moment; takes effect at the next
- * begin. PFP_ENOTCREATED, PFP_EID. */
+/* Resets a point's statistics, at any time. Takes effect at the next begin.
+ * PFP_ENOTCREATED, PFP_EID. */
 int pfpResetStats(int id);
 
-/* Averages exponentially with this weight of a new value, in (0, 1]. It is the
- * period at which the region runs over the time constant: 100 ms over 500 ms is
- * 0.2. PFP_ENOTCREATED, PFP_EID, PFP_EALPHA. */
+/* Switches a point's exponential average on. `alpha` is the weight of a new value, in
+ * (0, 1]: the region's period divided by the time constant. A period of 100 ms and a time
+ * constant of 500 ms give 0.2. PFP_ENOTCREATED, PFP_EID, PFP_EALPHA. */
 int pfpSetAlpha(int id, float alpha);
 
-/* The same from the two, in milliseconds or any other unit that both have.
- * PFP_ENOTCREATED, PFP_EID, PFP_EALPHA. */
+/* Switches a point's exponential average on, with the weight `period` / `tau`; `tau` is the
+ * time constant. Both have the same unit, such as milliseconds. PFP_ENOTCREATED, PFP_EID,
+ * PFP_EALPHA. */
 int pfpSetAverage(int id, double period, double tau);
 
-/* Averages no longer. PFP_ENOTCREATED, PFP_EID. */
+/* Switches a point's exponential average off. PFP_ENOTCREATED, PFP_EID. */
 int pfpClearAlpha(int id);
 
-/* Names a point as the viewer shows it. PFP_ENOTCREATED, PFP_EID, PFP_ENULL. */
+/* Sets the name that the viewer shows for a point. PFP_ENOTCREATED, PFP_EID, PFP_ENULL. */
 int pfpSetName(int id, const char *name);
 
 /* ---- hooks for user-level schedulers --------------------------------------- */
 
 /*
- * A program that runs tasks of its own on its threads (fibres, coroutines, an
- * emulated RTOS) tells pfp which one runs. The open regions of a task stop when it
- * is put aside and go on when it runs again, also on another thread; meanwhile its
- * time counts as off-CPU. A thread that runs no task has a context of its own,
- * which NULL names.
+ * A program that schedules its own tasks on its threads (fibres, coroutines, an emulated
+ * RTOS) informs pfp which one runs. The open regions of a task stop when the task is
+ * suspended, and continue when it resumes, possibly on another thread; the time in between
+ * counts as off-CPU. A thread that runs no task has its own context, for which NULL stands.
  *
- * Handles are whatever pointers the program has for its objects; pfp never looks
- * behind them. Signals are blocked for the length of a Switch, Begin or End, which
- * costs two system calls. All hooks: PFP_ENOTCREATED, PFP_ENULL, PFP_EHANDLE.
+ * A handle is any pointer by which the program identifies its object; pfp never
+ * dereferences it. Signals are blocked during a Switch, Begin or End, which costs two
+ * system calls. All hooks may return PFP_ENOTCREATED, PFP_ENULL and PFP_EHANDLE.
  */
 
-/* For hook tables that have an entry for it; `hookset` is not used. */
+/* Do nothing; for hook tables that need an entry. `hookset` is ignored. */
 int pfpTaskRegister(int hookset);
 int pfpSwiRegister(int hookset);
 int pfpHwiRegister(int hookset);
 
-/* A task, software interrupt or hardware interrupt (a signal handler, here) comes
- * to be. One that is known stays as it is. Not in signal handlers. PFP_EFULL,
- * PFP_EBUSY. */
+/* Register a task, a software interrupt or a hardware interrupt (here, a signal handler).
+ * If the object is already registered, nothing changes. Not in signal handlers.
+ * PFP_EFULL, PFP_EBUSY, PFP_ENOSPACE. */
 int pfpTaskCreate(void *task);
 int pfpSwiCreate(void *swi);
 int pfpHwiCreate(void *hwi);
 
-/* It is no more: what it had open is not measured, and its handle can be used for
- * another one. It must not be running, nor interrupted. Not in signal handlers.
+/* Delete an object. Its open regions are not measured, and its handle can be used for
+ * another object. The object must not be running or interrupted. Not in signal handlers.
  * PFP_EBUSY. */
 int pfpTaskDelete(void *task);
 int pfpSwiDelete(void *swi);
 int pfpHwiDelete(void *hwi);
 
-/* It is ready to run. Checks the handle; no figure depends on it. */
+/* Report that an object is ready to run. Only checks the handle; no figure depends on it. */
 int pfpTaskReady(void *task);
 int pfpSwiReady(void *swi);
 int pfpHwiReady(void *hwi);
 
-/* The calling thread's scheduler switches from one task to another; NULL is the
- * scheduler itself. If another one than `prev` ran, that is counted as a mismatch,
- * and `next` runs all the same. To be called just before or after the stacks are
- * switched, on the thread that does it. In an interrupt it takes effect when the
- * outermost one ends. A task that is switched away from in a signal handler must go
- * on on the same thread: it may have been in the middle of a begin or end. */
+/* Reports that the calling thread's scheduler switches from task `prev` to task `next`;
+ * NULL is the scheduler itself. If `prev` did not run, that counts as a mismatch, and
+ * `next` runs nevertheless. Must be called immediately before or after the switch of
+ * stacks, on the thread that switches. In an interrupt, it takes effect when the outermost
+ * interrupt ends. A task that a signal handler suspends must resume on the same thread,
+ * because it may have been interrupted during a begin or end. */
 int pfpTaskSwitch(void *prev, void *next);
 
-/* An interrupt's handler begins: whatever runs is put aside for it until its end.
- * Interrupts nest, each in another one. */
+/* Begin and end an interrupt's handler. In between, the interrupted task, interrupt or
+ * thread is suspended. Interrupts can be nested, but not inside themselves. */
 int pfpSwiBegin(void *swi);
 int pfpSwiEnd(void *swi);
 int pfpHwiBegin(void *hwi);
@@ -258,120 +255,123 @@ int pfpHwiEnd(void *hwi);
 /*
  *     PFP_SCOPE("name");
  *
- * measures from here to the end of the block; in C++ by a destructor, in C by the
- * cleanup attribute. The name is a string literal. Leaving the block by return,
- * break, goto or a C++ exception ends the region; longjmp() does not, and the next
- * end outside it gives the region up.
+ * measures from here to the end of the block, by a destructor in C++ and by the cleanup
+ * attribute in C. The name is a string literal. Leaving the block by return, break, goto or
+ * a C++ exception ends the region. After longjmp(), the next end outside the region
+ * discards it.
  *
  *     PFP_FUNCTION();
  *
- * is the same under the name of the function.
+ * uses the name of the function.
  *
  *     PFP_SCOPE_OF(point);
  *
- * measures under a point that pfp_point() has given.
+ * uses a point from pfp_point(). With NULL, nothing is measured.
  *
  *     PFP_METERED("triad", n * 24, n * 2);
  *     PFP_AMOUNTS("handle", "requests,bytes", count, size);
  *
- * are PFP_SCOPE with what the region does: bytes and floating-point operations, or one
- * to four amounts of any names. They are kept as uint64_t, what is negative as 0, and
- * evaluated once if the point is on. The viewer shows them by the second, and tells
- * up to eight different tuples of a point's amounts apart.
+ * are PFP_SCOPE with amounts of work: bytes and floating-point operations, or one to four
+ * amounts with any names. Amounts are converted to uint64_t, negative ones to 0, and are
+ * evaluated once if the point is on, otherwise not at all. The viewer shows them per
+ * second, and distinguishes up to eight different tuples of amounts per point.
  *
  *     PFP_AMOUNTS_OF(point, count, size);
  *
- * is the same under a point that pfp_point_amounts() has given: one that is steered, and
- * whose statistics are asked for, by the program itself.
+ * uses a point from pfp_point_amounts(), so the program itself can switch the point and
+ * read its statistics.
  *
- * Each of them can stand once in a line.
+ * Each macro can be used once per source line.
  */
 
-/* The point of a name that is not known when compiling. Points of the same name
- * and place are one. `file` may be NULL if the place is not known. The point stays
- * for as long as the process runs; ask once, and keep it: asking takes a search. NULL
- * if `name` is NULL, at about 100,000 names, or without memory. */
+/* Returns the point of a name that is not known at compile time. The same name and place
+ * always give the same point. `file` may be NULL if the place is not known. The point
+ * exists as long as the process; call once and keep the result, since each call searches.
+ * NULL if `name` is NULL, if there are about 100,000 names, or if memory runs out. */
 pfp_point_t *pfp_point(const char *name, const char *file, unsigned line);
 
-/* The same for a point whose regions have amounts: their names, one to four, with commas
- * between them. NULL also if there are more. */
+/* Returns a point whose regions have amounts. `amounts` contains one to four names,
+ * separated by commas. NULL as for pfp_point(), if `amounts` is NULL or empty, or if it
+ * contains more than four names. */
 pfp_point_t *pfp_point_amounts(const char *name, const char *file, unsigned line,
                                const char *amounts);
 
-/* Ends a region of such a point with its amounts, `count` of them in the order of their
- * names: what was received, say, is known only then. pfp_end() ends it with none. Of
- * latched parts the amounts are added too. PFP_ENULL, PFP_EHANDLE for a point that
- * pfp_point() has given. */
+/* Ends a region of a point from pfp_point_amounts(), with `count` amounts in the order of
+ * their names. For amounts that are not known at the begin, such as the size of received
+ * data. pfp_end() ends the region with amounts of 0. Amounts of latched parts are added up,
+ * too. PFP_ENULL, PFP_EHANDLE for a point from pfp_point(). */
 int pfp_end_amounts(pfp_point_t *point, int latch, const uint64_t *amounts, unsigned count);
 
-/* Fills `sums` with what all regions of such a point since its last reset had of each
- * amount, over all threads: `count` of them in the order of their names, 0 where there
- * is no such name. More than 64 bits hold is told as UINT64_MAX. pfp_get_stats() tells
- * how many regions there were and how long they took. PFP_ENULL, PFP_EHANDLE for a point
- * that pfp_point() has given. */
+/* Writes to `sums` the sum of each amount over all regions of a point from
+ * pfp_point_amounts() since its last reset, over all threads: `count` sums in the order of
+ * the names, 0 beyond the last name, and UINT64_MAX if a sum does not fit into 64 bits.
+ * pfp_get_stats() returns the number of regions and their times. PFP_ENULL, PFP_EHANDLE for
+ * a point from pfp_point(). */
 int pfp_get_amounts(pfp_point_t *point, uint64_t *sums, unsigned count);
 
-/* As those by number do it, except that a point may be begun again inside itself,
- * and that points are switched on from the start. 4,095 regions may be open at a time in a
- * thread, and 1,024 in a task; one more gives up all of them, which is counted as a mismatch.
- * Inclusive ticks count recursion once; not of a point with amounts, where a scope
- * is inside a region of this kind. PFP_ENULL. */
+/* These functions work like those for numbered points, with three differences: a point may
+ * begin again inside itself, points are initially switched on, and pfpCreate() is not
+ * needed. At most 4,095 regions may be open per thread, and 1,024 per task; one more
+ * discards all of them, which counts as a mismatch. Inclusive ticks count recursion once,
+ * except for a point with amounts if a scope is inside a region of this kind. PFP_ENULL. */
 int pfp_begin(pfp_point_t *point);
 int pfp_end(pfp_point_t *point, int latch);
 int pfp_enable(pfp_point_t *point);
 int pfp_disable(pfp_point_t *point);
 int pfp_get_stats(pfp_point_t *point, pfpStats_t *stats);
 int pfp_reset(pfp_point_t *point);
-/* PFP_EALPHA as well. */
+/* Also PFP_EALPHA. */
 int pfp_set_alpha(pfp_point_t *point, double alpha);
 int pfp_clear_alpha(pfp_point_t *point);
-/* Has the point's stamps wait for the work before them, or not: a short region that
- * waits for memory is measured too short otherwise, and the one around it too long. It
- * costs some 50 ns a region, which are taken out of the figures. PFP_FENCE=1 in the
- * environment fences all points. */
+/* Switches a point's fences on or off. With fences, its clock readings wait for all earlier
+ * instructions. Otherwise, a short region that waits for memory is measured too short, and
+ * the enclosing region too long. Fences cost about 50 ns per region, which are subtracted
+ * from the figures. PFP_FENCE=1 in the environment fences all points. */
 int pfp_set_fenced(pfp_point_t *point, int fenced);
 
 /* ---- the program ----------------------------------------------------------- */
 
-/* Makes the segment now instead of at the first region: for a program whose first
- * region might be in a signal handler. PFP_ENOSPACE. */
+/* Creates the segment now instead of at the first region. For programs whose first region
+ * could be in a signal handler. PFP_ENOSPACE. */
 int pfp_init(void);
 
-/* Names the program as the viewer shows it; the executable's name otherwise.
- * PFP_ENULL. */
+/* Sets the name that the viewer shows for the program. The default is the executable's
+ * name. PFP_ENULL. */
 int pfp_set_program_name(const char *name);
 
-/* Names the calling thread as the viewer shows it, up to 32 bytes; the thread's
- * name in the kernel otherwise. Also allocates all memory for the thread's records,
- * 64 KiB, before the thread enters a sandbox. PFP_ENULL. */
+/* Sets the name that the viewer shows for the calling thread, up to 32 bytes. The default
+ * is the thread's name in the kernel. Also allocates all memory for the thread's records,
+ * 64 KiB, so a thread can call this before it enters a sandbox. PFP_ENULL. */
 int pfp_register_thread(const char *name);
 
-/* Writes the figures of this process to a file, which was not there, for
- * `pfp-top open` and `pfp-top diff`: whole or not at all. The other one replaces a
- * file that is there. Not in signal handlers. PFP_ENULL, PFP_ENOSPACE, PFP_EFILE
- * with errno, which is EEXIST for a file that is there. */
+/* Writes the figures of this process to a file for `pfp-top open` and `pfp-top diff`. After
+ * an error, no partial file remains. pfp_snapshot_to() fails if the file exists;
+ * pfp_snapshot_over() replaces it. Not in signal handlers. PFP_ENULL, PFP_ENOSPACE,
+ * PFP_EFILE with errno set, to EEXIST if the file exists. */
 int pfp_snapshot_to(const char *path);
 int pfp_snapshot_over(const char *path);
 
-/* Writes the figures of this process to a file descriptor, as a line of JSON: an array
- * of threads, of each an object with an array for each label, of each tuple of amounts
- * an object with Bytes, Flops and Calls, and Min, Max, Avg and Stddev of a call's
- * exclusive time in seconds. Not in signal handlers. PFP_ENOSPACE, PFP_EFILE with
- * errno. */
+/* Writes the figures of this process to a file descriptor, as one line of JSON: an array of
+ * threads. Each thread is an object with an array per label. The array contains an object
+ * per tuple of amounts, with Bytes, Flops and Calls, and with Min, Max, Avg and Stddev of a
+ * call's exclusive time in seconds. Not in signal handlers. PFP_ENOSPACE, PFP_EFILE with
+ * errno set. */
 int pfpShow(int fd);
 
-/* Switches all measuring off, and on again: those points that this has switched off.
- * Takes effect at each point's next begin. */
+/* If `on` is 0, switches all points off, including points that are registered later.
+ * Otherwise, switches on again the points that this function has switched off. Takes effect
+ * at each point's next begin. */
 void pfp_set_enabled(int on);
 
-/* The time-stamp counter. */
+/* Reads the time-stamp counter. */
 uint64_t pfp_ticks(void);
 
-/* Its ticks in a second: more exactly the longer the program runs. */
+/* Ticks of the time-stamp counter per second. The longer the program runs, the more
+ * accurate the value. */
 double pfp_ticks_per_second(void);
 
-/* The calling thread's or task's on-CPU clock: ticks that it has run. Only
- * differences mean anything. 0 where there is none. */
+/* Reads the on-CPU clock of the calling thread or task, in ticks. Only differences are
+ * meaningful. 0 if there is no such clock. */
 uint64_t pfp_on_cpu_ticks(void);
 
 /* ---- a timer --------------------------------------------------------------- */
@@ -384,40 +384,41 @@ uint64_t pfp_on_cpu_ticks(void);
  *     ...
  *     pfp_timer_stop(&timer);
  *
- * is no point, needs no segment, and belongs to one thread at a time.
+ * A timer is not a point, needs no segment, and may be used by one thread at a time.
  */
 
-/* Start the timer, anew if it ran before, and stop it; one that does not run stays as
- * it is. PFP_ENULL. */
+/* Start or restart the timer, and stop it. Stopping a timer that does not run has no
+ * effect. PFP_ENULL. */
 int pfp_timer_start(pfp_timer_t *timer);
 int pfp_timer_stop(pfp_timer_t *timer);
 
-/* Milliseconds of the wall clock (CLOCK_MONOTONIC) since the start: until the stop, or
- * until now while it runs, as often as one asks. 0 before the first start. */
+/* Milliseconds of the wall clock (CLOCK_MONOTONIC) from the start until the stop, or until
+ * now while the timer runs. 0 before the first start. */
 double pfp_timer_elapsed_ms(const pfp_timer_t *timer);
 
-/* Milliseconds that the calling thread was on a CPU meanwhile. -1 before the first
- * start, or if another thread started or stopped it: each has a clock of its own. */
+/* Milliseconds in that time that the calling thread was on a CPU. -1 before the first
+ * start, or if another thread started or stopped the timer, because each thread has its own
+ * CPU clock. */
 double pfp_timer_on_cpu_ms(const pfp_timer_t *timer);
 
-/* The library's version, "0.1.0". */
+/* The library's version, such as "0.1.0". Never NULL. */
 const char *pfp_version(void);
 
 /* ---- every function, without touching the source ----------------------------- */
 
-/* Compiled with -finstrument-functions, every function calls these two, and has a
- * point of its name from its first call on. The points start off: switch them on in
- * the viewer, or by PFP_ENABLE='parse*' in the environment. Programs that are not
- * linked with the library get it by LD_PRELOAD; `pfp-top run` sees to that. Names of
- * C++ are as the linker has them: PFP_ENABLE='*parse*' finds them.
+/* With -finstrument-functions, the compiler calls these two functions at the start and the
+ * end of every function. Each function gets a point of its name at its first call. These
+ * points are initially off: switch them on in the viewer, or with PFP_ENABLE='parse*' in
+ * the environment. If the program is not linked with the library, LD_PRELOAD can load it;
+ * `pfp-top run` does so. C++ names are mangled: PFP_ENABLE='*parse*' finds them.
  *
- * What was left by longjmp ends when its caller next begins or ends a function.
- * Fibres should be announced by the hooks for tasks above, run on stacks that are
- * not inside a thread's own, and stay on their thread. */
+ * A function left by longjmp() ends when its caller next begins or ends a function.
+ * Fibres should be reported through the hooks for tasks above, have stacks outside the
+ * threads' stacks, and stay on their thread. */
 void __cyg_profile_func_enter(void *function, void *call_site);
 void __cyg_profile_func_exit(void *function, void *call_site);
 
-/* ---- what the macros are made of; not to be used by themselves --------------- */
+/* ---- implementation of the macros; do not use directly ----------------------- */
 
 /* A place in the source. */
 typedef struct pfp_site {
@@ -427,12 +428,12 @@ typedef struct pfp_site {
     unsigned line;
 } pfp_site_t;
 
-/* A region that is open. */
+/* An open region; a tag of 0 means that it is not measured. */
 typedef struct pfp_scope {
     uint64_t tag;
 } pfp_scope_t;
 
-/* A place in the source with amounts, whose names have commas between them. */
+/* A place in the source with amounts, whose names are separated by commas. */
 typedef struct pfp_metered_site {
     const pfp_point_t *point;
     const char *name;
@@ -441,7 +442,7 @@ typedef struct pfp_metered_site {
     unsigned line;
 } pfp_metered_site_t;
 
-/* A region with amounts that is open. */
+/* An open region with amounts. */
 typedef struct pfp_metered {
     uint64_t tag;
     uint64_t amounts[4];
@@ -468,14 +469,14 @@ void pfp_scope_end_on(pfp_scope_t *scope);
 #define PFP_ASSERT_(what, text) __extension__ _Static_assert(what, text)
 #endif
 
-/* What a site points to before it is registered: a word that reads as "on", so
- * that this needs no test of its own. */
+/* Initial point of each site. Its word reads as "on", so an unregistered site needs no
+ * separate check. */
 static const uint64_t pfp_unregistered_word_ __attribute__((unused)) = UINT64_MAX;
 static const pfp_point_t pfp_unregistered_ __attribute__((unused)) = {
     &pfp_unregistered_word_};
 
-/* ThreadSanitizer sees what stands here and nothing of the library, so it would
- * miss what orders the two: under it the library looks by itself. */
+/* ThreadSanitizer instruments this header but not the library, so it would not see the
+ * synchronization between them. With it, the library itself checks whether a point is on. */
 #ifdef __has_feature
 #if __has_feature(thread_sanitizer)
 #define PFP_LOOKS_INSIDE_
@@ -556,7 +557,7 @@ PFP_INLINE_ void pfp_metered_end_(pfp_metered_t *scope)
         pfp_metered_end_on(scope);
 }
 
-/* Amounts as they are kept: no number and what is negative as 0, too much as the most. */
+/* Converts an amount: NaN and negative numbers to 0, too large ones to UINT64_MAX. */
 PFP_INLINE_ uint64_t pfp_amount_of_real_(double x)
 {
     return x >= 18446744073709551616.0 ? UINT64_MAX : x > 0 ? PFP_AS_(uint64_t, x) : 0;
@@ -589,7 +590,7 @@ private:
     pfp_scope_t scope_;
 };
 
-/* The same with amounts, which are put in afterwards. */
+/* A region with amounts, which begins after its construction. */
 class metered {
 public:
     inline __attribute__((always_inline)) metered() {}
@@ -657,12 +658,12 @@ template <class T> inline __attribute__((always_inline)) uint64_t amount_(T x)
     if (pfp_metered_of_is_on_(PFP_METERED_IN_(var), of))                                \
     pfp_metered_begin_of_(PFP_METERED_IN_(var), of, PFP_AMOUNT_(a), PFP_AMOUNT_(b),     \
                           PFP_AMOUNT_(c), PFP_AMOUNT_(d))
-/* How many they are, up to eight. */
+/* Number of arguments, up to eight. */
 #define PFP_COUNT_(...) PFP_NINTH_(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 #define PFP_NINTH_(a, b, c, d, e, f, g, h, i, ...) i
 #define PFP_AT_MOST_FOUR_(...)                                                       \
     PFP_ASSERT_(PFP_COUNT_(__VA_ARGS__) <= 4, "a region has at most four amounts")
-/* Fill up to four. */
+/* Add zeros up to four amounts. */
 #define PFP_METERED_OF_(site, var, name, names, a, b, c, d, ...)                       \
     PFP_METERED_AT_(site, var, name, names, a, b, c, d)
 #define PFP_METERED_OF_POINT_(of, var, point, a, b, c, d, ...)                         \
@@ -739,7 +740,7 @@ PFP_NOTHING_ double pfp_timer_on_cpu_ms(const pfp_timer_t *timer) { return (void
 
 PFP_NOTHING_ pfp_point_t *pfp_point(const char *name, const char *file, unsigned line)
 {
-    /* NULL, in words that neither language's compilers warn of. */
+    /* NULL, in a form without warnings in C and C++. */
     static pfp_point_t *none;
     return (void)name, (void)file, (void)line, none;
 }
@@ -800,7 +801,7 @@ PFP_NOTHING_ const char *pfp_version(void) { return ""; }
 #define PFP_SCOPE(name) ((void)0)
 #define PFP_SCOPE_OF(point) ((void)(point))
 #define PFP_FUNCTION() ((void)0)
-/* Seen, so that nothing is unused, and not evaluated. */
+/* Uses the arguments, which avoids warnings, but does not evaluate them. */
 #define PFP_SEEN_(a, b, c, d, ...)                                                   \
     ((void)sizeof((a) + 0), (void)sizeof((b) + 0), (void)sizeof((c) + 0),            \
      (void)sizeof((d) + 0))

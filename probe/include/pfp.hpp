@@ -12,8 +12,8 @@
  *     parse.enable();
  *     double mean = parse.stats().c_mean;
  *
- * With PFP_DISABLE it compiles to nothing, as pfp.h does, and objects with and
- * without it can be linked together.
+ * With PFP_DISABLE, it compiles to nothing, like pfp.h. Objects compiled with and without
+ * it can be linked together.
  */
 #ifndef PFP_HPP
 #define PFP_HPP
@@ -25,18 +25,18 @@
 
 namespace pfp {
 
-/* Of another name where nothing is measured, so that the linker does not take one's
- * functions for the other's. */
+/* The namespace has another name if measuring is compiled out, so that the linker does not
+ * merge functions of both kinds. */
 #ifdef PFP_DISABLE
 inline namespace off {
 #else
 inline namespace on {
 #endif
 
-/* A point that can be used before any constructor has run and after all destructors
- * have, so that it can be a static of any kind. The first use looks it up; those of
- * the same name and place are one. The name is a literal or as good as one: it is
- * not copied. Functions do what those of pfp.h do, and return what they return. */
+/* A point that can be used before all constructors and after all destructors have run, so
+ * it can be any static. The first use looks up the point; objects with the same name and
+ * place share one. The name must stay valid, like a literal, because it is not copied. The
+ * functions act like those of pfp.h, and return the same values. */
 class point {
 public:
     constexpr explicit point(const char *name, const char *file = nullptr,
@@ -44,8 +44,8 @@ public:
         : known_(nullptr), name_(name), file_(file), amounts_(nullptr), line_(line)
     {
     }
-    /* One whose regions have amounts, for PFP_AMOUNTS_OF(): their names, with commas
-     * between them. */
+    /* A point whose regions have amounts, for PFP_AMOUNTS_OF(). `amounts` contains their
+     * names, separated by commas. */
     constexpr point(const char *name, const char *file, unsigned line,
                     const char *amounts) noexcept
         : known_(nullptr), name_(name), file_(file), amounts_(amounts), line_(line)
@@ -54,11 +54,11 @@ public:
     point(const point &) = delete;
     point &operator=(const point &) = delete;
 
-    /* As pfp.h has it, for PFP_SCOPE_OF() and all functions that take a point. NULL
-     * only if there is no room for it. */
+    /* Converts to the type in pfp.h, for PFP_SCOPE_OF() and all functions that take a point.
+     * NULL only if the point cannot be created. */
     operator pfp_point_t *() noexcept
     {
-        /* Meets the release below: what is behind the pointer is there. */
+        /* Pairs with the release below. */
         pfp_point_t *known = known_.load(std::memory_order_acquire);
         return known ? known : find();
     }
@@ -69,7 +69,7 @@ public:
     int average(double alpha) noexcept { return pfp_set_alpha(*this, alpha); }
     int average_no_longer() noexcept { return pfp_clear_alpha(*this); }
 
-    /* All zeros before the first measurement, and if there is no such point. */
+    /* All zeros before the first measurement, or if the point cannot be created. */
     pfpStats_t stats() noexcept
     {
         pfpStats_t stats = pfpStats_t();
@@ -77,7 +77,7 @@ public:
         return stats;
     }
 
-    /* What its regions had of each amount; see pfp_get_amounts(). */
+    /* Writes the sums of the amounts; see pfp_get_amounts(). */
     int amounts(uint64_t *sums, unsigned count) noexcept
     {
         return pfp_get_amounts(*this, sums, count);
@@ -112,8 +112,8 @@ private:
     pfp_timer_t timer_;
 };
 
-/* The point of a name that is made as the program runs: its name is copied. To be
- * asked for once and kept. */
+/* Returns the point of a name that is created at run time. The name is copied. Call once
+ * and keep the result. */
 inline pfp_point_t *named(const std::string &name) noexcept
 {
     return pfp_point(name.c_str(), nullptr, 0);
