@@ -209,7 +209,8 @@ struct Made<T> {
 // SAFETY: `is` points to an object that is never freed, and in which clients write only the flags,
 // an atomic word.
 unsafe impl<T> Sync for Made<T> {}
-// SAFETY: an object of a client may be used on any thread, for the reason given for `Sync`.
+// SAFETY: any thread may use the object, which is never freed and in which only an atomic word
+// changes.
 unsafe impl<T> Send for Made<T> {}
 
 impl<T> Made<T> {

@@ -35,7 +35,7 @@ pub enum SyncScope<'a> {
     Internal(&'a ThreadGroup),
     /// All processes of a group. One thread of each process calls.
     External(&'a ProcessGroup),
-    /// All threads of the first group, in each process of the second.
+    /// All threads of the first group in each process of the second group.
     Global(&'a ThreadGroup, &'a ProcessGroup),
 }
 

@@ -58,7 +58,7 @@ fn place(function: usize) -> usize {
 
 /// # Safety
 ///
-/// `table` is the table that [`table`] returns.
+/// `table` was returned by the function [`table`].
 #[inline(always)]
 unsafe fn entry(table: *const Entry, place: usize) -> &'static Entry {
     // SAFETY: the index is less than the length of the table, which stays mapped, and a zeroed
