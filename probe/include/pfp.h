@@ -28,12 +28,12 @@
  *     exponential average.
  *
  * Rules. The library starts no thread, installs no signal handler, prints nothing and
- * never aborts. Functions return PFP_OK or one of the negative values below. Refused calls
- * are also counted, and the viewer shows the count. Functions may be called from any thread,
- * and preserve errno unless they return PFP_EFILE. Signal handlers may use begin and end,
- * scopes, pfp_point(), the hooks for Begin, End, Ready and Switch, enable, disable and
- * reset, once the thread has measured something outside a handler. A forked child gets its
- * own segment.
+ * never aborts. Functions return PFP_OK or one of the negative values below; the comment of
+ * a function ends with the errors that it can return. Refused calls are also counted, and
+ * the viewer shows the count. Functions may be called from any thread, and preserve errno
+ * unless they return PFP_EFILE. Signal handlers may use begin and end, scopes, pfp_point(),
+ * the hooks for Begin, End, Ready and Switch, enable, disable and reset, once the thread
+ * has measured something outside a handler. A forked child gets its own segment.
  *
  * Environment. With PFP_DEFAULT=off, points of PFP_SCOPE and pfp_point() start switched
  * off. PFP_ENABLE='parse*,io_?' switches points on by name, whatever the default.

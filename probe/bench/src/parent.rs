@@ -66,8 +66,8 @@ impl Worker {
         self.child.id()
     }
 
-    /// Runs a batch of `calls` calls on each of `threads` threads simultaneously. One call precedes
-    /// it that is not timed. With 0 calls, only prepares the threads.
+    /// Runs a batch of `calls` calls on each of `threads` threads simultaneously. An untimed call
+    /// precedes each batch. With 0 calls, only prepares the threads.
     ///
     /// # Errors
     ///

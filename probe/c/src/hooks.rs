@@ -201,7 +201,7 @@ pub(crate) extern "C" fn pfpTaskReady(task: *mut c_void) -> c_int {
 /// See `pfp.h`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfpTaskSwitch(prev: *mut c_void, next: *mut c_void) -> c_int {
-    // Null stands for the thread's own context, in which the scheduler runs.
+    // Null means the thread's own context, in which the scheduler runs.
     let context = |task: *mut c_void| {
         if task.is_null() { created().map(|()| None) } else { object(task, Kind::Task).map(Some) }
     };

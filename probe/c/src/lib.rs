@@ -14,7 +14,7 @@
 //! Functions check the numbers, weights and null pointers that they are passed, and return a
 //! [`Status`] for invalid ones. They trust all other pointers.
 
-// The same restrictions as in the probe.
+// The probe has these restrictions, too.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 mod arena;

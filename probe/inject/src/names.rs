@@ -295,8 +295,7 @@ pub(crate) enum Measured {
 
 static ALL_NAMED: Table<Named, { 4 * POINTS }> = Table::new();
 
-/// Two addresses in the program that identify a name, such as those of a domain and of a string
-/// handle.
+/// Two addresses in the program that identify a name, such as a domain's and a string handle's.
 struct Pair {
     addresses: [usize; 2],
     named: Option<&'static Named>,

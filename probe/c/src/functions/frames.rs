@@ -116,8 +116,8 @@ pub(super) struct Frames {
     knows_own: AtomicUsize,
     /// Stack pointer at the last look-up of `signals`.
     asked: AtomicUsize,
-    /// Number of frames up to and including the first one that is not on the thread's own stack; 0
-    /// if all are on it.
+    /// Number of frames up to and including the first frame off the thread's own stack; 0 if all
+    /// frames are on it.
     foreign: AtomicUsize,
     frames: [Frame; 0],
 }

@@ -3,9 +3,9 @@
 //! the server that `hotpath console` reads live. hotpath.rs, "Profiling modes", recommends
 //! `HotpathGuardBuilder` for programs that decide when profiling begins, like this one.
 //!
-//! Switched off, `HOTPATH_FOCUS` (hotpath.rs, "Configuration"), which names the functions to
-//! measure, names none. It is read once, when the program starts. Otherwise hotpath can be compiled
-//! out: without its feature `hotpath`, "all macros are noop".
+//! Switched off by `HOTPATH_FOCUS` (hotpath.rs, "Configuration"), which selects the functions to
+//! measure; here it selects no function. It is read once, when the program starts. Otherwise
+//! hotpath can be compiled out: without its feature `hotpath`, "all macros are noop".
 
 use std::sync::Once;
 

@@ -54,7 +54,7 @@ pub(super) struct ApiInfo {
     pub(super) name: *const c_char,
     pub(super) function: *mut *const c_void,
     first: *const c_void,
-    /// Function that does nothing, used if the collector has none of this name.
+    /// Function that does nothing, used if the collector has no such function.
     pub(super) null: *const c_void,
     group: c_int,
 }
