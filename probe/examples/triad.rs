@@ -3,8 +3,8 @@
 //!
 //! Run it with `cargo run --release -p pfp-probe --example triad -- [ROUNDS] [--hold]`. It prints
 //! its own figures, like the timers of HPC programs. With `--hold`, it then waits until its
-//! standard input ends. Meanwhile, `pfp-top` (key 7) or `pfp-top roofline -p PID` shows how close
-//! the loops come to the machine's limits.
+//! standard input ends. Meanwhile, `pfp-top` (key 7) or `pfp-top roofline -p PID` compares the
+//! loops with the machine's limits.
 
 use std::env;
 use std::hint::black_box;

@@ -204,7 +204,7 @@ int pfpSetName(int id, const char *name);
  * A program that schedules its own tasks on its threads (fibres, coroutines, an emulated
  * RTOS) informs pfp which one runs. The open regions of a task stop when the task is
  * suspended, and continue when it resumes, possibly on another thread; the time in between
- * counts as off-CPU. A thread that runs no task has its own context, for which NULL stands.
+ * counts as off-CPU. A thread that runs no task has its own context, whose handle is NULL.
  *
  * A handle is any pointer by which the program identifies its object; pfp never
  * dereferences it. Signals are blocked during a Switch, Begin or End, which costs two

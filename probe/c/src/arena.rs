@@ -46,7 +46,7 @@ pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
 ///
 /// # Safety
 ///
-/// `pages` and `bytes` are those of a call of [`map`], and no reference to the pages is left.
+/// [`map`] returned `pages` for the same `bytes`, and no reference to the pages is left.
 pub(crate) unsafe fn unmap(pages: *mut u8, bytes: usize) {
     // SAFETY: the caller passes a whole mapping without references to it.
     unsafe { libc::munmap(pages.cast(), bytes) };

@@ -159,6 +159,10 @@ fn start_watcher() {
 }
 
 /// Called when a function begins or resumes.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and `arguments` points to `count` live objects.
 pub(crate) unsafe extern "C" fn enter(
     _: *mut PyObject,
     arguments: *mut *mut PyObject,
@@ -181,6 +185,10 @@ pub(crate) unsafe extern "C" fn enter(
 
 /// Called when a function resumes with an exception. The interpreter cannot stop this event for a
 /// single function.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and `arguments` points to `count` live objects.
 pub(crate) unsafe extern "C" fn throw(
     _: *mut PyObject,
     arguments: *mut *mut PyObject,
@@ -196,6 +204,10 @@ pub(crate) unsafe extern "C" fn throw(
 }
 
 /// Called when a function ends or is suspended.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and `arguments` points to `count` live objects.
 pub(crate) unsafe extern "C" fn leave(
     _: *mut PyObject,
     arguments: *mut *mut PyObject,
@@ -219,6 +231,10 @@ pub(crate) unsafe extern "C" fn leave(
 }
 
 /// Called when an exception leaves a function.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and `arguments` points to `count` live objects.
 pub(crate) unsafe extern "C" fn unwind(
     _: *mut PyObject,
     arguments: *mut *mut PyObject,
@@ -232,6 +248,10 @@ pub(crate) unsafe extern "C" fn unwind(
 }
 
 /// Sets the Python function that decides which functions are measured.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and passes a live object.
 pub(crate) unsafe extern "C" fn decide_by(
     _: *mut PyObject,
     decides: *mut PyObject,
@@ -244,6 +264,10 @@ pub(crate) unsafe extern "C" fn decide_by(
 /// `name_function(code, name, file, line)`: makes a point of this name for a function, or excludes
 /// the function if the name is None. Returns False if the function already has another name or is
 /// excluded.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and `arguments` points to `count` live objects.
 pub(crate) unsafe extern "C" fn name_function(
     _: *mut PyObject,
     arguments: *mut *mut PyObject,
@@ -279,6 +303,10 @@ pub(crate) unsafe extern "C" fn name_function(
 
 /// `tell_off_by((disable, start_watcher))`: sets the result with which a callback stops an event,
 /// and the function that starts the watcher.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and passes a live object.
 pub(crate) unsafe extern "C" fn tell_off_by(
     _: *mut PyObject,
     given: *mut PyObject,
@@ -297,6 +325,10 @@ pub(crate) unsafe extern "C" fn tell_off_by(
 /// Returns whether a point was switched on again while the events of its function were stopped. If
 /// so, the interpreter must send the events of all functions again. Functions whose points are
 /// still off then stop their events again.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock.
 pub(crate) unsafe extern "C" fn is_on_again(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     let is_on_again = ALL.iter().any(|function| {
         function.is_told_off.get() && function.point.is_some_and(Point::is_enabled)
@@ -309,6 +341,10 @@ pub(crate) unsafe extern "C" fn is_on_again(_: *mut PyObject, _: *mut PyObject) 
 }
 
 /// Marks the events of all functions as not stopped.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock.
 pub(crate) unsafe extern "C" fn forget_told_off(
     _: *mut PyObject,
     _: *mut PyObject,
@@ -356,6 +392,10 @@ unsafe extern "C" fn on_event(
 
 /// Hook in Python that a thread calls for its first event. It installs the native hook in its
 /// place.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and passes a live object.
 pub(crate) unsafe extern "C" fn profile_here(
     _: *mut PyObject,
     event: *mut PyObject,

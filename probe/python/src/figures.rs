@@ -14,6 +14,10 @@ use pyo3_ffi::{
 use crate::object::{Error, Owned, fail, none, text};
 
 /// Returns a list of the names of all points with measurements, and the sums of their figures.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock.
 pub(crate) unsafe extern "C" fn stats(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     all().map_or(ptr::null_mut(), Owned::give)
 }
@@ -62,6 +66,10 @@ fn all() -> Option<Owned> {
 }
 
 /// Writes a snapshot.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and passes a live object.
 pub(crate) unsafe extern "C" fn snapshot(_: *mut PyObject, path: *mut PyObject) -> *mut PyObject {
     let Some(path) = text(path, "a path") else { return ptr::null_mut() };
     match pfp::snapshot_over(Path::new(path)) {
@@ -71,12 +79,20 @@ pub(crate) unsafe extern "C" fn snapshot(_: *mut PyObject, path: *mut PyObject) 
 }
 
 /// Records that the process ends in order, and writes its last figures if the settings require it.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock.
 pub(crate) unsafe extern "C" fn end_in_order(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     pfp::c::end_in_order();
     none()
 }
 
 /// Switches all points with a name on or off. Returns their number.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and passes a live object.
 pub(crate) unsafe extern "C" fn switch(_: *mut PyObject, given: *mut PyObject) -> *mut PyObject {
     // SAFETY: the interpreter's lock is held; `given` is checked to be a tuple of two.
     unsafe {

@@ -61,6 +61,10 @@ unsafe extern "C" fn forget(address: *mut PyObject, _: *mut PyObject) -> *mut Py
 }
 
 /// `follow_greenlets(module)`: stores the functions of greenlet's native half, which was imported.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and passes a live object.
 pub(crate) unsafe extern "C" fn follow(_: *mut PyObject, module: *mut PyObject) -> *mut PyObject {
     // SAFETY: the interpreter passes a live module and its lock is held; the method table is
     // static.

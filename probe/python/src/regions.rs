@@ -339,6 +339,11 @@ fn caller() -> (String, u32) {
 }
 
 /// `scope(name, **amounts)`.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock. `arguments` points to `count` live objects, followed by
+/// one for each element of the tuple `names`, which may be null.
 pub(crate) unsafe extern "C" fn scope(
     _: *mut PyObject,
     arguments: *const *mut PyObject,
@@ -404,6 +409,10 @@ unsafe fn number(value: *mut PyObject) -> Option<u64> {
 }
 
 /// `scope_at(name, file, line)`.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and `arguments` points to `count` live objects.
 pub(crate) unsafe extern "C" fn scope_at(
     _: *mut PyObject,
     arguments: *mut *mut PyObject,
@@ -423,12 +432,18 @@ pub(crate) unsafe extern "C" fn scope_at(
     make().unwrap_or(ptr::null_mut())
 }
 
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and passes a live object.
 pub(crate) unsafe extern "C" fn begin(_: *mut PyObject, object: *mut PyObject) -> *mut PyObject {
     let Some(scope) = of(object) else { return ptr::null_mut() };
     scope.named.begin(&scope.amounts);
     none()
 }
 
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and passes a live object.
 pub(crate) unsafe extern "C" fn end(_: *mut PyObject, object: *mut PyObject) -> *mut PyObject {
     let Some(scope) = of(object) else { return ptr::null_mut() };
     scope.named.end();

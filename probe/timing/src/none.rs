@@ -93,6 +93,9 @@ pub(crate) mod driver {
             fn between(&self, _start: Event, _end: Event) -> Result<f64> = match *self {};
         }
 
+        /// # Safety
+        ///
+        /// Cannot be called, because a `Driver` does not exist.
         pub(crate) unsafe fn record(&self, _event: Event, _stream: Stream) -> Result<()> {
             match *self {}
         }

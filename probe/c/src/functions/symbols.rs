@@ -107,7 +107,7 @@ struct Copied<T: Plain> {
 ///
 /// # Safety
 ///
-/// Every bit pattern is a valid value of the type, and its alignment is at most that of a page.
+/// Every bit pattern is a valid value of the type, and a page is aligned for it.
 unsafe trait Plain: 'static {}
 // SAFETY: an integer.
 unsafe impl Plain for u8 {}

@@ -62,6 +62,9 @@ fn handle_of(counter: Option<&'static Counter>) -> *const c_void {
     handle.cast()
 }
 
+/// # Safety
+///
+/// Each of `name` and `domain` is null or a string that ends with NUL.
 pub(super) unsafe extern "C" fn create(
     name: *const c_char,
     domain: *const c_char,
@@ -70,6 +73,9 @@ pub(super) unsafe extern "C" fn create(
     unsafe { create_typed(name, domain, abi::number::U64) }
 }
 
+/// # Safety
+///
+/// Each of `name` and `domain` is null or a string that ends with NUL.
 pub(super) unsafe extern "C" fn create_typed(
     name: *const c_char,
     domain: *const c_char,
@@ -79,6 +85,10 @@ pub(super) unsafe extern "C" fn create_typed(
     handle_of(unsafe { counter_of(name, domain, kind) })
 }
 
+/// # Safety
+///
+/// `its` is null or a domain that is never freed, and `name` is null or a string that ends with
+/// NUL.
 pub(super) unsafe extern "C" fn create_in(
     its: *const abi::Domain,
     name: *const c_char,
@@ -175,27 +185,47 @@ impl Change {
     }
 }
 
+/// # Safety
+///
+/// Any `id` is allowed, because it is only compared.
 pub(super) unsafe extern "C" fn inc(id: *const c_void) {
     Change::Up.of(id, |_| Some(1));
 }
 
+/// # Safety
+///
+/// Any `id` is allowed, because it is only compared.
 pub(super) unsafe extern "C" fn inc_delta(id: *const c_void, delta: u64) {
     Change::Up.of(id, |_| Some(delta));
 }
 
+/// # Safety
+///
+/// Any `id` is allowed, because it is only compared.
 pub(super) unsafe extern "C" fn dec(id: *const c_void) {
     Change::Down.of(id, |_| Some(1));
 }
 
+/// # Safety
+///
+/// Any `id` is allowed, because it is only compared.
 pub(super) unsafe extern "C" fn dec_delta(id: *const c_void, delta: u64) {
     Change::Down.of(id, |_| Some(delta));
 }
 
+/// # Safety
+///
+/// `value` is null or points to a number of the type for which the counter `id` was created. Any
+/// `id` is allowed, because it is only compared.
 pub(super) unsafe extern "C" fn set_value(id: *const c_void, value: *const c_void) {
     // SAFETY: the client passes a value of the kind that the counter was made for.
     Change::Set.of(id, |counter| unsafe { abi::number::read(counter.kind, value) });
 }
 
+/// # Safety
+///
+/// `value` is null or points to a number of the type for which the counter `id` was created. Any
+/// `id` is allowed, because it is only compared.
 pub(super) unsafe extern "C" fn set_value_at(
     id: *const c_void,
     _clock: *const c_void,
@@ -206,11 +236,19 @@ pub(super) unsafe extern "C" fn set_value_at(
     unsafe { set_value(id, value) }
 }
 
+/// # Safety
+///
+/// `its` is null or a domain that is never freed, and `name` is null or a handle that is never
+/// freed.
 pub(super) unsafe extern "C" fn inc_in(its: *const abi::Domain, name: *const abi::Handle) {
     // SAFETY: each pointer is null, or a domain or handle that is never freed.
     unsafe { Change::Up.within(its, name, 1) }
 }
 
+/// # Safety
+///
+/// `its` is null or a domain that is never freed, and `name` is null or a handle that is never
+/// freed.
 pub(super) unsafe extern "C" fn inc_delta_in(
     its: *const abi::Domain,
     name: *const abi::Handle,
@@ -220,11 +258,19 @@ pub(super) unsafe extern "C" fn inc_delta_in(
     unsafe { Change::Up.within(its, name, delta) }
 }
 
+/// # Safety
+///
+/// `its` is null or a domain that is never freed, and `name` is null or a handle that is never
+/// freed.
 pub(super) unsafe extern "C" fn dec_in(its: *const abi::Domain, name: *const abi::Handle) {
     // SAFETY: each pointer is null, or a domain or handle that is never freed.
     unsafe { Change::Down.within(its, name, 1) }
 }
 
+/// # Safety
+///
+/// `its` is null or a domain that is never freed, and `name` is null or a handle that is never
+/// freed.
 pub(super) unsafe extern "C" fn dec_delta_in(
     its: *const abi::Domain,
     name: *const abi::Handle,
