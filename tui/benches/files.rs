@@ -1,5 +1,5 @@
-//! What it takes to write and to read a snapshot of 10,000 points and 64 threads, in
-//! each form, by how many of the points each thread uses.
+//! Measures the time to write and to read a snapshot of 10,000 points and 64 threads, in each
+//! format, by how many of the points each thread uses.
 //!
 //! `cargo bench -p pfp-top --bench files`; with `-- --quick`, fewer rounds.
 
@@ -32,8 +32,8 @@ fn main() -> anyhow::Result<()> {
         "{:<34} {:>8} {:>9} {:>9} {:>9}",
         "10,000 points, 64 threads", "cells", "MiB", "write ms", "read ms"
     );
-    // One thread a point; as a program has it whose threads have work of their own
-    // and some in common; every point on every thread.
+    // The points that each thread uses: points of its own only; many of its own and some in common,
+    // as in a typical program; all of them.
     let all = [POINTS / THREADS, 1_000, POINTS];
     for &each in if quick { &all[..2] } else { &all } {
         let rounds = if quick || each == POINTS { 3 } else { 11 };
@@ -67,7 +67,7 @@ fn main() -> anyhow::Result<()> {
 
 const NOTE: Note = Note { taken_unix_ns: 1, taken_monotonic_ns: 1, runs: true };
 
-/// Reads a file that was written, and tells of both.
+/// Reads the written file and prints the times of both.
 fn report(
     form: &str,
     snapshot: &Snapshot,
@@ -88,7 +88,7 @@ fn report(
     Ok(())
 }
 
-/// The least of so many times: whatever else the machine does only adds to it.
+/// The shortest of `rounds` runs: other work on the machine only makes a run longer.
 fn least(rounds: usize, mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Duration> {
     let mut least = Duration::MAX;
     for _ in 0..rounds {
@@ -99,10 +99,10 @@ fn least(rounds: usize, mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow:
     Ok(least)
 }
 
-/// A segment as a program leaves it whose threads use so many points each, the
-/// first thread the first ones, the next those behind them, and round again.
+/// A segment in which each thread has used `each` points: the first thread the first points, the
+/// next thread the points behind those, starting over at the end.
 fn fill(each: usize) -> Segment {
-    // Cells, and up to four parts of a histogram each.
+    // One block for the cells, and up to four parts of a histogram for each cell.
     let blocks = THREADS * (each.div_ceil(CELLS_PER_BLOCK) + each.div_ceil(16) + 1) + 2;
     let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
     let room = Config { points: 10_240, lanes: 64, blocks, ..Config::default() };
@@ -138,7 +138,7 @@ fn fill(each: usize) -> Segment {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
-                // Most near one value, some twice and four times as long.
+                // Most values are near one value; some are twice and four times as large.
                 let ticks = (2_000 << [0, 0, 0, 1, 2][n as usize % 5]) + random % 256;
                 let measured = Measurement { exclusive: ticks, inclusive: ticks, away: None };
                 let (part, bucket) = histogram::locate(ticks);

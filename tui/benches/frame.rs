@@ -1,12 +1,12 @@
-//! What a frame costs behind the reader, on every screen: a thousand points and
-//! sixty-four threads, all of which have measured since the poll before, in a
-//! terminal of 130 x 40. A snapshot is folded into figures, the rows are put in
-//! order, the screen is drawn. The bar is ten milliseconds.
+//! Measures the cost of a frame on every screen, without reading the segment: a thousand points and
+//! sixty-four threads, all with new measurements since the last poll, in a terminal of 130 x 40. A
+//! frame folds a snapshot into figures, sorts the rows and draws the screen. The limit is ten
+//! milliseconds.
 //!
 //! `cargo bench -p pfp-top --bench frame`
 //!
-//! Times are this thread's on a CPU: what else runs on the machine is not in them,
-//! but for the caches that it empties.
+//! Times are the CPU time of this thread. Other work on the machine does not count, except that it
+//! evicts cache lines.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,10 +26,10 @@ use ratatui::backend::TestBackend;
 
 const POINTS: u32 = 1_000;
 const LANES: u32 = 64;
-/// Lanes that each point has measured on: some do their work on one thread, some
-/// on all; on the average it is this many.
+/// Average number of lanes on which a point has measured: some points are used by one thread, some
+/// by all.
 const LANES_OF_A_POINT: u32 = 8;
-/// Records that the ring of a lane holds.
+/// Records in the ring of a lane.
 const RECORDS: u64 = 1_000;
 const TICKS_BETWEEN_POLLS: u64 = 100_000_000;
 const FRAMES: usize = 60;
@@ -37,8 +37,8 @@ const BAR: Duration = Duration::from_millis(10);
 
 /// A process in which every point measures on its lanes between two polls.
 struct Busy {
-    /// The cells of each are written anew when nobody looks at them any more, as
-    /// those of a live process are.
+    /// Two snapshots, used in turn. The cells of a snapshot are written again once no reader holds
+    /// them, as in a live source.
     next: [Snapshot; 2],
     polls: u64,
 }
@@ -97,7 +97,7 @@ impl Source for Busy {
         }
         for cell in &mut snapshot.cells {
             let stats = &mut Arc::make_mut(cell).stats;
-            // No two alike, and another order each time.
+            // All loads differ, and their order changes with every poll.
             let share = (u64::from(chance(key_of(stats), self.polls)) % 100) + 1;
             stats.count += share;
             stats.exclusive += 1_000 * share;
@@ -109,7 +109,7 @@ impl Source for Busy {
         let length = TICKS_BETWEEN_POLLS / RECORDS;
         let first = snapshot.elapsed_ticks.saturating_sub(TICKS_BETWEEN_POLLS);
         for lane in 0..LANES {
-            // Ten in one, as regions are nested.
+            // Ten records nest inside each other, as regions do.
             snapshot.records.extend((0..RECORDS).map(|place| {
                 let is_outer = place % 10 == 9;
                 let start = first + (if is_outer { place - 9 } else { place }) * length;
@@ -131,7 +131,7 @@ fn key_of(stats: &Stats) -> u64 {
     stats.count.wrapping_mul(31).wrapping_add(stats.min)
 }
 
-/// A number that looks like chance and is always the same.
+/// A pseudo-random number that is the same in every run.
 fn chance(key: u64, poll: u64) -> u32 {
     (key.wrapping_add(poll).wrapping_mul(6_364_136_223_846_793_005) >> 33) as u32
 }
@@ -139,13 +139,13 @@ fn chance(key: u64, poll: u64) -> u32 {
 /// The time that this thread has run.
 fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we own.
+    // SAFETY: `time` is a live `timespec` of our own, valid for the kernel's write.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The source, less the time that making its snapshots takes: that is the bench's
-/// own doing, and a live process's reader is measured elsewhere.
+/// A source that counts the time it spends making snapshots, so that the bench can subtract it: a
+/// live process's reader is measured elsewhere.
 struct Prepared(Busy, std::rc::Rc<std::cell::Cell<Duration>>);
 
 impl Prepared {
@@ -195,7 +195,7 @@ fn main() {
     }
 }
 
-/// The fold and the draw of each frame.
+/// The times of folding and of drawing, for each frame.
 fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
     let mut now = Instant::now();
     let options = Options { sorting: Sorting::by(column), ..Options::default() };
@@ -210,7 +210,7 @@ fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
         let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
         app.key(KeyEvent::from(code), now);
     }
-    // What was typed has let the rows stand still for a while.
+    // Typing keeps the rows in place for a while; skip that time.
     now += Duration::from_secs(5);
     let mut frame = || {
         now += Duration::from_millis(100);

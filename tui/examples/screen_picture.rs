@@ -1,7 +1,7 @@
-//! Pictures of the real screen: the viewer watches the demo for a while, or reads
-//! a snapshot file, and its screens are written as SVG. For something to compare,
-//! a point is then switched off, so that its time falls to the one around it. A film of
-//! the demo, `live.svg`, goes through the screens.
+//! Pictures of the real screen: the viewer watches the demo for a while, or reads a snapshot file,
+//! and its screens are written as SVG. A point is then switched off, so that the comparison shows
+//! its time move to the enclosing region. An animation of the demo, `live.svg`, goes through the
+//! screens.
 //!
 //! ```text
 //! cargo run --release -p pfp-top --example screen_picture -- assets
@@ -29,12 +29,12 @@ use ratatui::style::{Color, Modifier};
 const POLLS: u32 = 45;
 /// The size of the screen: every column of the table, every point of the demo.
 const SIZE: (u16, u16) = (122, 29);
-/// The size of the film's frames, and for how long each is seen.
+/// Size of the frames of the animation, and how long each is shown.
 const FILM: (u16, u16) = (100, 22);
 const FRAME_SECONDS: f64 = 1.2;
-/// Lines of the screens that have less to show.
+/// Height of the pictures of screens that have less to show.
 const LOW: u16 = 16;
-/// The point that is shown in full.
+/// The point on the Detail screen.
 const DETAIL: &str = "deflate";
 /// Polls from the baseline to the comparison.
 const SINCE: u32 = 25;
@@ -79,14 +79,14 @@ fn take(folder: &Path, source: Box<dyn Source>, polls: u32) -> Result<()> {
     app.act(Action::Toggle, Instant::now());
     watch(&mut app, polls.min(SINCE));
     app.act(Action::Show(Screen::Diff), Instant::now());
-    // The cursor where it is in no way.
+    // Move the cursor to the last row, where it does not disturb the picture.
     app.act(Action::Bottom, Instant::now());
     write(&folder.join("screen-diff.svg"), &mut app, SIZE.1)?;
     app.act(Action::Show(Screen::Log), Instant::now());
     write(&folder.join("screen-log.svg"), &mut app, LOW)
 }
 
-/// Films a walk through the screens, a frame a poll.
+/// Records a walk through the screens, one frame per poll.
 fn film(folder: &Path, source: Box<dyn Source>) -> Result<()> {
     const WALK: &[&[Action]] = &[
         &[],
@@ -121,7 +121,7 @@ fn film(folder: &Path, source: Box<dyn Source>) -> Result<()> {
     std::fs::write(&path, animated(&frames)).with_context(|| path.display().to_string())
 }
 
-/// Lets polls happen when they are due.
+/// Polls whenever a poll is due.
 fn watch(app: &mut App, polls: u32) {
     for _ in 0..polls {
         let Some(due) = app.next_poll() else { break };
@@ -188,17 +188,16 @@ impl Drop for Demo {
 /// A cell of the picture, in pixels: the proportions of most monospaced fonts.
 const CELL: (f64, f64) = (8.4, 18.0);
 const FONT_SIZE: f64 = 14.0;
-/// From the top of a cell to the line that its letters stand on.
+/// Distance from the top of a cell to the baseline of its letters.
 const BASELINE: f64 = 13.5;
-/// Around the screen.
+/// Margin around the screen.
 const MARGIN: f64 = 12.0;
 const FONTS: &str = "ui-monospace, 'DejaVu Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace";
 const BACKGROUND: &str = "#16191f";
 const FOREGROUND: &str = "#d3d7de";
 
-/// A page of this many columns and lines. Every run of text is pinned to its columns,
-/// whatever font there is; blocks, bars and braille are drawn as shapes, since fonts disagree
-/// about them.
+/// A page of this many columns and lines. Every run of text is pinned to its columns, whatever the
+/// font; blocks, bars and braille are drawn as shapes, since fonts draw them differently.
 fn page(area: Rect, body: &str) -> String {
     let width = f64::from(area.width) * CELL.0 + 2.0 * MARGIN;
     let height = f64::from(area.height) * CELL.1 + 2.0 * MARGIN;
@@ -225,8 +224,8 @@ fn still(buffer: &Buffer) -> String {
     page(buffer.area, &(0..buffer.area.height).map(|y| row(buffer, y)).collect::<String>())
 }
 
-/// Screens one after the other, round and round. A line is in the file once for all frames that
-/// have it; who shows no animation sees the first frame.
+/// An animation of the screens in a loop. A line that is the same in several frames is in the file
+/// once; a viewer without animation shows the first frame.
 fn animated(frames: &[Buffer]) -> String {
     let length = frames.len() as f64 * FRAME_SECONDS;
     let mut body = String::new();
@@ -267,7 +266,8 @@ fn backgrounds(out: &mut String, row: &[&Cell], y: u16) {
     for (start, cells) in runs(row, |a, b| ink(a).paper == ink(b).paper) {
         let paper = ink(cells[0]).paper;
         if paper != BACKGROUND {
-            // At the edges it reaches into the margin, so that no letter ends with it.
+            // At the edges the background extends into the margin, so that it does not end right at
+            // a letter.
             let left = column(start) - if start == 0 { MARGIN / 2.0 } else { 0.0 };
             let end = start + cells.len();
             let right = column(end) + if end == row.len() { MARGIN / 2.0 } else { 0.0 };
@@ -302,7 +302,7 @@ fn glyphs(out: &mut String, row: &[&Cell], y: u16) {
             }
             skip = skip.saturating_sub(1);
         }
-        // Blanks at the ends need no ink, and would not survive every reader.
+        // Leading and trailing blanks are invisible, and some readers would drop them.
         let indent = words.len() - words.trim_start().len();
         let words = words.trim();
         if words.is_empty() {
@@ -327,7 +327,7 @@ fn glyphs(out: &mut String, row: &[&Cell], y: u16) {
     }
 }
 
-/// Neighbours that belong together, each run with the place of its first cell.
+/// Groups adjacent cells of the same kind; each group comes with the column of its first cell.
 fn runs<'a>(
     row: &'a [&'a Cell],
     together: impl Fn(&Cell, &Cell) -> bool,
@@ -348,7 +348,7 @@ fn line(y: u16) -> f64 {
     f64::from(y) * CELL.1
 }
 
-/// How a cell looks, whatever named it so.
+/// The look of a cell, independent of how its style was given.
 #[derive(PartialEq)]
 struct Ink {
     colour: &'static str,
@@ -373,7 +373,7 @@ fn ink(cell: &Cell) -> Ink {
     }
 }
 
-/// The colours that the viewer uses, as a quiet dark theme has them.
+/// The colours that the viewer uses, in the values of a common dark theme.
 fn hex(colour: Color, reset: &'static str) -> &'static str {
     match colour {
         Color::Black => "#16191f",
@@ -391,7 +391,7 @@ fn hex(colour: Color, reset: &'static str) -> &'static str {
     }
 }
 
-/// The one character of a cell, if it is drawn rather than written.
+/// The character of a cell, if it is drawn as a shape and not as text.
 fn shape(cell: &Cell) -> Option<char> {
     let character = cell.symbol().chars().next()?;
     let drawn = ('\u{2581}'..='\u{258f}').contains(&character)
@@ -413,7 +413,7 @@ fn draw(out: &mut String, character: char, x: f64, y: f64, colour: &str) {
             rect(out, x, y, filled, height, colour);
         }
         '\u{2800}'..='\u{28ff}' => {
-            // The order in which the standard numbers the dots of two columns.
+            // The order in which Unicode numbers the dots of the two columns.
             const DOTS: [(f64, f64); 8] = [
                 (0.0, 0.0),
                 (0.0, 1.0),

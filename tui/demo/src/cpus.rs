@@ -5,14 +5,14 @@ use std::mem;
 /// Confines the calling thread, and those it will start, to the first `most` of the CPUs that it may use.
 /// Returns how many it has now.
 pub(crate) fn confine_to(most: usize) -> usize {
-    // SAFETY: a cpu_set_t is plain bits, all zero is the empty set.
+    // SAFETY: a `cpu_set_t` is plain bits; all zeros is the empty set.
     let mut allowed: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: the set is valid for writes of the size given; 0 is the calling thread.
+    // SAFETY: `allowed` is valid for writes of the size given; 0 is the calling thread.
     if unsafe { libc::sched_getaffinity(0, size_of_val(&allowed), &mut allowed) } != 0 {
         return unconfined();
     }
 
-    // SAFETY: as above.
+    // SAFETY: a `cpu_set_t` is plain bits; all zeros is the empty set.
     let mut chosen: libc::cpu_set_t = unsafe { mem::zeroed() };
     let mut count = 0;
     for cpu in 0..libc::CPU_SETSIZE as usize {
@@ -24,14 +24,15 @@ pub(crate) fn confine_to(most: usize) -> usize {
             }
         }
     }
-    // SAFETY: the set is valid for reads of the size given.
+    // SAFETY: `chosen` is valid for reads of the size given.
     if unsafe { libc::sched_setaffinity(0, size_of_val(&chosen), &chosen) } != 0 {
         return unconfined();
     }
     count
 }
 
-/// More CPUs than a CPU set can name, or a sandbox that hides them: work with what the library can tell.
+/// The number of CPUs by the standard library, for machines with more CPUs than a CPU set can hold,
+/// and for sandboxes that hide the set.
 fn unconfined() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -42,7 +43,7 @@ mod tests {
 
     #[test]
     fn one_cpu_is_one_cpu() {
-        // On a thread of its own: the other tests keep their CPUs.
+        // In a thread of its own, so that the other tests keep their CPUs.
         let (confined, seen) = std::thread::spawn(|| (confine_to(1), unconfined())).join().unwrap();
         assert_eq!((confined, seen), (1, 1));
     }

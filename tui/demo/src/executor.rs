@@ -1,4 +1,5 @@
-//! As small an executor as will do: a few futures on the calling thread, and pauses for them to wait for.
+//! A minimal executor: it runs a few futures on the calling thread and provides pauses that they
+//! can await.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -9,11 +10,11 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// The pauses of this thread's futures that are not over: when they end, and whom to wake.
+    /// Pending pauses of this thread's futures: the end of each, and the waker to call then.
     static PAUSES: RefCell<Vec<(Instant, Waker)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs futures side by side until all are done, and returns what they came to, in the same order.
+/// Runs futures concurrently until all are done, and returns their outputs in the same order.
 pub(crate) fn run_all<F: Future, const N: usize>(futures: [F; N]) -> [F::Output; N] {
     let mut tasks = futures.map(Task::new);
     loop {
@@ -40,7 +41,8 @@ pub(crate) async fn pause(length: Duration) {
     .await;
 }
 
-/// Wakes the futures whose pause is over. When none is, waits for the next, or for a wake from elsewhere.
+/// Wakes the futures whose pause is over. If there is none, sleeps until the next pause ends or
+/// another wake arrives.
 fn wake_after_pause() {
     let now = Instant::now();
     let over: Vec<_> =
@@ -57,7 +59,7 @@ fn wake_after_pause() {
     }
 }
 
-/// A future on its way.
+/// A future and its output, once it has one.
 struct Task<F: Future> {
     future: Pin<Box<F>>,
     output: Option<F::Output>,
@@ -77,7 +79,7 @@ impl<F: Future> Task<F> {
     }
 
     fn poll_if_woken(&mut self) {
-        // Acquire meets the release in `wake`: what the waker did before is visible to the future.
+        // Acquire pairs with the release in `wake`, so that the future sees the waker's writes.
         if self.output.is_none() && self.woken.flag.swap(false, Ordering::Acquire) {
             let waker = Waker::from(Arc::clone(&self.woken));
             if let Poll::Ready(output) = self.future.as_mut().poll(&mut Context::from_waker(&waker))

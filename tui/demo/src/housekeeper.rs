@@ -1,5 +1,5 @@
-//! The housekeeper: wakes ten times a second, looks at the memory, and now and then sends out an errand, a
-//! thread that lives for a moment.
+//! The housekeeper: wakes ten times a second, reads the memory use, and now and then starts an
+//! errand, a short-lived thread.
 //!
 //! Shows a region that runs at a fixed period with an exponential average, and the numeric interface with
 //! a loop that starts with `end`.
@@ -13,10 +13,10 @@ use crate::corpus::CHAPTERS;
 use crate::{goes_on, words};
 
 const PERIOD: Duration = Duration::from_millis(100);
-/// Over how long the average looks back: at this period, each new measurement has a weight of 0.2.
+/// Time constant of the average: at this period, each new measurement has a weight of 0.2.
 const AVERAGE_OVER: Duration = Duration::from_millis(500);
 
-/// Every so many rounds, an errand.
+/// Every how many rounds an errand is started.
 const ERRAND_EVERY: usize = 2;
 
 /// A point by number: one whole round of the loop, from `end` to `end`, sleep included.
@@ -25,7 +25,7 @@ const ROUND: u32 = 1;
 /// The work in a round.
 static HOUSEKEEPING: pfp::Point = pfp::Point::new("housekeeping");
 
-/// What the housekeeper saw.
+/// The housekeeper's observations.
 #[derive(Debug, Default)]
 pub(crate) struct Sightings {
     pub(crate) errands: u64,
@@ -33,9 +33,9 @@ pub(crate) struct Sightings {
     pub(crate) peak_resident_pages: u64,
 }
 
-/// The housekeeper's life.
+/// Runs the housekeeper until `stop` is set.
 pub(crate) fn run(stop: &AtomicBool) -> io::Result<Sightings> {
-    // Points with numbers have no name and are off until somebody says otherwise.
+    // Points with numbers have no name and start switched off.
     pfp::Point::numbered(ROUND).set_name("round");
     pfp::Point::numbered(ROUND)
         .set_average(PERIOD, AVERAGE_OVER)
@@ -47,8 +47,8 @@ pub(crate) fn run(stop: &AtomicBool) -> io::Result<Sightings> {
     let mut errand = None;
     let mut next_round = Instant::now();
     for round in 0usize.. {
-        // The first `end` has nothing to end, which is allowed: so every round is measured by these two
-        // lines, wherever the loop's body may go on from.
+        // The first `end` has no region to end, which is allowed. So these two lines measure every
+        // round, wherever the body of the loop continues.
         pfp::Point::numbered(ROUND).end();
         pfp::Point::numbered(ROUND).begin_once();
         if !goes_on(stop) {
@@ -72,7 +72,7 @@ pub(crate) fn run(stop: &AtomicBool) -> io::Result<Sightings> {
 }
 
 impl Sightings {
-    /// Takes in what an errand, if there was one, came back with.
+    /// Collects the result of an errand, if there was one.
     fn collect(&mut self, errand: Option<JoinHandle<&'static str>>) {
         let Some(errand) = errand else { return };
         let word = errand.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -83,7 +83,7 @@ impl Sightings {
     }
 }
 
-/// Pages of memory that the program holds at the moment: the second figure in this file.
+/// Resident pages of the program: the second number in this file.
 fn resident_pages() -> io::Result<u64> {
     let figures = fs::read_to_string("/proc/self/statm")?;
     let resident = figures.split_whitespace().nth(1).and_then(|pages| pages.parse().ok());
@@ -92,7 +92,7 @@ fn resident_pages() -> io::Result<u64> {
     })
 }
 
-/// Starts a thread for one small job. Its figures outlive it: they are kept in the program's totals.
+/// Starts a thread for one small job. Its figures outlive it: they move to the program's totals.
 fn send_out(round: usize) -> io::Result<JoinHandle<&'static str>> {
     let chapter = CHAPTERS[round / ERRAND_EVERY % CHAPTERS.len()];
     thread::Builder::new().name("errand".into()).spawn(move || {

@@ -10,7 +10,7 @@
 //! | `errand` | lives for a moment, five times a second | threads that come and go |
 //! | `search` | runs async functions ([`mod@search`]) | a region measured over all its polls |
 //!
-//! The work checks itself as it goes: [`Summary::mismatches`] counts results that were not as they must be.
+//! The work checks itself: [`Summary::mismatches`] counts wrong results.
 
 #![allow(
     rustdoc::private_intra_doc_links,
@@ -31,7 +31,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-/// What came out of a run.
+/// The results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Chapters that the workers read.
@@ -46,41 +46,41 @@ pub struct Summary {
     pub errands: u64,
     /// The longest word that an errand came back with.
     pub longest_word: &'static str,
-    /// The most memory that the program was seen to hold, in pages.
+    /// Maximum number of resident pages that was seen.
     pub peak_resident_pages: u64,
-    /// Results that were not as they must be. Anything but zero is a bug.
+    /// Wrong results. Anything but zero is a bug.
     pub mismatches: u64,
 }
 
-/// The demo loads at most this many CPUs, so that it stays a guest on a large machine.
+/// Maximum number of CPUs that the demo loads, so that it does not fill a large machine.
 const MOST_CPUS: usize = 4;
 
-/// Workers beyond the number of CPUs, so that there is always somebody to pre-empt.
+/// Number of workers beyond the number of CPUs, so that the kernel has threads to pre-empt.
 const SURPLUS_WORKERS: usize = 2;
 
 /// Rounds of calibration: a few milliseconds, enough for a steady figure.
 const CALIBRATION_LOOPS: u32 = 10_000;
 
-/// Runs the demo until standard input ends: a viewer that holds its other end cannot leave a busy
-/// child behind, however it dies.
+/// Runs the demo until standard input ends. A viewer holds the other end of the pipe, so the demo
+/// ends with the viewer, however that dies.
 ///
 /// Confines the calling thread, and with it all threads of the demo, to at most four CPUs.
 ///
 /// # Errors
 ///
-/// When a pipe or a thread cannot be made.
+/// When a pipe or a thread cannot be created.
 pub fn run_until_input_ends() -> io::Result<Summary> {
     static STOP: AtomicBool = AtomicBool::new(false);
     thread::spawn(|| {
-        // Nothing is ever sent; an error ends the reading just as well.
+        // The viewer never sends anything; an error ends the wait as well.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         STOP.store(true, Ordering::Relaxed);
     });
     run(&STOP)
 }
 
-/// Measures once, as the smallest program does that can be watched, and waits until standard input
-/// ends.
+/// Measures one region, the least that a program needs to be watched, and waits until standard
+/// input ends.
 pub fn measure_once() {
     name_and_calibrate();
     {
@@ -94,10 +94,10 @@ fn name_and_calibrate() {
     pfp::calibrate(CALIBRATION_LOOPS);
 }
 
-/// Whether the demo is to go on. Asked by every thread before its next piece of work; nobody has to be
-/// told that it is over.
+/// Whether the demo continues. Every thread polls this before its next piece of work, so no thread
+/// needs a message to end.
 fn goes_on(stop: &AtomicBool) -> bool {
-    // Relaxed: the flag is all there is to see.
+    // Relaxed: the flag publishes no other data.
     !stop.load(Ordering::Relaxed)
 }
 
@@ -118,7 +118,8 @@ fn run(stop: &AtomicBool) -> io::Result<Summary> {
             let queue = &queue;
             spawn(scope, &format!("worker {number}"), move || worker::run(stop, queue, pipe_in))?;
         }
-        // The workers' ends are now the only ones, and the sink is done when the last of them is closed.
+        // Now only the workers hold write ends, so the sink ends when the last worker closes its
+        // own.
         drop(pipe_in);
 
         let (sink, housekeeper, search) = (joined(sink), joined(housekeeper)?, joined(search));
@@ -135,7 +136,7 @@ fn run(stop: &AtomicBool) -> io::Result<Summary> {
     })
 }
 
-/// Starts a thread under a name, which it also bears in the viewer.
+/// Starts a thread with a name, which the viewer shows, too.
 fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
@@ -148,7 +149,7 @@ fn spawn<'scope, T: Send + 'scope>(
     })
 }
 
-/// The result of a thread. A panic in it goes on in this one.
+/// The result of a thread. If that thread panicked, the panic continues in this one.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    /// Far more than any run here needs to end, far less than a hang.
+    /// Longer than any run here takes, and short enough to end a hung test.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]

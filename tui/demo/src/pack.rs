@@ -9,20 +9,20 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 
-/// A text in compressed form, with what is needed to tell whether it comes back whole.
+/// A compressed text with the checksum to verify it.
 pub(crate) struct Packed {
     pub(crate) bytes: Vec<u8>,
     /// CRC-32 (IEEE 802.3) of the text before compression.
     pub(crate) checksum: u32,
 }
 
-/// How much text is checksummed and compressed at a time.
+/// Bytes that are checksummed and compressed at a time.
 const CHUNK_BYTES: usize = 4096;
 
-/// A point of its own, as two places share it.
+/// A named static, since two places share the point.
 static DEFLATE: pfp::Point = pfp::Point::new("deflate");
 
-/// Compresses a text with zlib's format and takes its checksum on the way.
+/// Compresses a text in zlib's format and computes its checksum in the same loop.
 #[pfp::function]
 pub(crate) fn compress(text: &[u8]) -> io::Result<Packed> {
     let mut checksum = crc32fast::Hasher::new();

@@ -1,7 +1,7 @@
 //! Searches through the book that run side by side as async functions on one thread.
 //!
-//! Shows a region that is measured over all polls of a future: `search` has a count of one and the time
-//! of all its pieces, and neither the pauses between them nor the other searches are in it.
+//! Shows a region that is measured over all polls of a future: `search` has a count of one and the
+//! time of all its polls, without the pauses between them and without the other searches.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use std::time::Duration;
 use crate::corpus::{BOOK, CHAPTERS};
 use crate::{executor, goes_on};
 
-/// Searched for at the same time, round after round.
+/// Words that are searched for concurrently, round after round.
 const SOUGHT: [&str; 3] = ["Alice", "Queen", "Hatter"];
 
-/// A search gives way to the others after each chapter.
+/// Pause of a search after each chapter, in which the others run.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What came of the searches.
+/// Results of all searches.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     pub(crate) searches: u64,
     pub(crate) mismatches: u64,
 }
 
-/// The searching thread's life.
+/// Runs the searches until `stop` is set.
 pub(crate) fn run(stop: &AtomicBool) -> Results {
     let expected = SOUGHT.map(|word| BOOK.matches(word).count());
     let mut results = Results::default();

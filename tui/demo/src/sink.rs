@@ -1,13 +1,13 @@
-//! The sink: reads what the workers found from a pipe, checks it, and puts whole editions together.
+//! The sink: reads the workers' results from a pipe, checks them, and assembles whole editions.
 //!
-//! Shows a region that is nearly all waiting (`sink.read`), and a latched one: an edition is put together
-//! bit by bit, as chapters come in, and counts as one measurement when it is whole.
+//! Shows a region that is nearly all waiting (`sink.read`), and a latched one: an edition is
+//! assembled bit by bit as chapters arrive, and counts as one measurement when it is complete.
 
 use std::io::{PipeReader, Read};
 
 use crate::corpus::{BOOK, CHAPTER_COUNT, CHAPTERS};
 
-/// What a worker found in a chapter. It travels as seven little-endian words.
+/// The result of a worker for one chapter. It is sent as seven little-endian words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) chapter: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Report {
     pub(crate) top_count: u32,
     pub(crate) packed_bytes: u32,
     pub(crate) checksum: u32,
-    /// 1 when the packed chapter did not unpack to the same text.
+    /// 1 if the packed chapter did not unpack to the same text.
     pub(crate) damaged: u32,
 }
 
@@ -45,7 +45,7 @@ impl Report {
     }
 }
 
-/// What the sink has taken in.
+/// Totals of the sink.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) chapters: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Totals {
     pub(crate) mismatches: u64,
 }
 
-/// The sink's life: until the last writer closes its end of the pipe.
+/// Runs the sink until the last writer closes its end of the pipe.
 pub(crate) fn run(mut pipe: PipeReader) -> Totals {
     let mut totals = Totals::default();
     let mut first_reports = [None; CHAPTER_COUNT];
@@ -73,7 +73,7 @@ pub(crate) fn run(mut pipe: PipeReader) -> Totals {
     totals
 }
 
-/// The next report, or none when all writers are gone.
+/// The next report; `None` once all writers are gone.
 fn read(pipe: &mut PipeReader) -> Option<Report> {
     pfp::scope!("sink.read");
     let mut bytes = [0; Report::BYTES];
@@ -81,24 +81,25 @@ fn read(pipe: &mut PipeReader) -> Option<Report> {
     Some(Report::from_bytes(bytes))
 }
 
-/// Whether a report is sound: the chapter came back whole, and whoever reads it finds the same in it.
+/// Whether a report is correct: the chapter unpacked to the same text, and the report equals
+/// earlier reports of that chapter.
 fn check(report: &Report, first_reports: &mut [Option<Report>; CHAPTER_COUNT]) -> bool {
     pfp::scope!("sink.check");
     let first = first_reports[report.chapter as usize].get_or_insert(*report);
     report == first && report.damaged == 0
 }
 
-/// A book on its way to being whole.
+/// A book that is being assembled.
 struct Edition {
-    /// Checksums of the chapters that came before their turn.
+    /// Checksums of chapters that arrived before their turn.
     waiting: [Option<u32>; CHAPTER_COUNT],
-    /// How many chapters are in.
+    /// Number of chapters added so far.
     complete: usize,
-    /// The checksum of those.
+    /// Checksum of those chapters.
     checksum: crc32fast::Hasher,
 }
 
-/// The work on one edition, however many reports it is spread over.
+/// The work on one edition, over all reports that it takes.
 static EDITION: pfp::Point = pfp::Point::new("edition");
 
 impl Edition {
@@ -106,8 +107,8 @@ impl Edition {
         Self { waiting: [None; CHAPTER_COUNT], complete: 0, checksum: crc32fast::Hasher::new() }
     }
 
-    /// Takes a chapter in. Returns the checksum of the book when it is whole, and starts the next. A chapter
-    /// that is in already changes nothing: the workers overtake one another.
+    /// Adds a chapter. When the book is complete, returns its checksum and starts the next one. A
+    /// chapter that was added already is ignored: workers overtake one another.
     fn add(&mut self, report: &Report) -> Option<u32> {
         EDITION.begin();
         let chapter = report.chapter as usize;
@@ -118,7 +119,7 @@ impl Edition {
             self.checksum.combine(&chapter);
         }
         if self.complete < CHAPTER_COUNT {
-            // To be continued: keeps the cycles so far for the next report, and counts nothing yet.
+            // Latched: keeps the cycles so far for the next report and counts no measurement yet.
             EDITION.end_latched();
             return None;
         }
@@ -128,7 +129,7 @@ impl Edition {
         Some(checksum)
     }
 
-    /// The chapter whose turn it is, if it has come in.
+    /// The next chapter of the book, if it has arrived.
     fn next_chapter(&mut self) -> Option<crc32fast::Hasher> {
         let checksum = self.waiting.get_mut(self.complete)?.take()?;
         let bytes = CHAPTERS[self.complete].len() as u64;
@@ -154,7 +155,7 @@ mod tests {
         }
     }
 
-    /// What the sink makes of these reports.
+    /// The sink's totals for these reports.
     fn totals_of(reports: impl IntoIterator<Item = Report>) -> Totals {
         let (pipe_out, mut pipe_in) = std::io::pipe().unwrap();
         for report in reports {
@@ -186,7 +187,8 @@ mod tests {
         assert_eq!(totals_of([damaged]).mismatches, 1);
         assert_eq!(totals_of([report(1), differs]).mismatches, 1);
 
-        // One chapter's checksum is wrong from the start, so the reports agree and only the book does not.
+        // One chapter's checksum is wrong from the start, so the reports agree with each other and
+        // only the book's checksum is wrong.
         let book = (0..CHAPTER_COUNT).map(|chapter| Report { checksum: 7, ..report(chapter) });
         let totals = totals_of(book);
         assert_eq!((totals.editions, totals.mismatches), (1, 1));

@@ -1,37 +1,38 @@
 //! Text to words, words to an inverted index, and the index to a vocabulary in order of frequency.
 //!
-//! Shows nested regions (`parse` holds `tokenize` and `index`), a point in a hot loop that is off until
-//! somebody switches it on (`word`), and recursion (`sort`).
+//! Shows nested regions (`parse` contains `tokenize` and `index`), a point in a hot loop that is
+//! off until the user switches it on (`word`), and recursion (`sort`).
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-/// One word of a text, and the sentence in which it stands.
+/// One word of a text, and the number of its sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word<'a> {
     pub(crate) text: &'a str,
     pub(crate) sentence: u32,
 }
 
-/// Where each word occurs: lower-case word to the sentences it stands in, once per occurrence.
+/// The index: from each lower-case word to the sentences that contain it, once per occurrence.
 pub(crate) type Index = HashMap<String, Vec<u32>>;
 
-/// Runs at every word, so it starts switched off: a disabled point costs next to nothing even here.
+/// Runs for every word, so it starts switched off: a disabled point costs next to nothing even
+/// here.
 static WORD: pfp::Point = pfp::Point::new("word");
 
-/// Leaves the points that are too busy to watch all the time switched off. The viewer can switch them on.
+/// Switches off the points that are too hot to measure all the time. The viewer can switch them on.
 pub(crate) fn quieten() {
     WORD.disable();
 }
 
-/// Splits a text into words and looks up where each occurs.
+/// Splits a text into words and indexes their occurrences.
 pub(crate) fn parse(text: &str) -> (usize, Index) {
     pfp::scope!("parse");
     let words = tokenize(text);
     (words.len(), index(&words))
 }
 
-/// The words of a text. An apostrophe belongs to a word when it stands between two letters ("don't").
+/// The words of a text. An apostrophe between two letters is part of the word ("don't").
 #[pfp::function]
 pub(crate) fn tokenize(text: &str) -> Vec<Word<'_>> {
     let bytes = text.as_bytes();
@@ -69,7 +70,8 @@ pub(crate) fn index(words: &[Word<'_>]) -> Index {
 /// One word with the number of its occurrences.
 pub(crate) type Frequency<'a> = (&'a str, usize);
 
-/// Every word of an index with its count, the most frequent first, equals by alphabet.
+/// Every word of an index with its count, the most frequent first; words of equal frequency in
+/// alphabetical order.
 pub(crate) fn vocabulary(index: &Index) -> Vec<Frequency<'_>> {
     let mut words: Vec<_> =
         index.iter().map(|(word, places)| (word.as_str(), places.len())).collect();
@@ -77,11 +79,11 @@ pub(crate) fn vocabulary(index: &Index) -> Vec<Frequency<'_>> {
     words
 }
 
-/// Below this length, halving the list further costs more than it saves.
+/// Below this length, splitting the list further costs more than it saves.
 const SHORT_LIST: usize = 24;
 
-/// Merge sort. It calls itself, and its point still counts each cycle once: a call's own time is exclusive
-/// of the calls inside it.
+/// Merge sort. It is recursive, and its point still counts each cycle once: a call's exclusive time
+/// leaves out the calls inside it.
 #[pfp::function]
 fn sort(words: &mut [Frequency<'_>]) {
     if words.len() <= SHORT_LIST {
@@ -104,8 +106,8 @@ fn insertion_sort(words: &mut [Frequency<'_>]) {
     }
 }
 
-/// Merges the sorted halves on both sides of `middle`. Only the left one is copied aside: what is written
-/// never overtakes what is still to be read of the right one.
+/// Merges the sorted halves on both sides of `middle`. Only the left half is copied: writing never
+/// overtakes reading of the right half.
 fn merge(words: &mut [Frequency<'_>], middle: usize) {
     let left = words[..middle].to_vec();
     let mut right = middle;
@@ -131,7 +133,7 @@ mod tests {
     use crate::corpus::{BOOK, CHAPTERS};
     use std::collections::BTreeMap;
 
-    /// The plainest way to count words, to compare with.
+    /// A simple way to count words, as a reference.
     fn naive_counts(text: &str) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for run in text.split(|c: char| !c.is_ascii_alphabetic() && c != '\'') {

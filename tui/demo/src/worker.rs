@@ -1,7 +1,8 @@
-//! Workers: each takes the next chapter, reads it, packs it, and writes a line about it into the pipe.
+//! Workers: each takes the next chapter, reads it, packs it, and writes a report about it into the
+//! pipe.
 //!
-//! There are more of them than CPUs, so the kernel keeps taking the CPU from one to give it to another. The
-//! regions' own time does not grow by that; the time off the CPU stands beside it.
+//! There are more workers than CPUs, so the kernel keeps switching between them. This does not add
+//! to the regions' exclusive time; the viewer shows the time off the CPU next to it.
 
 use std::io::{self, PipeWriter, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,15 +13,16 @@ use crate::corpus::CHAPTERS;
 use crate::sink::Report;
 use crate::{goes_on, pack, words};
 
-/// One turn of work and rest.
+/// Period of work and rest.
 const TURN: Duration = Duration::from_millis(100);
-/// The part of a turn in which all workers work at once, which is about the share of the CPUs they take.
+/// Part of the period in which all workers work at once, and so about the share of the CPUs that
+/// they use.
 const WORK: Duration = Duration::from_millis(65);
 
-/// Every so many chapters, the packed one is unpacked again and compared.
+/// Every how many chapters the packed one is unpacked again and compared.
 const VERIFY_EVERY: usize = 4;
 
-/// The chapters, handed out in turn and without end.
+/// The chapters, handed out in order and round again.
 pub(crate) struct Queue {
     taken: AtomicUsize,
     opened: Instant,
@@ -31,14 +33,14 @@ impl Queue {
         Self { taken: AtomicUsize::new(0), opened: Instant::now() }
     }
 
-    /// A number nobody else has.
+    /// The next number, unique among all workers.
     fn take(&self) -> usize {
-        // Relaxed: the numbers only have to differ.
+        // Relaxed: the numbers only have to be unique.
         self.taken.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// How long to rest, if this is the resting part of the turn. The workers agree on it without a word,
-    /// since all count from the same moment.
+    /// The remaining rest, in the resting part of the period. The workers rest at the same time
+    /// without communication, since all count from the same moment.
     fn rest(&self) -> Option<Duration> {
         let into_turn =
             Duration::from_nanos((self.opened.elapsed().as_nanos() % TURN.as_nanos()) as u64);
@@ -46,7 +48,7 @@ impl Queue {
     }
 }
 
-/// A worker's life.
+/// Runs a worker until `stop` is set.
 pub(crate) fn run(stop: &AtomicBool, queue: &Queue, mut pipe: PipeWriter) {
     while goes_on(stop) {
         if let Some(rest) = queue.rest() {
@@ -57,7 +59,7 @@ pub(crate) fn run(stop: &AtomicBool, queue: &Queue, mut pipe: PipeWriter) {
     }
 }
 
-/// Everything that is done to one chapter.
+/// All work on one chapter.
 fn process(number: usize, pipe: &mut PipeWriter) -> io::Result<()> {
     pfp::scope!("chapter");
     let chapter = number % CHAPTERS.len();
@@ -82,6 +84,6 @@ fn process(number: usize, pipe: &mut PipeWriter) -> io::Result<()> {
 
 #[pfp::function]
 fn publish(report: Report, pipe: &mut PipeWriter) -> io::Result<()> {
-    // Less than PIPE_BUF, so the kernel never mixes it with another worker's.
+    // Shorter than PIPE_BUF, so the kernel writes it in one piece, not mixed with another worker's.
     pipe.write_all(&report.to_bytes())
 }
