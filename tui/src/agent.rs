@@ -1,17 +1,17 @@
 //! The far end of `--via`: shows the processes of this place to a viewer elsewhere.
 //!
-//! The viewer's command starts it. It reads requests from standard input and answers on standard
-//! output, one after the other: see [`wire`].
+//! The viewer's command starts the agent. It reads requests from standard input and answers each on
+//! standard output, in order: see [`wire`].
 //!
 //! ```text
 //! input  -> requests -> sessions, restored here -> replies -> output
 //! signal ------^            parts of a reply that went <------'
 //! ```
 //!
-//! If the input ends without a goodbye, or the viewer is silent for longer than it promised, the
-//! line was lost, and points that were toggled over it are put back. The same happens when a signal
-//! ends the agent. A thread of its own writes replies, so that a reply that nobody reads cannot
-//! keep the end of the line from being seen.
+//! The line was lost if the input ends without a goodbye, or if the viewer is silent for longer
+//! than it promised. Then points that were toggled over the line are put back, also when a signal
+//! ends the agent. A separate thread writes replies: if the viewer stops reading, a blocked write
+//! must not hide the end of the input.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Read, Write};
@@ -29,36 +29,37 @@ use crate::source::{Change, Finder, Looking, Refusal, Source};
 use crate::summing::Sight;
 use crate::summing::Summing;
 
-/// Bytes of a reply that are written at once. Each part that gets through is a sign of life.
+/// Size of the parts in which a reply is written. Each written part shows that the line works.
 const PART: usize = 16 << 10;
-/// Requests that may wait behind a reply: a viewer may switch many points meanwhile.
+/// Maximum size of the requests that wait behind a reply: a viewer may switch many points in the
+/// meantime.
 const WAITING: usize = 1 << 18;
-/// The time for a reply that is on its way when the line ends.
+/// The time for finishing a reply when the line ends.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Events that may be queued; senders wait beyond that.
+/// Maximum number of queued events; senders block beyond that.
 const UNSEEN: usize = 64;
 
-/// What the loop waits for.
+/// Events of the agent's main loop.
 enum Event {
     Request(Request),
     /// The input has ended.
     End,
-    /// A signal asks to end.
+    /// A signal asks the agent to end.
     Signal,
-    /// A part of a reply got through.
+    /// A part of a reply was written.
     Part,
-    /// A reply got through.
+    /// A reply was written completely.
     Written,
     /// The line broke.
     Broken(anyhow::Error),
 }
 
-/// Answers until the viewer says goodbye, or the line ends.
+/// Answers requests until the viewer says goodbye or the line ends.
 ///
 /// # Errors
 ///
-/// If the line breaks, or brings what is no request.
+/// If the line breaks, or carries something that is not a request.
 pub(crate) fn run(
     input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
@@ -79,7 +80,7 @@ pub(crate) fn run(
             let _ = events.send(Event::Broken(error.into()));
         }
     });
-    // Dropping it puts back what was toggled, however this ends.
+    // However this function ends, dropping the agent puts toggled points back.
     let mut agent = Agent { finder, watched: HashMap::new(), keep: false, within: None };
     agent.serve(&happens, &replies)
 }
@@ -119,17 +120,17 @@ fn write(
 struct Agent<'a> {
     finder: &'a mut dyn Finder,
     watched: HashMap<u32, Watched>,
-    /// Toggled points stay when the line is lost.
+    /// Whether toggled points stay as they are when the line is lost.
     keep: bool,
-    /// The line counts as lost without a sign of life within this time.
+    /// The longest silence before the line counts as lost.
     within: Option<Duration>,
 }
 
-/// What the viewer watches.
+/// A process that the viewer watches.
 struct Watched {
     session: Session,
     packer: Packer,
-    /// Makes sums while the viewer does not look at all.
+    /// Makes sums; `None` while the viewer wants everything.
     summing: Option<Summing>,
     /// The last picture that was sent.
     last: Option<Snapshot>,
@@ -140,7 +141,7 @@ impl Agent<'_> {
         let mut waiting: VecDeque<Request> = VecDeque::new();
         let mut is_writing = false;
         let mut heard = Instant::now();
-        // Until when the last replies may go.
+        // Deadline for writing the last replies.
         let mut end: Option<Instant> = None;
         loop {
             if end.is_some_and(|end| end <= Instant::now()) {
@@ -195,7 +196,8 @@ impl Agent<'_> {
         }
     }
 
-    /// Does what was asked for before the goodbye, if that waits behind a reply that nobody reads.
+    /// Applies the changes that were requested before the goodbye, if they are queued behind a
+    /// reply that the viewer no longer reads.
     fn leave(&mut self, waiting: VecDeque<Request>) {
         if !waiting.iter().any(|request| matches!(request.ask, Ask::Goodbye)) {
             return;
@@ -244,7 +246,7 @@ impl Agent<'_> {
                 self.watch(source, attached)?
             }
             Ask::Detach { source } => {
-                // Everything has been put back.
+                // This puts all toggled points back.
                 if let Some(mut watched) = self.watched.remove(&source) {
                     watched.session.leave_as_is();
                 }
@@ -289,7 +291,8 @@ impl Agent<'_> {
 }
 
 impl Watched {
-    /// The next picture: the first is whole, any other has the differences from the one before.
+    /// The next picture. The first one is complete; each further one has the differences from the
+    /// one before.
     fn picture(&mut self, sight: &Sight) -> Result<Vec<u8>> {
         let mut snapshot = self.session.poll()?;
         match sight.extent {

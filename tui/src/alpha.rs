@@ -1,7 +1,7 @@
-//! Alpha of a point's EWMA, as people write it: `0.2`, a period over a time constant as in
+//! Alpha of a point's EWMA, as the user writes it: `0.2`, a period over a time constant as in
 //! `100ms/500ms`, or `off`.
 
-/// Parses alpha; none is `off`. An error says what was expected.
+/// Parses alpha; `None` means `off`. An error says what was expected.
 pub(crate) fn parse(text: &str) -> Result<Option<f64>, String> {
     let text = text.trim();
     if text == "off" {
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<Option<f64>, String> {
     })
 }
 
-/// The shortest way to write alpha, which has about six digits.
+/// The shortest text for alpha, with about six digits.
 pub(crate) fn written(alpha: f64) -> String {
     let text = format!("{alpha:.6}");
     let short = text.trim_end_matches('0').trim_end_matches('.');
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_weight_is_written_as_it_was_typed() {
-        // As a segment keeps 0.2: in units of 2^-20.
+        // A segment stores 0.2 in units of 2^-20.
         assert_eq!(written((0.2_f64 * 1048576.0).round() / 1048576.0), "0.2");
         assert_eq!(
             (written(1.0), written(0.0), written(1e-9)),

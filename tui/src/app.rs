@@ -1,4 +1,4 @@
-//! The app: what the user looks at, and what the user's keys do to it.
+//! The app: the user's view of a process, and how keys change it.
 //!
 //! Keys become [`Action`]s, actions change the state here and in the screens, and
 //! [`crate::view`] draws it. Time comes in as an argument, processes through a
@@ -28,37 +28,37 @@ use crate::snapshot::{Extent, ProcessState, Snapshot};
 use crate::source::{Finder, Looking, Source};
 use crate::summing::Sight;
 
-/// How many polls may pass until a snapshot comes that has what is looked at.
+/// Maximum number of polls until a snapshot has arrived that contains the parts on the screen.
 const COMPLETING: usize = 3;
 /// The first interval is shorter, so that real rates show at once.
 const FIRST_INTERVAL: Duration = Duration::from_millis(300);
 
 /// The whole state behind the screen.
 pub struct App {
-    /// What all screens have in common.
+    /// State that all screens share.
     pub common: Common,
-    /// What each has of its own.
+    /// State of each screen.
     pub screens: Screens,
-    /// Which of them fills the body.
+    /// The screen that fills the body.
     pub screen: Screen,
-    /// The overlay over it.
+    /// The overlay over the screen, if any.
     pub overlay: Option<Overlay>,
-    /// The user wants to leave.
+    /// Whether the user wants to leave.
     pub quit: bool,
-    /// The user wants the program that was started for this viewer to end.
+    /// Whether the user wants to end the program that was started for this viewer.
     pub ends_program: bool,
-    /// The screen that the one on top of it was opened on.
+    /// The screen from which the current one was opened.
     came_from: Screen,
-    /// Where the lists of all screens were scrolled to when they were last shown.
+    /// Scroll position of each screen's list when the screen was last shown.
     scrolls: [Scroll; Screen::ALL.len()],
-    /// Filters that were typed before, the last one last.
+    /// Earlier filters, the newest last.
     filters: Vec<String>,
     finder: Box<dyn Finder>,
     keys: keys::Keys,
     next_poll: Instant,
     next_sample: Instant,
     updates: u64,
-    /// What was said last to be looked at.
+    /// The request that the source got last: the parts of a snapshot that the screen shows.
     looking: Looking,
 }
 
@@ -87,7 +87,7 @@ impl App {
     /// Watches this source from now on, and shows its first snapshot.
     pub fn watch(&mut self, source: Box<dyn Source>, now: Instant) {
         self.common.now = now;
-        // What was watched before gets its toggles back first.
+        // Dropping the old session first puts its toggled points back.
         self.common.session = None;
         self.common.session = Some(Session::new(source, self.common.options.keep));
         self.common.model = Model::new(self.common.options.tau.as_secs_f64());
@@ -112,7 +112,7 @@ impl App {
         self.screens.get(self.screen)
     }
 
-    /// The screen that is shown, to be changed, and what it has in common with others.
+    /// The screen that is shown, mutable, with the shared state.
     fn view_mut(&mut self) -> (&mut dyn View, &mut Common) {
         (self.screens.get_mut(self.screen), &mut self.common)
     }
@@ -124,23 +124,23 @@ impl App {
             Status::Replay if self.common.replay.as_ref().is_some_and(Replay::is_due) => {
                 Some(self.next_poll)
             }
-            // Nothing new is shown, but that it ended is.
+            // While paused, figures stay as they are, but the end of the process is shown.
             Status::Paused if self.common.ended_unseen.is_none() => Some(self.next_poll),
-            // A slow line may still bring what the screen was turned to.
+            // A slow line may still deliver the parts that the screen asked for.
             Status::Exited | Status::Crashed if self.is_pending() => Some(self.next_poll),
-            // The list of processes goes on changing.
+            // The list of processes keeps changing.
             _ if self.screen.tab().is_none() || self.is_busy() => Some(self.next_poll),
             _ => None,
         }
     }
 
-    /// When the stacks of open regions are to be looked at next, between two polls.
+    /// When the stacks of open regions are sampled next, between two polls.
     pub fn next_sample(&self) -> Option<Instant> {
         let is_wanted = self.view().samples_every().is_some();
         (is_wanted && self.common.status() == Status::Live).then_some(self.next_sample)
     }
 
-    /// Looks at the stacks of open regions.
+    /// Samples the stacks of open regions.
     pub fn sample(&mut self, now: Instant) {
         self.common.now = now;
         let Some(every) = self.view().samples_every() else { return };
@@ -152,12 +152,12 @@ impl App {
         }
     }
 
-    /// Whether a screen has begun something that goes on beside it.
+    /// Whether a screen works on something in the background.
     fn is_busy(&self) -> bool {
         Screen::ALL.iter().any(|screen| self.screens.get(*screen).is_busy())
     }
 
-    /// Takes the next snapshot, or looks for a process where there is none.
+    /// Takes the next snapshot, or looks for a process if none is watched.
     pub fn poll(&mut self, now: Instant) {
         self.common.now = now;
         for screen in self.screens.all_mut() {
@@ -189,7 +189,7 @@ impl App {
     fn take_snapshot(&mut self) {
         let mut looking = self.looking();
         let wants_records = self.view().wants_records();
-        // The first snapshot is waited for.
+        // Without a limit, the source waits for the first snapshot.
         looking.within = self.common.model.snapshot().map(|_| self.common.interval);
         self.look_at(looking);
         let Some(session) = &mut self.common.session else { return };
@@ -197,13 +197,13 @@ impl App {
             Ok(mut snapshot) => {
                 if wants_records {
                     session.source.add_records(&mut snapshot);
-                    // The others look for themselves when they are turned to: a picture of
-                    // all is not made for each.
+                    // Only the visible screen gets the records. The other screens ask for them
+                    // when they are shown: a picture of all threads for each would cost too much.
                     self.view_mut().0.take_records(&snapshot);
                 }
                 let snapshot = Arc::new(snapshot);
                 self.common.observe(&snapshot);
-                // Several places go on without one of them.
+                // With several places, the others continue when one is lost.
                 let session = self.common.session.as_ref();
                 self.common.had_bad_places |=
                     session.is_some_and(|session| !session.source.bad_places().is_empty());
@@ -213,8 +213,9 @@ impl App {
                 }
                 let was_life = self.common.model.basis() == Basis::Life;
                 let news = self.common.model.fold(snapshot);
-                // The first order was one of whole lives. A cursor that has not
-                // been moved stays at the top of the real one; what is open stays.
+                // The first order was by averages over whole lives. If the user has not moved the
+                // cursor, it goes to the top of the new order; a screen about one point keeps its
+                // point.
                 if was_life
                     && self.common.model.basis() == Basis::Interval
                     && self.common.frozen_until.is_none()
@@ -236,7 +237,7 @@ impl App {
         self.update();
     }
 
-    /// Says that another process is watched, or that it has ended.
+    /// Reports that another process is watched, or that the process has ended.
     fn tell(&mut self, news: News, ended: &str) {
         match news {
             News::Later => {}
@@ -245,7 +246,7 @@ impl App {
         }
     }
 
-    /// What the screen looks at.
+    /// The parts of a snapshot that the screen shows.
     fn looking(&self) -> Looking {
         let within = Some(self.common.interval);
         match self.is_busy() {
@@ -265,12 +266,13 @@ impl App {
         self.looking = looking;
     }
 
-    /// Whether the last snapshot lacks what is looked at.
+    /// Whether the last snapshot lacks a part that `sight` asks for.
     fn lacks(&self, sight: &Sight) -> bool {
         let Some(snapshot) = self.common.model.snapshot() else { return false };
         let Some(summed) = &snapshot.summed else { return false };
         let lacks_rows = || {
-            // The threads of a point that was left out are unknown here.
+            // The threads of a left-out point are unknown here, so the filter is applied without
+            // its terms on threads.
             let filter = sight.filter.of_part();
             let lacks = |figures: &Figures| {
                 figures.is_left_out() || sight.by_thread && figures.threads().is_none()
@@ -287,13 +289,13 @@ impl App {
             }
     }
 
-    /// Sends for all figures. Returns whether they are there now; a slow line may take longer.
+    /// Requests all figures. Returns whether they have arrived; a slow line may take longer.
     fn complete(&mut self) -> bool {
         let within = Some(self.common.interval);
         self.complete_to(Looking { within, ..Looking::default() })
     }
 
-    /// Sends for what the screen looks at from now on, unless it was sent for before.
+    /// Requests the parts that the screen shows now, unless they were requested before.
     fn complete_screen(&mut self) {
         let looking = self.looking();
         if self.looking == looking || self.common.status() == Status::Paused {
@@ -317,7 +319,8 @@ impl App {
             return false;
         }
         self.look_at(looking);
-        // Where their threads decide, what is left out then stays so.
+        // If the filter depends on threads, points that the second picture leaves out stay left
+        // out.
         let polls = if sight.by_thread { 2 } else { COMPLETING };
         for _ in 0..polls {
             let Some(session) = &mut self.common.session else { return false };
@@ -345,7 +348,7 @@ impl App {
         self.sort();
     }
 
-    /// While the figures stand still: notices if the process ends.
+    /// While the figures stand still, checks whether the process has ended.
     fn look_after_it(&mut self) {
         let sight = Sight { extent: Extent::Loads, ..Sight::default() };
         let (lanes, within) = (Some(Vec::new()), Some(self.common.interval));
@@ -367,7 +370,7 @@ impl App {
         }
     }
 
-    /// Looks for processes, and leaves it to the screen what that means.
+    /// Looks for processes, and lets the screen handle the result.
     fn look(&mut self) {
         match self.finder.discover() {
             Ok(discovery) => self.common.discovery = discovery,
@@ -378,7 +381,7 @@ impl App {
         self.carry_on(outcome);
     }
 
-    /// Watches what was attached to, or says why it cannot.
+    /// Watches the source that was attached to, or reports why attaching failed.
     fn attach(&mut self, found: anyhow::Result<Box<dyn Source>>) {
         match found {
             Ok(source) => self.watch(source, self.common.now),
@@ -386,8 +389,8 @@ impl App {
         }
     }
 
-    /// Puts the rows in order, or keeps them where they are while the cursor
-    /// moves: the row the user is reaching for must not run away.
+    /// Sorts the rows. While the cursor moves, the rows stay in place, so that the row that the
+    /// user is moving to does not jump away.
     fn sort(&mut self) {
         if self.common.frozen_until.is_some_and(|until| until <= self.common.now) {
             self.common.frozen_until = None;
@@ -397,8 +400,8 @@ impl App {
         view.arrange(common);
     }
 
-    /// Drops messages that are over, and lets rows move again whose time to stand still is
-    /// over. Returns whether anything on the screen changed.
+    /// Removes expired messages, and lets the rows move again once their time in place is over.
+    /// Returns whether anything on the screen changed.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
         self.common.now = now;
         let mut changed = false;
@@ -413,8 +416,9 @@ impl App {
         changed
     }
 
-    /// Adapts to a body of this size, for instance a cursor out of sight. `help_lines` is the
-    /// length of the help. Returns whether anything on the screen changed.
+    /// Adapts to a body of this size: it scrolls a cursor that is out of sight into view, for
+    /// instance. `help_lines` is the length of the help. Returns whether anything on the screen
+    /// changed.
     pub(crate) fn fit(&mut self, body: Rect, help_lines: usize) -> bool {
         let (view, common) = self.view_mut();
         common.rows = usize::from(view.rows(body).height).max(1);
@@ -435,7 +439,7 @@ impl App {
         self.view().cursor(&self.common)
     }
 
-    /// The next moment at which something will change by itself.
+    /// The next moment at which the screen changes without input.
     pub fn next_change(&self) -> Option<Instant> {
         let toast = self.common.toast.as_ref().map(|toast| toast.until);
         [toast, self.common.frozen_until, self.next_poll(), self.next_sample()]
@@ -444,12 +448,12 @@ impl App {
             .min()
     }
 
-    /// The point that the keys mean.
+    /// The point that the keys act on.
     pub fn meant(&self) -> Option<&Figures> {
         self.common.model.point(self.view().meant(&self.common)?)
     }
 
-    /// The keys that work now, and what they do.
+    /// The keys that work now, and their actions.
     pub fn bindings(&self) -> impl Iterator<Item = Binding<'_>> + Clone {
         let (map, is_screen) = match &self.overlay {
             Some(overlay) => (overlay.keys(), false),
@@ -459,8 +463,7 @@ impl App {
         keys::bindings(map).map(move |own| if is_screen { chosen.of(own) } else { own })
     }
 
-    /// The action of Esc on the screen, which the keys that leave carry out, too. `None` if Esc does
-    /// nothing.
+    /// The action of Esc on the screen; the keys that quit do the same. `None` if Esc does nothing.
     pub(crate) fn way_back(&self) -> Option<Action> {
         let mut actions = keys::bindings(self.view().keys()).map(|binding| binding.action);
         actions.find(|action| match action {
@@ -484,7 +487,7 @@ impl App {
         binding.map_or(String::new(), |binding| self.chosen(binding).key_name())
     }
 
-    /// A binding of the screen with the keys that were chosen for it, if any were.
+    /// A binding of the screen, with the user's own keys if there are any.
     pub fn chosen<'a>(&'a self, binding: Binding<'a>) -> Binding<'a> {
         self.common.options.keys.of(binding)
     }
@@ -495,13 +498,14 @@ impl App {
         if key.kind == KeyEventKind::Release {
             return;
         }
-        // Terminals send Alt-s as Esc and s. Typed one soon after the other, these look the same.
+        // Terminals send Alt-s as Esc and s; typed in quick succession, Esc and s send the same
+        // bytes.
         if key.modifiers.contains(KeyModifiers::ALT) && matches!(key.code, KeyCode::Char(_)) {
             self.key(KeyEvent::from(KeyCode::Esc), now);
             let modifiers = key.modifiers.difference(KeyModifiers::ALT);
             return self.key(KeyEvent { modifiers, ..key }, now);
         }
-        // A message has been seen once the user goes on.
+        // A message disappears at the next key.
         self.common.toast = None;
         let mut keys = self.keys;
         let action = keys.action(self.bindings(), key);
@@ -517,7 +521,7 @@ impl App {
         }
     }
 
-    /// Inserts pasted text into the line that is being typed. It is not taken for keys.
+    /// Inserts pasted text into the line that is being typed. Its characters do not act as keys.
     pub fn paste(&mut self, text: &str, now: Instant) {
         self.common.now = now;
         self.keys = keys::Keys::default();
@@ -556,8 +560,7 @@ impl App {
         view.arrange(common);
     }
 
-    /// What is watched as it is now, and as a file is to have it; none where
-    /// nothing is.
+    /// The watched process as it is now, complete, for a file. `None` if nothing is watched.
     pub fn last_snapshot(&mut self) -> Option<Snapshot> {
         let session = self.common.session.as_mut()?;
         let snapshot = session.poll().ok()?;

@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and with which words.
+//! The command line: commands, options and their texts.
 
 mod arguments;
 mod command_line;

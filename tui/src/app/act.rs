@@ -1,4 +1,4 @@
-//! Carries out actions: first on an overlay, then on the screen, then what they mean everywhere.
+//! Carries out actions: an overlay handles them first, then the screen, then the app.
 
 use std::io;
 use std::path::Path;
@@ -21,19 +21,19 @@ use crate::text;
 use crate::units::Unit;
 use crate::variables;
 
-/// Shown where an action needs more than sums, and that did not come in time.
+/// Message for an action that needs more than sums, when the rest has not arrived in time.
 const TOO_SLOW: &str = "expected all figures, which have not come: try again, or see the log (6)";
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
 
-/// Whether a file of this name gets a copy of the segment: `NAME.pfp` or `NAME.pfp.zst`.
+/// Whether a file of this name becomes a copy of the segment: `NAME.pfp` or `NAME.pfp.zst`.
 fn is_raw(path: &Path) -> bool {
     let ends = |path: &Path| path.extension().is_some_and(|end| end == "pfp");
     ends(path) || zstd_file::is_named(path) && ends(&path.with_extension(""))
 }
 
 impl App {
-    /// Does what the user asked for.
+    /// Carries out an action of the user.
     pub fn act(&mut self, action: Action, now: Instant) {
         self.common.now = now;
         if !self.act_on_overlay(action) {
@@ -46,13 +46,13 @@ impl App {
         self.complete_screen();
     }
 
-    /// Carries out a screen's outcome.
+    /// Applies the outcome of a screen's own handling.
     pub(super) fn carry_on(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Pass | Outcome::Done => {}
             Outcome::Arrange => self.arrange(),
             Outcome::Show(screen) => self.show(screen),
-            // What lay on top of this screen has led back to it.
+            // The screen on top has already led back here, so going back shows the table.
             Outcome::Back if self.came_from == self.screen => self.show(Screen::Points),
             Outcome::Back => self.show(self.came_from),
             Outcome::Open => self.act(Action::Open, self.common.now),
@@ -146,13 +146,13 @@ impl App {
         }
     }
 
-    /// Leaves, or asks first what happens to the program that was started for this viewer.
+    /// Leaves. If a program was started for this viewer, asks first whether to end it.
     fn leave(&mut self) {
         self.overlay = self.finder.program().map(Overlay::Leave);
         self.quit = self.overlay.is_none();
     }
 
-    /// Shows all rows where the screen's own filter hides some, or else the table.
+    /// Removes the screen's own filter if it hides rows; otherwise shows the table.
     fn back(&mut self) {
         match self.view_mut().0.own_filter() {
             Some((filter, _)) if filter.is_on() => {
@@ -183,15 +183,15 @@ impl App {
         view.scroll(lines, common);
     }
 
-    /// Puts the rows in order, also where the cursor has just been moved.
+    /// Sorts the rows, even if the cursor has just been moved.
     fn arrange(&mut self) {
         self.common.frozen_until = None;
         self.sort();
     }
 
-    /// Turns to a screen.
+    /// Shows a screen.
     pub(super) fn show(&mut self, screen: Screen) {
-        // The detail and the picker lie on top of another screen.
+        // The detail and the picker are shown on top of another screen, to which Esc returns.
         let is_below =
             |screen: Screen| screen.tab().is_some() && !self.screens.get(screen).holds_point();
         if is_below(self.screen) {
@@ -211,8 +211,8 @@ impl App {
         view.arrange(common);
     }
 
-    /// Gives the screens the rings' records of now. In a pause they keep the records from its
-    /// begin.
+    /// Gives the screens the current records of the rings. While paused, the screens keep the
+    /// records from the begin of the pause.
     pub(super) fn look_at_records(&mut self) {
         let status = self.common.status();
         let (Some(snapshot), Some(session)) =
@@ -222,7 +222,8 @@ impl App {
         };
         match status {
             Status::Paused => {}
-            // A busy ring may have overwritten the records of the figures' own moment.
+            // A busy ring may have overwritten the records of the moment of the figures, so poll
+            // again.
             Status::Live => match session.poll() {
                 Ok(mut snapshot) => {
                     session.source.add_records(&mut snapshot);
@@ -244,7 +245,7 @@ impl App {
         }
     }
 
-    /// Moves on by a number of screens, around the end.
+    /// Shows the screen this many places further in the row of tabs, wrapping around.
     fn turn(&mut self, screens: usize) {
         if let Some(tab) = self.screen.tab() {
             self.show(Screen::TABS[(tab + screens) % Screen::TABS.len()].screen);
@@ -287,7 +288,7 @@ impl App {
         }
     }
 
-    /// The point that the keys mean: its id, state and name.
+    /// The point that the keys act on: its id, state and name.
     pub(super) fn point_meant(&self) -> Option<(u32, PointState, String)> {
         let meant = self.meant()?;
         Some((meant.id(), meant.state(), self.common.full_name(meant)))
@@ -297,7 +298,7 @@ impl App {
         match self.common.status() {
             Status::Live => {
                 self.complete();
-                // Soon the rings will have forgotten this moment.
+                // Read the records now, before the rings overwrite them.
                 self.look_at_records();
                 self.common.paused = true;
                 self.common.model.pause();
@@ -314,7 +315,7 @@ impl App {
         }
     }
 
-    /// Takes what was measured since the last baseline as the next one; the first baseline is
+    /// Makes the measurements since the last baseline the next one; the first baseline is
     /// everything so far.
     fn take_baseline(&mut self) {
         if !self.complete() {
@@ -322,7 +323,7 @@ impl App {
         }
         let Some(snapshot) = self.common.model.snapshot() else { return };
         if self.common.replay.is_some() {
-            // In a recording any moment may be the baseline.
+            // In a recording, any moment may become the baseline.
             let time = crate::local_time::time_of_day(snapshot.taken_unix_ns);
             self.compare_with(Baseline::of(snapshot.clone(), Some(time.clone())));
             let said = format!("later moments are compared with {time}; 5 shows it");

@@ -78,7 +78,7 @@ impl App {
         }
     }
 
-    /// Accepts what was typed or chosen, or a yes.
+    /// Accepts the typed text, the chosen entry, or a yes.
     fn accept(&mut self, overlay: Overlay) {
         match overlay {
             Overlay::Typed(prompt) => self.take(prompt),
@@ -89,10 +89,10 @@ impl App {
         }
     }
 
-    /// Accepts what was typed.
+    /// Accepts the typed text.
     fn take(&mut self, prompt: Prompt) {
         match prompt.asked {
-            // A valid filter is in force already while it is typed.
+            // A valid filter already applies while it is typed.
             Asked::Filter if prompt.error.is_none() => {
                 if let Some(why) = self.common.filter.unknown_words() {
                     self.common.say(why);
@@ -118,12 +118,12 @@ impl App {
         self.carry_on(Outcome::Arrange);
     }
 
-    /// Opens the menu of what to sort by.
+    /// Opens the menu of columns to sort by.
     pub(super) fn choose_sorting(&mut self) {
         self.overlay = self.view().table().map(|table| Overlay::Sort(table.sorted().key));
     }
 
-    /// Opens the menu of the columns that the table can have.
+    /// Opens the menu of columns to show.
     pub(super) fn choose_columns(&mut self) {
         let offered = self.columns_offered();
         let Some(table) = self.view().table() else { return };
@@ -149,7 +149,7 @@ impl App {
         self.sort_by(keys[(place + by) % keys.len()], None);
     }
 
-    /// Sorts by the same column the other way round.
+    /// Reverses the order of the rows.
     pub(super) fn invert(&mut self) {
         if let Some(sorted) = self.view().table().map(Chosen::sorted) {
             self.sort_by(sorted.key, Some(!sorted.descending));
@@ -177,14 +177,14 @@ impl App {
         }
     }
 
-    /// Reacts to text that was just typed into a prompt.
+    /// Reacts to a change of the text in a prompt.
     pub(super) fn typed(&mut self) {
         let Some(Overlay::Typed(prompt)) = &mut self.overlay else { return };
         prompt.error = None;
         if prompt.asked == Asked::Filter {
             match Filter::new(&prompt.text()) {
                 Ok(filter) => self.filter_by(filter),
-                // The rows stay until the filter is valid again.
+                // The rows stay as they are until the filter is valid again.
                 Err(why) => prompt.error = Some(why),
             }
         }
@@ -197,7 +197,7 @@ impl App {
     }
 }
 
-/// The element so many places behind another one.
+/// The element `by` places after `one`.
 fn further<T: Copy + PartialEq>(all: &[T], one: T, by: isize) -> T {
     let place = all.iter().position(|it| *it == one).unwrap_or(0);
     all.get(place.saturating_add_signed(by).min(all.len().saturating_sub(1)))

@@ -13,7 +13,7 @@ use crate::source::{Change, Refusal, change_each};
 use crate::text;
 
 impl App {
-    /// The question in words.
+    /// The text of the question.
     pub fn asked(&self, question: &Question) -> String {
         let what = match question {
             Question::Switch { on: true, .. } => "switch on",
@@ -51,7 +51,7 @@ impl App {
         self.ask(Question::Switch { ids, on });
     }
 
-    /// Asks whether to reset the point that the keys mean.
+    /// Asks whether to reset the point that the keys act on.
     pub(super) fn reset(&mut self) {
         if let Some((id, _, _)) = self.point_meant() {
             self.overlay = Some(Overlay::Ask(Question::Reset { ids: vec![id] }));
@@ -71,13 +71,13 @@ impl App {
     fn ask(&mut self, question: Question) {
         match question.ids() {
             [] => self.common.say("there is nothing to change"),
-            // Pressing the key again undoes it.
+            // No question: pressing the key again undoes the switch.
             [_] if matches!(question, Question::Switch { .. }) => self.carry_out(question),
             _ => self.overlay = Some(Overlay::Ask(question)),
         }
     }
 
-    /// Carries out a question that was answered with yes.
+    /// Carries out the change that a question was about.
     pub(super) fn carry_out(&mut self, question: Question) {
         let Some(session) = &mut self.common.session else { return };
         let name = |id: u32| self.common.model.point(id).map_or_else(String::new, Figures::name);
@@ -90,7 +90,7 @@ impl App {
             Question::Switch { .. } => format!("switched off {which}"),
             Question::Reset { .. } => format!("reset {which}"),
         };
-        // Changed points, with the reason where only some processes followed.
+        // Changed points; with a message where some of the processes did not follow.
         let mut changed = Vec::new();
         let done = change_each(question.ids(), |id| {
             let done = match &question {
@@ -145,7 +145,7 @@ impl App {
         self.overlay = Some(Overlay::Typed(prompt));
     }
 
-    /// Sets alpha to what was typed, or says what is wrong with it.
+    /// Sets alpha from the typed text, or shows the error in it.
     pub(super) fn set_alpha(&mut self, id: u32, prompt: Prompt) {
         let (unix_ns, name) = (self.common.unix_ns(), self.common.point_name(id));
         let Some(session) = &mut self.common.session else { return };
@@ -184,7 +184,7 @@ impl App {
         self.common.say(format!("the row of {name} was sent to the terminal (OSC 52)"));
     }
 
-    /// The name and the row of the point that the keys mean.
+    /// The name and the row of the point that the keys act on.
     fn row_of_point(&self) -> Option<(String, String)> {
         let figures = self.meant()?;
         let scale = self.common.scale();
@@ -201,7 +201,7 @@ impl App {
     }
 }
 
-/// The reason why only some processes followed a change. `None` if all did.
+/// The message if some of the processes did not follow a change. `None` if all did.
 pub(super) fn but_partly<T>(done: Result<T>) -> Result<Option<String>> {
     match done {
         Ok(_) => Ok(None),

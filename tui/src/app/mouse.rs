@@ -1,5 +1,5 @@
-//! The mouse: the wheel scrolls, a click selects, a click on a selected row opens it, a click on a
-//! heading sorts.
+//! The mouse: the wheel scrolls; a click selects a row, opens the selected row, or sorts by the
+//! clicked heading.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::screens::Outcome;
 const NOTCH: isize = 3;
 
 impl App {
-    /// Handles a mouse event; returns whether it meant anything.
+    /// Handles a mouse event; returns whether it had an effect.
     pub fn mouse(&mut self, event: MouseEventKind, target: Target, now: Instant) -> bool {
         self.common.now = now;
         let in_prompt = !matches!(self.overlay, None | Some(Overlay::Help(_)));

@@ -1,9 +1,9 @@
 //! Replaying a recording: a cursor in its time, which all screens follow.
 //!
-//! Loads and rates are over the time from the snapshot before to the one at the cursor, without
-//! smoothing, so that they do not depend on how the user got there. What a screen shows of earlier
-//! times (the history of a load, the windows of a histogram, the log) is read anew after a jump, as
-//! far as that is quick.
+//! Loads and rates are over the time since the previous snapshot, without smoothing, so they do not
+//! depend on how the user reached the cursor. After a jump, parts of a screen that show earlier
+//! times (the history of a load, the windows of a histogram, the log) are read again, as far as
+//! that is quick.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,9 +18,10 @@ use crate::source::Moment;
 
 /// The shortest time between two frames while it plays.
 const FRAME: Duration = Duration::from_millis(100);
-/// Time between two looks whether a recording has grown.
+/// Time between two checks whether the recording has grown.
 const LOOK: Duration = Duration::from_millis(500);
-/// Limits for reading snapshots before the cursor after a jump: their number, and the time.
+/// Limits for reading snapshots before the cursor after a jump: their number, and the time that it
+/// may take.
 const BEFORE: usize = 120;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The largest step forward that reads the snapshots in between.
@@ -28,7 +29,7 @@ const BETWEEN: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl App {
-    /// Sets up replaying, if a recording is watched from now on.
+    /// Sets up the replay, if the watched source is a recording.
     pub(super) fn begin_replay(&mut self) {
         if self.common.replay.take().is_some() {
             self.common.interval = self.common.options.interval;
@@ -54,7 +55,7 @@ impl App {
         }
     }
 
-    /// Shows the first moment or, while it plays, the next one that is due.
+    /// Shows the first snapshot. While playing, shows the next snapshot that is due.
     pub(super) fn play(&mut self) {
         let session = self.common.session.as_mut();
         let Some(recording) = session.and_then(|session| session.source.recording()) else {
@@ -62,7 +63,7 @@ impl App {
         };
         let Some(replay) = &mut self.common.replay else { return };
         if replay.grows {
-            // Ask before looking, so that nothing that came until then is missed.
+            // Ask before refreshing, so that no frame is missed that was written until then.
             replay.grows = recording.grows();
             if let Err(error) = recording.refresh() {
                 let error = format!("the recording cannot be read any more: {error}");
@@ -163,14 +164,14 @@ impl App {
         self.common.say(format!("played {speed} times as fast as it was"));
     }
 
-    /// Asks for a moment to go to.
+    /// Asks for the moment to jump to.
     pub(super) fn ask_moment(&mut self) {
         if self.place().is_some() {
             self.overlay = Some(Overlay::Typed(Prompt::new(Asked::Moment, "")));
         }
     }
 
-    /// Goes to the moment that was typed, or says what is wrong with it.
+    /// Jumps to the typed moment, or shows the error in the text.
     pub(super) fn seek(&mut self, prompt: Prompt) {
         let Some(recording) = self.common.recording() else { return };
         let found = Moment::parse(&prompt.text())
@@ -184,7 +185,8 @@ impl App {
         }
     }
 
-    /// The cursor and the last place; shows a message where there is no recording.
+    /// The index of the snapshot at the cursor and the last index. Without a recording, shows a
+    /// message and returns `None`.
     fn place(&mut self) -> Option<(usize, usize)> {
         let place =
             self.common.replay.as_ref().and_then(|replay| Some((replay.at?, replay.len - 1)));
@@ -200,10 +202,10 @@ impl App {
         }
     }
 
-    /// Shows the snapshot of this place.
+    /// Shows the snapshot with this index.
     fn move_to(&mut self, to: usize) {
         let at = self.common.replay.as_ref().and_then(|replay| replay.at);
-        // The timeline follows again.
+        // The timeline follows the newest region again.
         self.screens.timeline.at.follow();
         let moved = match at {
             Some(at) if to > at && to - at <= BETWEEN => self.go_on(at, to),
@@ -212,7 +214,7 @@ impl App {
         if let Err(error) = moved {
             self.stop_playing();
             self.common.notify(Level::Problem, format!("{error:#}"));
-            // The moment that is shown stays, and playing goes on from there.
+            // The snapshot on the screen stays, and playing continues from it.
             let shown =
                 self.common.replay.as_mut().map_or(to, |replay| *replay.at.get_or_insert(to));
             if let Some(recording) = self.common.recording() {
@@ -230,8 +232,7 @@ impl App {
         self.next_poll = self.common.now + self.until_next_frame();
     }
 
-    /// Goes to a moment a little later; the snapshots in between are taken in, as far as that is
-    /// quick.
+    /// Moves a little forward and takes in the snapshots in between, as far as that is quick.
     fn go_on(&mut self, at: usize, to: usize) -> anyhow::Result<()> {
         let start = Instant::now();
         for place in at + 1..=to {
@@ -249,7 +250,7 @@ impl App {
         Ok(())
     }
 
-    /// Goes to any moment, with as much of the time before as can be read quickly.
+    /// Jumps to any moment, and takes in as many snapshots before it as can be read quickly.
     fn jump(&mut self, to: usize) -> anyhow::Result<()> {
         let start = Instant::now();
         let mut snapshots = vec![self.common.read(to)?];
@@ -257,7 +258,7 @@ impl App {
             if snapshots.len() > 1 && start.elapsed() > PATIENCE {
                 break;
             }
-            // A damaged snapshot ends the known time.
+            // The known time begins behind a damaged snapshot.
             let Ok(snapshot) = self.common.read(place) else { break };
             snapshots.push(snapshot);
         }
@@ -272,13 +273,13 @@ impl App {
         for screen in Screen::ALL {
             self.screens.get_mut(screen).jump(&mut self.common, screen == self.screen);
         }
-        // Old entries are no news.
+        // Entries from before the jump do not count as unread.
         self.common.log.read();
         self.next_poll = self.common.now;
         Ok(())
     }
 
-    /// Notes where the cursor is now.
+    /// Records the new position of the cursor.
     fn arrive(&mut self, place: usize, snapshot: &Snapshot) {
         let session = self.common.session.as_mut();
         let Some(recording) = session.and_then(|session| session.source.recording()) else {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::units;
 
-/// Reads a time between two looks at a process.
+/// Parses a poll interval.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     interval_from(Duration::from_millis(50), text)
 }
 
-/// Reads an interval that is not shorter than `least`, nor longer than a day.
+/// Parses an interval between `least` and one day.
 pub(super) fn interval_from(least: Duration, text: &str) -> Result<Duration, String> {
     const MAX: Duration = Duration::from_secs(86_400);
     match units::parse_duration(text)? {

@@ -26,8 +26,8 @@ use crate::source::{Moment, Which};
 use crate::text::{clean_lines, warn};
 use crate::variables;
 
-/// Reads the command line, with the user's settings as its defaults. Does not
-/// return where it only asks for help, or is wrong.
+/// Parses the command line, with the user's settings as defaults. Does not return if it asks for
+/// help or has an error.
 pub fn parse() -> Cli {
     // The viewer starts even if some of its settings are wrong.
     let config = match Config::load() {
@@ -66,7 +66,7 @@ fn with_pid<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> Vec<Os
     arguments
 }
 
-/// Says what is wrong with the command line, or what was asked for, and ends the process.
+/// Prints an error of the command line, or the text that was asked for, and ends the process.
 fn leave(error: &clap::Error) -> ! {
     let variables = std::env::vars_os().filter(|(name, _)| {
         name.to_str().is_some_and(|name| name.starts_with(variables::OF_THE_VIEWER))
@@ -76,9 +76,10 @@ fn leave(error: &clap::Error) -> ! {
     if given.all(is_fit) {
         error.exit();
     }
-    // The words quote what was given: without colours, to tell theirs from clap's own.
+    // The text quotes arguments that may contain escape sequences. Rendered without colours, all
+    // escapes are from arguments and can be removed.
     let words = clean_lines(&error.render().to_string());
-    // Who could read it may have gone; the status stays.
+    // The reader of the output may have closed it; the exit status stays the same.
     let _ = match error.use_stderr() {
         true => std::io::stderr().write_all(words.as_bytes()),
         false => std::io::stdout().write_all(words.as_bytes()),
@@ -86,7 +87,7 @@ fn leave(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// A variable that is set to nothing says nothing, as NO_COLOR and XDG have it.
+/// Ignores variables that are set to an empty text, as NO_COLOR and XDG specify.
 fn without_empty_variables(command: clap::Command) -> clap::Command {
     fn without(command: clap::Command) -> clap::Command {
         command.mut_args(|arg| {
@@ -266,7 +267,7 @@ pub enum Command {
 }
 
 impl Cli {
-    /// What the screen is to be like, whichever command shows it.
+    /// The screen options, for every command that shows a screen.
     fn show_mut(&mut self) -> &mut Show {
         match &mut self.command {
             Some(Command::Demo { show } | Command::Open { show, .. }) => show,

@@ -57,16 +57,16 @@ pub fn run(cli: Cli) -> Result<u8> {
     }
 }
 
-/// The exit status by which scripts know the reason of a failure.
+/// The exit status that names the cause of a failure for scripts.
 pub fn exit_status(error: &anyhow::Error) -> u8 {
     let refusal = error.chain().find_map(|cause| cause.downcast_ref::<Refusal>());
     refusal.map_or(FAILURE, Refusal::exit_status)
 }
 
-/// Serves the viewer that has started this.
+/// Serves the viewer that has started this agent.
 fn agent(enter: Option<u32>) -> Result<u8> {
     // Ctrl-C at the viewer's terminal is meant for the viewer; the agent ends when its input ends.
-    // SAFETY: takes plain numbers, and installs no handler.
+    // SAFETY: `signal` takes two plain numbers; SIG_IGN installs no handler.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     let mut finder = match enter {
         Some(pid) => {
@@ -75,7 +75,7 @@ fn agent(enter: Option<u32>) -> Result<u8> {
         }
         None => Machine::all(false),
     };
-    // This starts a thread, and entering a room allows only one.
+    // Only now: this starts a thread, and entering a room requires a single-threaded process.
     let interrupt = Interrupt::install()?;
     crate::agent::run(io::stdin(), io::stdout(), &mut finder, interrupt)?;
     Ok(0)
@@ -85,7 +85,7 @@ fn snapshot(Saving { target, output, force }: &Saving) -> Result<u8> {
     let mut source = target.resolve()?;
     let mut snapshot = source.poll()?;
     source.add_records(&mut snapshot);
-    // A signal waits for the file, if that does not take long.
+    // A signal takes effect after the file is written, if that is quick.
     let _interrupt = Interrupt::install()?;
     written(json::write(&snapshot, output, overwrite(*force)), output)?;
     Ok(missing(source.as_ref()))
@@ -116,7 +116,7 @@ fn list_processes(json: bool, via: &Via) -> Result<u8> {
 
 fn gc() -> Result<u8> {
     let removed = source::gc()?;
-    // Programs choose their own names.
+    // Names come from other programs and may have control characters.
     let text: String = removed.iter().map(|line| clean(line).into_owned() + "\n").collect();
     print(if text.is_empty() { "nothing to remove\n" } else { &text })?;
     Ok(0)

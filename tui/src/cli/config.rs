@@ -1,7 +1,9 @@
-//! The settings file: the user's defaults where the command line and the environment say nothing.
+//! The settings file: defaults of the user, used where the command line and the environment set
+//! nothing.
 //!
-//! Its values become the defaults of the command line's options, so the order is: option, variable,
-//! file, built-in default. A mistake in the file is reported and ignored; the other settings count.
+//! Its values become the defaults of the command line's options, so the precedence is: option,
+//! variable, file, built-in default. A mistake in the file is reported and skipped; the other
+//! settings apply.
 
 mod entry;
 
@@ -25,7 +27,7 @@ use crate::styles::{ChosenColors, ThemeName};
 use crate::units::Unit;
 use crate::variables;
 
-/// Most bytes of the file.
+/// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
 /// The content of the file.
@@ -52,7 +54,7 @@ pub(super) struct Config {
     colors: ChosenColors,
 }
 
-/// Settings without an option.
+/// Settings that are not an option of the command line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chosen {
     pub(super) keys: ChosenKeys,
@@ -63,8 +65,8 @@ impl Config {
     /// The sections of the file: tables of settings.
     const SECTIONS: [&str; 2] = ["keys", "colors"];
 
-    /// The file that a variable names, or `$XDG_CONFIG_HOME/pfp-top/config.toml`; nothing where
-    /// there is none.
+    /// Loads the file that a variable names, or `$XDG_CONFIG_HOME/pfp-top/config.toml`. If there is
+    /// no file, the settings are empty.
     ///
     /// # Errors
     ///
@@ -88,7 +90,7 @@ impl Config {
         }
     }
 
-    /// Reads the settings. Returns those that are right, and what is wrong with the others.
+    /// Parses the settings. Returns the valid ones, and a message for each of the others.
     fn read(text: &str, path: &Path) -> (Self, Vec<String>) {
         let mut wrong = Vec::new();
         let text = without_wrong_lines(text, &mut wrong);
@@ -110,12 +112,12 @@ impl Config {
         (config, wrong.into_iter().map(told).collect())
     }
 
-    /// Settings that are no option's default.
+    /// Settings that are not the default of an option.
     pub(super) fn chosen(&self) -> Chosen {
         Chosen { keys: self.keys.clone(), colors: self.colors }
     }
 
-    /// Makes these the defaults of a command line.
+    /// Makes the settings the defaults of a command line.
     pub(super) fn into_defaults_of(self, command: Command) -> Command {
         let defaults = self.defaults();
         let with = |command: Command| {
@@ -151,8 +153,8 @@ impl Config {
     }
 }
 
-/// Replaces lines that are not valid TOML with blanks, so that the offsets of the other lines stay.
-/// Adds the offset and the error of each such line to `wrong`.
+/// Replaces lines that are not valid TOML by blanks, so that the offsets of the other lines stay
+/// the same. Adds the offset and the error of each such line to `wrong`.
 fn without_wrong_lines(text: &str, wrong: &mut Vec<(usize, String)>) -> String {
     let mut text = text.to_owned();
     while let Err(error) = DeTable::parse(&text) {
@@ -174,7 +176,7 @@ fn spelt<T: ValueEnum>(value: &T) -> Option<String> {
     Some(value.to_possible_value()?.get_name().to_owned())
 }
 
-/// A time like on the command line, or a number of seconds.
+/// A time as on the command line, or a number of seconds.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a time in quotes, or a number of seconds")]
 enum Time {
@@ -204,7 +206,7 @@ fn columns<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<Column>>, D
     columns.map(Some).map_err(D::Error::custom)
 }
 
-/// A key by itself, or a list of them.
+/// One key, or a list of keys.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a key in quotes, or a list of keys")]
 enum Names {

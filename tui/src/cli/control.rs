@@ -37,12 +37,12 @@ pub enum PointCommand {
     Average(Option<f64>),
 }
 
-/// Parses alpha like the screen does.
+/// Parses alpha as the screen does.
 pub(super) fn alpha(text: &str) -> Result<PointCommand, String> {
     alpha::parse(text).map(PointCommand::Average)
 }
 
-/// Carries it out on all points whose names fit, and says how many changed.
+/// Applies the command to all points whose names match, and prints how many changed.
 pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
     let mut source = points.target.resolve()?;
     let snapshot = source.poll()?;

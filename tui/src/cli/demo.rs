@@ -10,18 +10,18 @@ use super::show;
 use crate::snapshot::{Clock, ClockKind};
 use crate::source::{self, Source};
 
-/// The time for the program to show its segment.
+/// The time until the program must have a segment.
 const START: Duration = Duration::from_secs(10);
-/// The time in a trial run, where something may be wrong.
+/// The same limit in a trial run, which may be run because something is wrong.
 const TRIAL: Duration = Duration::from_secs(3);
-/// The time it works before a single table.
+/// The time the program runs before a single table is printed.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// The time for it to end in order.
+/// The time for the program to end by itself.
 const END: Duration = Duration::from_secs(2);
 
-/// The child. It ends in order when its standard input ends, even if the viewer dies without
-/// dropping this.
+/// The demo program. It ends when its standard input ends, even if the viewer dies without dropping
+/// this.
 struct Workload(Child);
 
 impl Drop for Workload {
@@ -47,17 +47,18 @@ pub(super) fn run(how: &Show) -> Result<u8> {
     show::one(how, source)
 }
 
-/// Tries whether a program can be measured and watched here, and returns its clock.
+/// Checks that a program can be measured and watched here, and returns its clock.
 pub(super) fn try_out() -> Result<ClockKind> {
     let (_workload, mut source) = watched(&["--trial"], TRIAL)?;
     Ok(source.poll()?.clock.kind)
 }
 
-/// The clock of a trial program, and its counter's ticks per second by CLOCK_MONOTONIC_RAW, with
-/// which it is compared for a while.
+/// The clock of a trial program, and the rate of its counter in ticks per second, measured against
+/// CLOCK_MONOTONIC_RAW over `stretch`.
 pub(super) fn rates(stretch: Duration) -> Result<(Clock, f64)> {
     let (_workload, mut source) = watched(&["--trial"], TRIAL)?;
-    // A poll reads the counter between two readings of the clock; take the tightest of some tries.
+    // A poll reads the counter between two readings of the clock. Use the try with the smallest gap
+    // between them.
     let mut moment = || -> Result<(f64, f64, Clock)> {
         let mut best: Option<(f64, f64, f64, Clock)> = None;
         for _ in 0..16 {
@@ -81,7 +82,7 @@ pub(super) fn rates(stretch: Duration) -> Result<(Clock, f64)> {
 /// CLOCK_MONOTONIC_RAW: the machine's own rate, without adjustment.
 fn raw_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a structure that we own.
+    // SAFETY: `time` is a live `timespec` of our own, valid for the kernel's write.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -59,8 +59,8 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Prints the comparison of the baseline with the last of these snapshots. The earlier
-    /// snapshots show how much the figures vary. Returns the exit status.
+    /// Prints the comparison of the baseline with the last of these snapshots; the earlier ones
+    /// show how much the figures vary. Returns the exit status.
     fn print(
         &self,
         baseline: &Baseline,
@@ -145,7 +145,7 @@ fn process(diff: &Diff, files: &[PathBuf], span: Span) -> Result<u8> {
     Ok(diff.print(&baseline, &[new], (&shown(files), "the process"))?.max(status))
 }
 
-/// The files of a side, in a message.
+/// The files of one side, for a message.
 fn shown(files: &[PathBuf]) -> String {
     files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
 }
@@ -211,7 +211,7 @@ fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Vec<Sna
     }
     let mut old = source::read(before.0, &first, false)?;
     let new = steps(now.0, &last)?;
-    // Two windows are like two runs: neither is a part of the other.
+    // Clear the id: two windows compare like two runs, in which neither contains the other.
     old.process.segment_id.clear();
     Ok((old, new))
 }

@@ -1,7 +1,7 @@
 //! `pfp-top doctor`: diagnoses the setup and suggests fixes.
 //!
-//! Each check looks at one thing and returns [`Finding`]s. Nothing is changed, except that a small
-//! program is started and measured to test everything from end to end.
+//! Each check examines one thing and returns [`Finding`]s. The doctor changes nothing, except that
+//! it starts a small program and measures it, to test everything from end to end.
 
 mod checks;
 mod clocks;
@@ -20,15 +20,15 @@ use crate::text::clean;
 /// The exit status if something is wrong.
 const PROBLEM: u8 = 1;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// As it should be.
+    /// Everything works.
     Ok,
-    /// Fine, but good to know.
+    /// Works, with something worth knowing.
     Note,
-    /// Something will not work.
+    /// Does not work.
     Problem,
 }
 
@@ -46,18 +46,18 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Finding {
     verdict: Verdict,
-    /// Its subject, in a word.
+    /// The subject, in one word.
     about: &'static str,
-    /// What was found.
+    /// The finding itself.
     found: String,
-    /// What to do; empty for nothing.
+    /// Advice; empty if nothing needs to be done.
     #[serde(skip_serializing_if = "String::is_empty")]
     advice: String,
 }
 
 impl Finding {
     fn new(verdict: Verdict, about: &'static str, found: impl AsRef<str>) -> Self {
-        // Names of programs and variables come from anywhere.
+        // Names of programs and variables may contain anything.
         let found = clean(found.as_ref()).into_owned();
         Self { verdict, about, found, advice: String::new() }
     }
@@ -101,7 +101,7 @@ impl FromStr for Part {
     }
 }
 
-/// Looks at everything, or at a part; the exit status tells whether something is wrong.
+/// Runs all checks, or one part. The exit status is 1 if there is a problem.
 pub(super) fn run(part: Option<Part>, json: bool) -> Result<u8> {
     let findings = match part {
         None => checks::all(),

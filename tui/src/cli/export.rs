@@ -75,7 +75,7 @@ pub(super) fn run(export: &Export) -> Result<u8> {
     if export.file.is_none() && export.at.or(export.from).or(export.to).is_some() {
         bail!("expected a recording to look for a moment in, found no file: name it");
     }
-    // While nothing is written, a signal ends the process at once.
+    // Until writing begins, a signal ends the process at once.
     let (snapshot, status) = match &export.file {
         Some(file) => {
             let span = Span { from: export.from, to: export.to.or(export.at) };

@@ -22,7 +22,7 @@ use crate::source::{self, Moment, Refusal, Span};
 use crate::text::warn;
 use crate::units;
 
-/// How long figures are waited for behind a late line, and how soon they are asked for again.
+/// Maximum time to wait for figures behind a late line, and the interval of the retries.
 const PATIENCE: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(100);
 /// Exit status of a gate that failed.
@@ -169,8 +169,8 @@ pub(super) fn run(gate: &Gate) -> Result<u8> {
     Ok(if judgement.count(Finding::Failed) > 0 { FAILED } else { missing })
 }
 
-/// The files of both sides. `--baseline A B` at the end means one file for each; with more files,
-/// the split would be unclear.
+/// The files of both sides. At the end, `--baseline A B` means one file for each side; with more
+/// files, the split would be ambiguous.
 fn sides(gate: &Gate) -> Result<(&[PathBuf], &[PathBuf])> {
     match gate.baseline.as_slice() {
         all if gate.target.names_any() || !gate.files.is_empty() => Ok((all, &gate.files)),
@@ -211,8 +211,8 @@ fn read(files: &[PathBuf], span: &Span, gate: &Gate) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// The measurements of processes, so far or from now on, and the exit status for missing places;
-/// none if a signal came first.
+/// The measurements of processes, so far or from now on, and the exit status for missing places.
+/// `None` if a signal arrived first.
 fn watch(gate: &Gate) -> Result<Option<(Run, u8)>> {
     let mut source = gate.target.resolve()?;
     let mut missing = Missing::default();
@@ -232,7 +232,7 @@ fn watch(gate: &Gate) -> Result<Option<(Run, u8)>> {
         let next = loop {
             let next = source.poll()?;
             missing.look(source.as_ref(), || ());
-            // A late line brings the last picture again.
+            // A late line delivers the last picture again.
             let is_same = next.elapsed_ticks <= last.elapsed_ticks;
             if !is_same || !next.runs() {
                 break (!is_same).then_some(next);
@@ -244,7 +244,7 @@ fn watch(gate: &Gate) -> Result<Option<(Run, u8)>> {
                 return Ok(None);
             }
         };
-        // All have ended.
+        // All processes have ended.
         let Some(next) = next.filter(|_| last.runs()) else { break };
         steps.push(next);
     }
@@ -256,7 +256,7 @@ fn watch(gate: &Gate) -> Result<Option<(Run, u8)>> {
     Ok(Some((run, missing.status())))
 }
 
-/// Names of the points that pass.
+/// Names of the points that pass the filter.
 fn admitted(snapshot: &Snapshot, filter: &Filter) -> Vec<String> {
     let model = Model::of(snapshot.clone());
     let points = model.points().iter().filter(|figures| filter.admits(figures));

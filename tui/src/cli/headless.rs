@@ -1,4 +1,4 @@
-//! The table on standard output, without a screen: for people, or for programs.
+//! The table on standard output, without a screen.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::model::{Figures, Model};
 use crate::snapshot::ProcessState;
 use crate::source::Source;
 
-/// Prints the table as often as asked, once unless told otherwise. Returns the exit status.
+/// Prints the requested number of tables, one by default. Returns the exit status.
 ///
 /// Rates need two polls, so a running process is polled once before the first table. A recording
 /// has a table for each snapshot from the cursor on.
@@ -26,7 +26,7 @@ pub(super) fn print(mut source: Box<dyn Source>, show: &Show, interrupt: &Interr
     let mut model = Model::new(show.tau.as_secs_f64());
     let mut show = show.clone();
     if let Some(recording) = source.recording() {
-        // Rates are those since the snapshot before.
+        // Rates are over the time since the previous snapshot.
         model = Model::new(0.0);
         let cursor = recording.cursor();
         recording.seek(cursor.saturating_sub(1));
@@ -43,7 +43,7 @@ pub(super) fn print(mut source: Box<dyn Source>, show: &Show, interrupt: &Interr
     for round in 0..show.tables().unwrap_or(1) {
         let runs = model.snapshot().is_some_and(|s| s.process.state == ProcessState::Running);
         if let Some(recording) = source.recording() {
-            // The first snapshot is there already.
+            // For the first table, the snapshot was already folded above.
             if round > 0 {
                 let next = recording.cursor() + 1;
                 if next == recording.len() {
@@ -72,27 +72,27 @@ pub(super) fn print(mut source: Box<dyn Source>, show: &Show, interrupt: &Interr
     Ok(if source.is_process() { missing.status() } else { 0 })
 }
 
-/// Prints one update after the other.
+/// Prints successive updates.
 pub(super) struct Printer<'a> {
     show: &'a Show,
     baseline: Option<&'a Baseline>,
     /// The comparison that the previous update printed.
     comparison: Option<Comparison>,
     columns: Option<Vec<Column>>,
-    /// Time since the update before.
+    /// Time since the previous update.
     interval: Duration,
     printed: u64,
 }
 
 impl<'a> Printer<'a> {
-    /// A printer; refuses options that do not go together.
+    /// Makes a printer. Fails if the options exclude each other.
     pub(super) fn new(show: &'a Show, baseline: Option<&'a Baseline>) -> Result<Self> {
         if baseline.is_some() && show.form() == Form::Csv {
             bail!("a comparison with a baseline has no form as CSV: use --json or --table");
         }
         let mut columns: Vec<Column> = Vec::new();
         for column in &show.columns {
-            // Bars are of no use to programs.
+            // Programs cannot use bars.
             if !column.is_drawn() && !columns.contains(column) {
                 columns.push(*column);
             }
@@ -105,8 +105,8 @@ impl<'a> Printer<'a> {
         Ok(Self { show, baseline, comparison, columns, interval, printed: 0 })
     }
 
-    /// Prints the model's figures. False once the output's reader has closed it, as `head` does
-    /// after its lines.
+    /// Prints the model's figures. Returns false if the reader has closed the output, as `head`
+    /// does.
     pub(super) fn print(&mut self, model: &Model) -> Result<bool> {
         let text = self.text(model)?;
         self.printed += 1;
@@ -150,7 +150,7 @@ impl<'a> Printer<'a> {
         rows.filter(|figures| self.show.filter.admits(figures)).collect()
     }
 
-    /// The named columns; otherwise the screen's columns, or those for programs.
+    /// The columns that the user named. Otherwise the screen's columns, or those for programs.
     fn columns(&self, model: &Model) -> Vec<Column> {
         if let Some(columns) = &self.columns {
             return columns.clone();

@@ -1,4 +1,4 @@
-//! The user's choices on the screen, kept for next time: the columns and the order of each table.
+//! The user's choices on the screen, saved for the next run: columns and order of each table.
 //! Settings, variables and options override them; printed output ignores them.
 
 use std::collections::BTreeMap;
@@ -21,16 +21,16 @@ use crate::source::effective_user;
 use crate::variables;
 
 const FILE: &str = "chosen.json";
-/// Most bytes of the file.
+/// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 16_384;
 
-/// The choices for a table; none where nothing was chosen.
+/// The choices for one table; fields without a choice are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct KeptTable {
     columns: Option<Vec<String>>,
     sort: Option<String>,
-    /// Greatest first; none for the column's natural order.
+    /// Whether the greatest comes first; `None` for the column's natural order.
     descending: Option<bool>,
 }
 
@@ -40,7 +40,7 @@ struct KeptTable {
 pub(super) struct Kept {
     #[serde(flatten)]
     points: KeptTable,
-    /// By their screens.
+    /// The tables by the names of their screens.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     tables: BTreeMap<String, KeptTable>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Kept {
 /// The choices for the tables of all screens.
 pub(super) type Tables = Vec<(Screen, Chosen)>;
 
-/// The choices now.
+/// The current choices of an app.
 pub(super) fn tables(app: &App) -> Tables {
     let table = |screen: &Screen| Some((*screen, app.screens.get(*screen).table()?.clone()));
     Screen::ALL.iter().filter_map(table).collect()
@@ -81,16 +81,16 @@ impl KeptTable {
 }
 
 impl Kept {
-    /// The kept choices; none if the file cannot be read or understood.
+    /// The saved choices; empty if the file cannot be read or parsed.
     pub(super) fn load() -> Self {
         Self::read().unwrap_or_default()
     }
 
-    /// The kept choices, or why they are unknown.
+    /// The saved choices, or why they cannot be read.
     ///
     /// # Errors
     ///
-    /// If there is a file that cannot be read or understood.
+    /// If the file exists and cannot be read or parsed.
     pub(super) fn read() -> Result<Self> {
         place().map_or_else(|| Ok(Self::default()), |path| Self::read_from(&path))
     }
@@ -116,7 +116,7 @@ impl Kept {
         columns.collect::<Option<Vec<_>>>().filter(|columns| !columns.is_empty())
     }
 
-    /// What the points are sorted by.
+    /// The sorting of the table of points.
     pub(super) fn sorting(&self) -> Option<Sorting> {
         let word = self.points.sort.as_ref()?;
         let column = Column::of_word(word).ok().filter(|column| column.sorts())?;
@@ -124,7 +124,7 @@ impl Kept {
         Some(Sorting { descending: self.points.descending.unwrap_or(own.descending), ..own })
     }
 
-    /// Restores the other tables.
+    /// Restores the choices for the other tables.
     pub(super) fn restore(&self, app: &mut App) {
         for screen in Screen::ALL {
             let table = app.screens.get_mut(screen).table_mut();
@@ -134,8 +134,8 @@ impl Kept {
         }
     }
 
-    /// Saves the choices that changed. Errors are not reported: the next screens just begin as
-    /// these did.
+    /// Saves the choices that changed. Errors are not reported: the next screen then starts like
+    /// this one.
     pub(super) fn keep(before: &Tables, after: &Tables) {
         let mut kept = Self::load();
         for (screen, table) in after.iter().filter(|table| !before.contains(table)) {
@@ -162,7 +162,7 @@ impl Kept {
     }
 }
 
-/// Where programs keep what is neither settings nor cache.
+/// The folder for state, as opposed to settings and cache, by the XDG specification.
 pub(super) fn state_folder() -> PathBuf {
     variables::folder("XDG_STATE_HOME", ".local/state").map_or_else(
         || env::temp_dir().join(format!("pfp-run-{}", effective_user())),
@@ -170,7 +170,7 @@ pub(super) fn state_folder() -> PathBuf {
     )
 }
 
-/// Nothing is kept where settings are switched off.
+/// `None` if settings are switched off: then nothing is saved.
 fn place() -> Option<PathBuf> {
     let is_off = env::var_os(variables::TOP_CONFIG).is_some_and(|value| value.is_empty());
     (!is_off).then(|| state_folder().join(FILE))
@@ -216,7 +216,7 @@ mod tests {
         let table = screens.get_mut(Screen::Threads).table_mut().expect("it has one");
         read.tables["threads"].put(table);
         assert_eq!((table.shown(), table.sorted()), (chosen.shown(), chosen.sorted()));
-        // A column that this version does not know changes nothing.
+        // A column that this version does not know is ignored.
         let kept =
             KeptTable { columns: Some(vec!["name".into(), "x".into()]), ..KeptTable::default() };
         kept.put(table);

@@ -1,6 +1,7 @@
 //! Completions for shells, and manual pages.
 //!
-//! Both come from the description that parses the command line, so they cannot differ from it.
+//! Both are generated from the definition that parses the command line, so they always agree with
+//! it.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,7 @@ use super::output::print;
 
 /// Prints a shell's completion script.
 pub(super) fn completions(shell: Shell) -> Result<u8> {
-    // The scripts would offer the hidden commands as well.
+    // Generated from `Cli`, the scripts would offer the hidden commands, too.
     let all = Cli::command();
     let mut shown = clap::Command::new("pfp-top")
         .version(env!("CARGO_PKG_VERSION"))

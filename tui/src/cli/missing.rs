@@ -1,4 +1,4 @@
-//! Places that are missing in a command's output.
+//! Places whose figures are missing in a command's output.
 
 use super::output::NO_TARGET;
 use crate::source::{BadPlace, Source};
@@ -11,7 +11,7 @@ pub(super) fn missing(source: &dyn Source) -> u8 {
     missing.status()
 }
 
-/// The missing places. Each is reported once, and again when it is back.
+/// The missing places. Each is reported when it goes missing and when it is back.
 #[derive(Default)]
 pub(super) struct Missing(Vec<String>);
 
@@ -40,7 +40,7 @@ impl Missing {
         if self.0.is_empty() { 0 } else { NO_TARGET }
     }
 
-    /// The text about them for a recording's last line.
+    /// The text about missing places for the last line of a recording.
     pub(super) fn words(&self) -> String {
         match self.0.as_slice() {
             [] => String::new(),

@@ -21,14 +21,14 @@ use crate::source::{self, Wanted};
 use crate::styles::{Styles, Terminal, Theme, ThemeName};
 use crate::units::Unit;
 
-/// The form of an update.
+/// The format of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As on the screen.
+    /// A table as on the screen.
     Table,
-    /// A line for each update.
+    /// One line of JSON per update.
     Json,
-    /// A line for each point, and one of headings.
+    /// One line per point, and a line of headings.
     Csv,
 }
 
@@ -117,7 +117,7 @@ pub enum When {
 }
 
 impl Show {
-    /// Whether it is printed and not shown on a screen.
+    /// Whether the output is printed, not shown on a screen.
     pub(super) fn is_headless(&self) -> bool {
         let is_asked = self.once || self.batch || self.json || self.csv || self.table;
         is_asked || !io::stdout().is_terminal()
@@ -129,7 +129,7 @@ impl Show {
         Ok(Some(Baseline::of_file(file, source::open(file)?.poll()?)))
     }
 
-    /// How many tables are printed; none where it is the last one, or just one.
+    /// The number of tables to print. `None` for a single one.
     pub(super) fn tables(&self) -> Option<u64> {
         self.updates.or(self.batch.then_some(u64::MAX))
     }
@@ -147,7 +147,7 @@ impl Show {
         Sorting::by(self.sort.unwrap_or(Column::Load))
     }
 
-    /// For the screen, which begins as it was left.
+    /// The options for the screen, which starts with the choices of the last one.
     pub(super) fn options(&self, wanted: Wanted) -> Options {
         let kept = Kept::load();
         let columns = Some(self.columns.clone()).filter(|columns| !columns.is_empty());
@@ -179,7 +179,7 @@ impl Show {
             When::Auto => std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         };
         if color {
-            // Asked for by name, colour wins over NO_COLOR.
+            // A colour option overrides NO_COLOR.
             crossterm::style::force_color_output(true);
         }
         let theme = match color {
@@ -190,8 +190,8 @@ impl Show {
     }
 }
 
-/// Whether the locale, where one is set, is of the UTF-8 kind. Many
-/// containers set none and show UTF-8 all the same.
+/// Whether the locale uses UTF-8. An unset locale counts as UTF-8: many containers set none, and
+/// their terminals show UTF-8 all the same.
 pub(super) fn locale_has_unicode() -> bool {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);

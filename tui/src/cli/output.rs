@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::files::atomic_file::{self, Existing};
 
-/// Exit status where nothing is found to show, as for `Refusal::NoTarget`.
+/// Exit status if there is nothing to show, as for `Refusal::NoTarget`.
 pub(super) const NO_TARGET: u8 = 3;
 
 /// Writes to standard output; see [`print_by`].
@@ -17,8 +17,8 @@ pub(super) fn print(text: &str) -> io::Result<bool> {
     print_by(|out| out.write_all(text.as_bytes()))
 }
 
-/// Writes to standard output what `write` writes. False if its reader has gone, like `head`, which
-/// is fine.
+/// Lets `write` write to standard output. Returns false if the reader has closed it, as `head`
+/// does; that is not an error.
 pub(super) fn print_by(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<bool> {
     let mut out = BufWriter::new(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
@@ -32,7 +32,7 @@ pub(super) fn print_json(value: &impl Serialize) -> Result<bool> {
     Ok(print(&(serde_json::to_string_pretty(value)? + "\n"))?)
 }
 
-/// A line on the terminal about what goes on; nothing where standard error is no terminal.
+/// A progress line on standard error; does nothing if that is not a terminal.
 pub(super) struct Progress {
     pub(super) shown: bool,
 }
@@ -53,7 +53,7 @@ impl Progress {
     }
 }
 
-/// The next moment on a grid that begins at `start`; missed ones are skipped.
+/// The next multiple of `interval` after `start`; missed ones are skipped.
 pub(super) fn next_moment(start: Instant, interval: Duration) -> Instant {
     let round = start.elapsed().as_nanos() / interval.as_nanos() + 1;
     let since = u64::try_from(round * interval.as_nanos()).unwrap_or(u64::MAX);
@@ -73,7 +73,7 @@ pub(super) fn write_file(
     written(atomic_file::write(path, overwrite(force), fill), path)
 }
 
-/// Why a file was not written, with its name.
+/// Turns an error of writing a file into a message with the file's name.
 pub(super) fn written(result: io::Result<()>, path: &Path) -> Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(path)),
@@ -81,7 +81,7 @@ pub(super) fn written(result: io::Result<()>, path: &Path) -> Result<()> {
     }
 }
 
-/// Refuses a file that exists and may not be replaced, so that a bad name fails at once.
+/// Refuses an existing file that may not be replaced, so that the command fails at the start.
 pub(super) fn check_new(path: &Path, force: bool) -> Result<()> {
     if force || path.symlink_metadata().is_err() { Ok(()) } else { Err(exists(path)) }
 }

@@ -14,9 +14,9 @@ use crate::push::{self, Pause, Pushed, Pusher};
 use crate::serve::Pool;
 use crate::text::warn;
 
-/// The longest time between two polls: a reset loses what was measured since the last one.
+/// Maximum time between two polls. A reset discards the measurements since the last poll.
 const LOOK: Duration = Duration::from_secs(1);
-/// The time for the last push once the user has asked for the end.
+/// The time for the last push after the user has asked to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Which processes to tell of, and where.
@@ -57,7 +57,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
         bail!("--sum is for the screen; sums are made where the figures go");
     }
     let interrupt = Interrupt::install_patiently()?;
-    // Ended processes stay until their figures are sent.
+    // Ended processes stay in the pool until their figures are sent.
     let mut pool = push.pooled.pool(Duration::ZERO, Duration::MAX)?;
     let pusher = Pusher::new(push.endpoint.clone(), push.gzip, push.timeout);
     print(&format!("pushing to {} every {}s\n", push.endpoint, push.interval.as_secs_f64()))?;
@@ -104,7 +104,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
     }
 }
 
-/// Polls the processes. After an error, the last figures stay until a later poll works.
+/// Polls the processes. After an error, the last figures stay until a poll succeeds.
 fn look(pool: &mut Pool) {
     if let Err(error) = pool.poll() {
         warn(&format!("{error:#}"));
@@ -114,7 +114,7 @@ fn look(pool: &mut Pool) {
 /// Reports the progress to the user, each message once until it changes.
 struct PushReporter {
     endpoint: String,
-    /// Why the last push was not taken completely.
+    /// Why the last push was not accepted completely.
     failure: Option<String>,
     said: Option<String>,
     failed: u64,
@@ -153,7 +153,7 @@ impl PushReporter {
         self.said.clone_from(&pushed.refused);
     }
 
-    /// The exit status, by the last push.
+    /// The exit status, which depends on the last push.
     fn end(self) -> Result<u8> {
         match self.failure {
             None => Ok(0),

@@ -1,5 +1,5 @@
-//! `pfp-top record`: takes a snapshot at every interval, until the process ends, the time is over,
-//! or the user ends it.
+//! `pfp-top record`: takes a snapshot at every interval, until the process ends, the duration is
+//! over, or the user stops it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     interval_from(SHORTEST, text)
 }
 
-/// Records. Any way of ending it is fine.
+/// Records a process. Every way of ending is a success.
 pub(super) fn run(record: &Record) -> Result<u8> {
     ignore_file_size_signal();
     let interrupt = Interrupt::install()?;
@@ -83,7 +83,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
             why = Some("asked to end".into());
         }
         match source.poll() {
-            // A late line brings the last snapshot again.
+            // A late line delivers the last snapshot again.
             Ok(same) if is_same(&same, &snapshot) => {}
             Ok(next) => {
                 (snapshot, is_down) = (next, false);
@@ -99,14 +99,14 @@ pub(super) fn run(record: &Record) -> Result<u8> {
                 }
                 why = ended(&snapshot).or(why);
             }
-            // Nothing more can be had now.
+            // The line is down, so more snapshots cannot arrive now.
             Err(_) if why.is_some() => {}
             // The process died while the line was lost.
             Err(_) if source.has_died() => {
                 why = Some("the process has ended".into());
             }
             Err(error) => {
-                // A lost line is opened again, and the recording goes on.
+                // The source reopens a lost line, and the recording continues.
                 let Some(reason) = source.line().and_then(|line| line.why) else {
                     return Err(error);
                 };
@@ -130,13 +130,14 @@ pub(super) fn run(record: &Record) -> Result<u8> {
     Ok(missing.status())
 }
 
-/// A file size limit must fail the write, like a full disk, and not kill the process.
+/// Ignores SIGXFSZ, so that a file size limit fails the write, like a full disk, and does not kill
+/// the process.
 fn ignore_file_size_signal() {
-    // SAFETY: takes plain numbers, and installs no handler.
+    // SAFETY: `signal` takes two plain numbers; SIG_IGN installs no handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Whether it is the same picture of a process that runs.
+/// Whether two snapshots of a running process are the same picture.
 fn is_same(one: &Snapshot, other: &Snapshot) -> bool {
     let runs = one.process.state == ProcessState::Running;
     runs && one.taken_unix_ns == other.taken_unix_ns
@@ -150,15 +151,15 @@ fn ended(snapshot: &Snapshot) -> Option<Cow<'static, str>> {
     })
 }
 
-/// Writes snapshots and the rings' new records.
+/// Writes snapshots and the new records of the rings.
 struct Recorder {
     events: bool,
-    /// By lane, the record to begin with.
+    /// By lane, the number of the next record to read.
     next: HashMap<u32, u64>,
 }
 
 impl Recorder {
-    /// The file, with this snapshot in it.
+    /// Creates or continues the file, with this snapshot in it.
     fn begin(
         &mut self,
         record: &Record,
@@ -181,7 +182,7 @@ impl Recorder {
                     "{shown}: its last {torn} bytes were no whole snapshot and are gone"
                 ));
             }
-            // Earlier records are in the file, or lost.
+            // Earlier records are in the file already, or lost.
             self.next = last.lanes.iter().map(|lane| (lane.id, lane.records_written)).collect();
             let events = self.events(source, snapshot);
             let appended = writer.append(snapshot, &events);
@@ -204,7 +205,7 @@ impl Recorder {
     }
 }
 
-/// Sleeps; false if asked to end.
+/// Sleeps; returns false if asked to end.
 fn sleep_until(
     until: Instant,
     interrupt: &Interrupt,
@@ -224,7 +225,7 @@ fn sleep_until(
     }
 }
 
-/// How far the recording is, on a terminal.
+/// The progress of the recording, on a terminal.
 struct Report {
     start: Instant,
     last: Option<Instant>,

@@ -1,4 +1,4 @@
-//! `pfp-top roofline`: measures the machine's limits, and how near the points of a program come to
+//! `pfp-top roofline`: measures the machine's limits, and how close the points of a program come to
 //! them.
 
 use std::io::Write;
@@ -20,7 +20,7 @@ use crate::source::{self, Source};
 use crate::text::warn;
 use crate::units;
 
-/// The longest name that is not cut.
+/// Names longer than this are cut.
 const NAME_MAX: usize = 48;
 
 /// What to measure, whose points to set below it, and where to write it.
@@ -56,7 +56,7 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
     if let Some(path) = &asked.output {
         check_new(path, asked.force)?;
     }
-    // Poll the program before the measurement disturbs it.
+    // Poll the program first, since the measurement disturbs it.
     let points = asked.points()?;
     let ceilings = if asked.kept { kept()? } else { asked.measure() };
     let dots = points.as_ref().map_or(&[][..], |points| &points.dots);
@@ -72,7 +72,7 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
     Ok(0)
 }
 
-/// The points below the roof.
+/// The points to show below the roof.
 struct Points {
     /// The name of their program.
     whose: String,
@@ -147,7 +147,7 @@ fn as_json(ceilings: &Ceilings, dots: &[Dot]) -> serde_json::Value {
     serde_json::json!({ "ceilings": ceilings, "points": points })
 }
 
-/// The points, a line each, those that took most time first.
+/// A table of the points, those that took the most time first.
 fn points_table(roof: &Roof, points: Option<&Points>) -> String {
     let Some(Points { whose, dots }) = points else { return String::new() };
     if dots.is_empty() {
@@ -160,7 +160,7 @@ fn points_table(roof: &Roof, points: Option<&Points>) -> String {
     text + "\nRoof%: of what is to be had from memory; more than 100 comes out of the caches.\n"
 }
 
-/// The ceilings, a line each.
+/// A table of the ceilings.
 fn table(ceilings: &Ceilings) -> String {
     let Ceilings { alone, together, .. } = ceilings;
     let is_more = together.threads > 1;

@@ -40,17 +40,17 @@ use inject::{Inject, Note};
 use log::Log;
 use program::{Output, Program};
 
-/// The time for the program to reach its first region. After that, the screen says what it waits
-/// for.
+/// The time for the program to reach its first region. After that, the screen explains what it
+/// waits for.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
-/// Time between two looks for a first segment. It is short, since a short program takes its segment
-/// with it when it ends.
+/// Interval between two checks for a first segment. It is short, since the segment of a short
+/// program disappears when the program ends.
 const LOOK: Duration = Duration::from_millis(2);
-/// Time between two looks while the screen is up, which is drawn after each.
+/// The same interval while a screen is up, which is drawn after each check.
 const LOOK_ON_SCREEN: Duration = Duration::from_millis(50);
-/// Between two looks for another process to join, where there is no screen.
+/// Without a screen, the interval between two checks for another process to join.
 const JOIN: Duration = Duration::from_millis(50);
-/// Lines of a failed program's output that are shown.
+/// Number of lines of a failed program's output that are shown.
 const TAIL: usize = 10;
 
 /// A program to start, and what to do about it.
@@ -99,7 +99,7 @@ impl Run {
         (self.all || self.sum).then_some(all)
     }
 
-    /// Attaches to this process, or to all that belong to it.
+    /// Attaches to this process, or to all processes that belong to the program.
     fn attach(&self, family: &mut Family, candidate: &Candidate) -> Result<Box<dyn Source>> {
         match self.group() {
             Some(group) => family.attach_group(&group),
@@ -117,9 +117,9 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         check_new(path, run.force)?;
     }
     let baseline = run.show.baseline()?;
-    // Refuse impossible output before the program has done its work.
+    // Fail on bad output options before the program has done its work.
     drop(headless.then(|| Printer::new(&run.show, baseline.as_ref())).transpose()?);
-    // Take over signals before the program starts: a signal must not end this process without a
+    // Take over signals before the program starts. A signal must not end this process without the
     // message that the program still runs.
     let interrupt = match headless {
         true => Interrupt::install_patiently()?,
@@ -129,7 +129,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         true => None,
         false => Some(Log::create(run.log.as_deref(), &run.command[0])?),
     };
-    // Collect from now on: its processes may end before anybody looks.
+    // Keep segments from now on: the program's processes may end before the first check.
     let collecting = Some(Rc::new(Collecting::start()));
     let seen = source::announced();
     let name = &run.command[0];
@@ -154,7 +154,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         Ok(program) => program,
         Err((status, why)) => {
             drop(log.map(Log::tidy));
-            // The exit statuses of shells and `env`.
+            // Exit statuses as of shells and `env`.
             warn(&format!("{why:#}"));
             return Ok(status);
         }
@@ -168,7 +168,8 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         log: log.as_ref().map(|log| log.path().to_owned()),
         unseen: Rc::default(),
     };
-    // After an error or a panic, the program keeps running, and dropping it prints that.
+    // After an error or a panic the program keeps running, and dropping it prints a message about
+    // that.
     let watched = match headless {
         true => print(run, family, baseline.as_ref(), &interrupt),
         false => on_screen(run, family, baseline, &notes, &interrupt),
@@ -180,7 +181,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     report(run, &mut program.borrow_mut(), log, snapshot)
 }
 
-/// What was watched; it is polled once more when the program has ended.
+/// The source that was watched. It is polled once more after the program has ended.
 enum Watched {
     Nothing,
     Source(Box<dyn Source>),
@@ -235,8 +236,8 @@ fn on_screen(
     Ok(Watched::App(app))
 }
 
-/// Waits for the program to end and prints its table. With a number of tables, prints them an
-/// interval apart and leaves, even if it still runs.
+/// Waits for the program to end and prints its table. With a number of tables, prints them one
+/// interval apart and leaves then, even if the program still runs.
 fn print(
     run: &Run,
     mut family: Family,
@@ -251,7 +252,7 @@ fn print(
     let mut printer = Printer::new(&run.show, baseline)?;
     let mut model = Model::new(run.show.tau.as_secs_f64());
     if run.show.tables().is_some() {
-        // Rates are those between two looks.
+        // Rates are over the time between two polls.
         model.fold(source.poll()?);
     }
     let (mut tables, mut is_read) = (0, true);
@@ -259,10 +260,11 @@ fn print(
     let pause = if run.group().is_some() { JOIN } else { run.show.interval };
     let mut due = Instant::now();
     while family.program.borrow_mut().status().is_none() {
-        // A failed poll is tried again: an error here would stop watching the program.
+        // A failed poll is tried again: returning the error would stop watching the program.
         if Instant::now() >= due {
             due = Instant::now() + pause;
-            // It may have become another program, or left the work to a child. A group finds those.
+            // The program may have called `exec` or left the work to a child. A group finds those
+            // processes.
             if !source.poll().is_ok_and(|snapshot| snapshot.runs())
                 && run.group().is_none()
                 && let Ok(discovery) = family.discover()
@@ -298,8 +300,8 @@ fn print(
     Ok(Watched::Source(source))
 }
 
-/// Reports how the program ended and what it left behind. The exit status is the program's; 0 if it
-/// still runs.
+/// Reports how the program ended and which files it has left. Returns the program's exit status; 0
+/// if it still runs.
 fn report(
     run: &Run,
     program: &mut Program,
@@ -334,20 +336,21 @@ fn report(
 #[derive(Clone)]
 struct Family {
     program: Rc<RefCell<Program>>,
-    /// Announcements from before it was started.
+    /// Announcements that are older than the program.
     seen: std::collections::BTreeSet<PathBuf>,
-    /// Set until there is something to watch; for a group, all along.
+    /// Keeps segments of ended processes until the first process is watched; for a group, all the
+    /// time.
     collecting: Option<Rc<Collecting>>,
-    /// Whether it finds the members of a group.
+    /// Whether it looks for the members of a group.
     is_of_group: bool,
     log: Option<PathBuf>,
-    /// Why the program was not seen. Kept, since it takes long to find out.
+    /// Why the program was not seen. Cached, since finding out takes long.
     unseen: Rc<OnceCell<String>>,
 }
 
 impl Family {
-    /// Waits until there is something to watch; none if the program ends before
-    /// that, time runs out or a signal comes.
+    /// Waits until there is a process to watch. `None` if the program ends first, time runs out or
+    /// a signal arrives.
     fn wait(
         &mut self,
         patience: Option<Duration>,
@@ -355,7 +358,7 @@ impl Family {
     ) -> Result<Option<Candidate>> {
         let start = Instant::now();
         loop {
-            // In this order, so that nothing before its end is missed.
+            // Read the status first, so that a process that appeared before the end is not missed.
             let ended = self.program.borrow_mut().status().is_some();
             if let Some(candidate) = self.discover()?.candidates.into_iter().next() {
                 return Ok(Some(candidate));
@@ -369,15 +372,15 @@ impl Family {
         }
     }
 
-    /// Handles a signal to this process for the program.
+    /// Reacts to a signal to this process on behalf of the program.
     fn obey(&self, interrupt: &Interrupt) -> Result<()> {
         let mut program = self.program.borrow_mut();
         match interrupt.signal() {
             None => {}
-            // If the terminal is gone, the program has got SIGHUP, too. It may ignore it and go on.
+            // If the terminal is gone, the program has got SIGHUP, too, and may ignore it.
             Some(libc::SIGHUP) => program.may_end(),
-            // Ctrl-C has reached the program, too. Another signal came here only, and is meant for
-            // both.
+            // The terminal has sent Ctrl-C to the program as well. Any other signal was sent to
+            // this process only, and is passed on.
             Some(_) => drop(program.end()?),
         }
         Ok(())
@@ -417,7 +420,7 @@ impl Finder for Family {
     }
 
     fn discover(&mut self) -> Result<Discovery> {
-        // Looking into segments costs more than looking at names.
+        // Opening segments costs more than listing names.
         let mut discovery = match source::announced() == self.seen {
             true => Discovery::default(),
             false => source::discover()?,

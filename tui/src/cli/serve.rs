@@ -58,8 +58,8 @@ pub(super) struct Pooled {
 }
 
 impl Pooled {
-    /// The pool of these processes. Named processes must be there now; without names, processes
-    /// come and go.
+    /// The pool of these processes. Processes that are named must exist now; without names,
+    /// processes may come and go.
     pub(super) fn pool(&self, interval: Duration, stays: Duration) -> Result<Pool> {
         let members = match self.target.pid.as_slice() {
             [] => Selector::All(self.target.name.clone().unwrap_or_default()),
@@ -112,11 +112,11 @@ pub(super) fn run(serve: &Serve) -> Result<u8> {
     }
     print(&format!("serving http://{address}/metrics\n"))?;
     http::serve(listener, pool, is_local, interrupt)?;
-    // A signal is its usual end.
+    // The server runs until a signal ends it.
     Ok(0)
 }
 
-/// Why none of the named processes is there.
+/// Why all of the named processes are missing.
 fn none_named(discovery: &Discovery, target: &Target) -> Refusal {
     let all = &discovery.candidates;
     let is_named = |it: &&Candidate| target.pid.iter().any(|which| which.admits(it, all));

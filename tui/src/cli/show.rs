@@ -15,7 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::source::{self, Finder, Machine, Moment, Source, Wanted};
 use crate::text::warn;
 
-/// Shows the wanted process.
+/// Shows the requested process.
 pub(super) fn watch(show: &Show, target: &Target) -> Result<u8> {
     if show.is_headless() {
         return one(show, target.resolve()?);
@@ -47,8 +47,8 @@ pub(super) fn one(show: &Show, source: Box<dyn Source>) -> Result<u8> {
     interact(&mut app, show)
 }
 
-/// Shows a file. A recording is shown at its end unless a moment is given; several tables begin
-/// with its first snapshot.
+/// Shows a file. The screen shows a recording at its end unless the user names a moment; several
+/// tables begin at its first snapshot.
 pub(super) fn open(files: &[PathBuf], sum: bool, at: Option<&Moment>, show: &Show) -> Result<u8> {
     let [file] = files else {
         return one(show, source::open_group(files, sum, at)?);

@@ -1,4 +1,4 @@
-//! Which process is meant, and where it is.
+//! Options that select a process, and the place that it runs at.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -11,9 +11,9 @@ use crate::source::{
     self, Candidate, Choice, Finder, ProcessGroup, Route, Selector, Source, Wanted, Which, choose,
 };
 
-/// The options that name running processes.
+/// The options that select running processes.
 pub(super) const LIVE: [&str; 4] = ["pid", "name", "all", "sum"];
-/// Most bytes of a file of places.
+/// Maximum size of a file of places, in bytes.
 const MAX_VIA_BYTES: u64 = 1 << 20;
 
 /// Which process.
@@ -57,21 +57,21 @@ pub struct Via {
 }
 
 impl Via {
-    /// Whether no other place was given.
+    /// Whether no other place was named.
     pub(super) fn is_here(&self) -> bool {
         self.via.is_empty() && self.via_file.is_none() && !self.via_copy
     }
 
-    /// Finds the processes there, for a command.
+    /// The finder of the processes at these places, for a command.
     pub(super) fn finder(&self) -> Result<Box<dyn Finder>> {
         source::finder(&self.routes()?, false, source::IN_TIME_FOR_COMMANDS)
     }
 
-    /// The ways there; none for this place.
+    /// The routes to the places; empty for this machine.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or names no place.
+    /// If the file cannot be read, or contains no place.
     pub(super) fn routes(&self) -> Result<Vec<Route>> {
         let mut commands = self.via.clone();
         if let Some(path) = &self.via_file {
@@ -101,7 +101,7 @@ impl Via {
 }
 
 impl Target {
-    /// Whether a process was given, here or elsewhere, where files could be given instead.
+    /// Whether the user selected a process, here or elsewhere, for commands that also accept files.
     pub(super) fn is_given(&self) -> bool {
         self.names_any() || !self.via.is_here()
     }
@@ -111,7 +111,7 @@ impl Target {
         !self.pid.is_empty() || self.name.is_some() || self.all || self.sum
     }
 
-    /// Finds the processes of these places.
+    /// The finder of the processes at these places.
     pub(super) fn finder(&self) -> Result<Box<dyn Finder>> {
         self.via.finder()
     }
@@ -120,7 +120,7 @@ impl Target {
         Wanted { which: self.pid.first().cloned(), name: self.name.clone() }
     }
 
-    /// The processes to watch as one; none for a single process.
+    /// The group of processes to watch as one. `None` for a single process.
     pub(super) fn group(&self) -> Option<ProcessGroup> {
         let members = match self.pid.as_slice() {
             [] if self.all || self.sum => Selector::All(self.name.clone().unwrap_or_default()),
@@ -130,7 +130,7 @@ impl Target {
         Some(ProcessGroup { members, sum: self.sum })
     }
 
-    /// The one process that is wanted, or why there is none.
+    /// The requested process, or why it cannot be watched.
     pub(super) fn resolve(&self) -> Result<Box<dyn Source>> {
         let mut finder = self.finder()?;
         if let Some(group) = self.group() {

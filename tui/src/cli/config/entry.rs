@@ -1,4 +1,5 @@
-//! The settings of a file one by one, so that a wrong one does not take the others with it.
+//! Validates the settings of a file one by one, so that a wrong setting does not disable the
+//! others.
 
 use serde::Deserialize as _;
 use toml::Spanned;
@@ -6,7 +7,7 @@ use toml::de::{DeArray, DeString, DeTable, DeValue, Error};
 
 use super::Config;
 
-/// A setting, and the section that it is in, if any.
+/// A setting, and its section if it has one.
 #[derive(Clone)]
 pub(super) struct Entry<'t> {
     section: Option<Spanned<DeString<'t>>>,
@@ -15,8 +16,7 @@ pub(super) struct Entry<'t> {
 }
 
 impl<'t> Entry<'t> {
-    /// Splits a file into its settings. If a section's name has a plain value, it counts as a
-    /// setting.
+    /// Splits a file into its settings. A section's name with a plain value counts as a setting.
     pub(super) fn all(settings: DeTable<'t>) -> Vec<Self> {
         let mut all = Vec::new();
         for (key, value) in settings {
@@ -80,8 +80,7 @@ impl<'t> Entry<'t> {
         (entry.place_of(&message), message)
     }
 
-    /// The place of the part of this setting that is wrong for a reason: an element of a list,
-    /// or else its key.
+    /// The offset of the wrong part of this setting: an element of a list, or else its key.
     fn place_of(&self, message: &str) -> usize {
         let is_wrong = |element: &&Spanned<DeValue<'t>>| {
             let mut list = DeArray::new();

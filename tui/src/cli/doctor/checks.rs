@@ -1,4 +1,4 @@
-//! The checks, in the order in which a person would do them.
+//! The checks, in the order in which a person would make them.
 
 use std::ffi::{CString, OsString};
 use std::fs;
@@ -81,7 +81,7 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
     set.iter().map(judge).collect()
 }
 
-/// The libraries that `pfp-top run` loads into programs, and obstacles.
+/// Checks of the libraries that `pfp-top run` loads into programs.
 fn annotations() -> Vec<Finding> {
     const ABOUT: &str = "annotations";
     let libraries = [
@@ -151,7 +151,7 @@ pub(super) fn shared_memory(path: &Path) -> Vec<Finding> {
         ];
     }
     let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return Vec::new() };
-    // SAFETY: a NUL-terminated path that outlives the call.
+    // SAFETY: `name` is a NUL-terminated path that outlives the call.
     if unsafe { libc::access(name.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
         let why = io::Error::last_os_error();
         return vec![
@@ -159,9 +159,9 @@ pub(super) fn shared_memory(path: &Path) -> Vec<Finding> {
                 .advice("it should be mode 1777"),
         ];
     }
-    // SAFETY: an all-zero `statvfs` is a valid value of that plain struct.
+    // SAFETY: a `statvfs` is plain numbers; all zeros is a valid value.
     let mut space: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: a NUL-terminated path and a structure that we own.
+    // SAFETY: `name` is NUL-terminated and `space` is valid for writes; both outlive the call.
     if unsafe { libc::statvfs(name.as_ptr(), &raw mut space) } != 0 {
         let why = io::Error::last_os_error();
         return vec![Finding::problem(ABOUT, format!("{shown}: {why}"))];
@@ -188,9 +188,8 @@ pub(super) fn shared_memory(path: &Path) -> Vec<Finding> {
     std::iter::once(room).chain(huge).collect()
 }
 
-/// The setting that gives new files on this tmpfs huge pages, if there is one. The kernel's
-/// policies `deny` and `force` apply to every tmpfs; with other policies, the mount's option
-/// decides.
+/// The option that gives new files on this tmpfs huge pages, if one does. The kernel's policies
+/// `deny` and `force` apply to every tmpfs; with other policies, the mount's option decides.
 fn huge_pages(place: &str, mounts: &str, policy: &str) -> Option<String> {
     let policy = policy.split_once('[')?.1.split_once(']')?.0;
     let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -206,7 +205,7 @@ fn huge_pages(place: &str, mounts: &str, policy: &str) -> Option<String> {
     }
 }
 
-/// The most memory that a program would take here.
+/// The maximum memory that a program here would use.
 fn share(share: Share) -> Finding {
     const ABOUT: &str = "memory";
     const ENOUGH: u64 = 16 << 20;
@@ -243,7 +242,7 @@ fn clock() -> Vec<Finding> {
     findings
 }
 
-/// The clock source of a program here, and what it means for the figures.
+/// The clock source that a program here would use, and its effect on the figures.
 fn clock_source(kind: ClockKind) -> Finding {
     let about = "clock";
     let found =

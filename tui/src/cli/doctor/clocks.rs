@@ -9,13 +9,14 @@ use crate::cli::demo;
 use crate::snapshot::Clock;
 use crate::units;
 
-/// Two measurements of the counter's rate may differ by this error of a short one.
+/// Largest difference between two measurements of the counter's rate that is normal: the error of a
+/// short one.
 const RATE_FINE: f64 = 500e-6;
-/// A greater difference means another clock.
+/// A greater difference means that the clock is another one.
 const RATE_WRONG: f64 = 0.01;
-/// The error of the core's measured clock.
+/// Error of the measured core clock.
 const CORE_FINE: f64 = 0.02;
-/// The time for comparing the counter with the kernel's clock.
+/// Time over which the counter is compared with the kernel's clock.
 const STRETCH: Duration = Duration::from_millis(400);
 
 /// A reported rate of a core's clock, in hertz.

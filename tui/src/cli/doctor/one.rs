@@ -18,10 +18,10 @@ use super::{Finding, Verdict};
 use crate::source::{self, Lost, Whereabouts};
 
 const ABOUT: &str = "process";
-/// A mark in every program that was built with pfp.
+/// A text that every program built with pfp contains.
 const SIGN: &[u8] = b"pfp-beacon ";
 
-/// Checks step by step, up to the first failure. To look into another user's folders, this process
+/// Checks step by step, up to the first failure. To read another user's folders, this process
 /// becomes that user.
 pub(super) fn all(pid: u32) -> Vec<Finding> {
     if let Some(findings) = listed(pid) {
@@ -71,12 +71,13 @@ pub(super) fn all(pid: u32) -> Vec<Finding> {
         findings.push(finding.advice(format!("`sudo pfp-top doctor {pid}`")));
         return findings;
     }
-    // With the rights of that user, and under their root.
+    // Open the libraries with the rights of that user, and under that user's root.
     let has_sign_inside = || libraries.iter().filter_map(|path| open(path)).any(has_sign);
     let is_built_with_pfp = has_sign_itself || has_sign_inside();
     findings.insert(1, instrumented(is_instrumented, is_built_with_pfp));
     for (name, value) in variables {
-        // SAFETY: this process has no other thread.
+        // SAFETY: `set_var` needs a single-threaded process, and this process has started no
+        // thread.
         unsafe {
             match value {
                 Some(value) => std::env::set_var(name, value),
@@ -156,7 +157,7 @@ fn instrumented(has_segment: bool, has_sign: bool) -> Finding {
     }
 }
 
-/// Reads the beacons of these segments, and the notes of the process with this id.
+/// Reads the beacons of these segments, and the messages that the process with this id has left.
 fn told_by(inside: u32, segments: &[String]) -> Vec<Finding> {
     let here = Identity::of_this_process();
     let mut findings = Vec::new();
@@ -172,7 +173,7 @@ fn told_by(inside: u32, segments: &[String]) -> Vec<Finding> {
     findings
 }
 
-/// Paths of a process's loaded files that may be pfp's, in its own view.
+/// Paths of the process's loaded files that may contain pfp, as the process sees them.
 fn libraries_of(pid: u32) -> Vec<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let is_ours = |line: &&str| line.contains(" r-xp ") && line.contains("pfp");
@@ -180,7 +181,7 @@ fn libraries_of(pid: u32) -> Vec<String> {
     ours.map(str::to_owned).collect()
 }
 
-/// Opens a file. Something else may be there by now, such as a pipe without a writer.
+/// Opens a file. It may have been replaced, for instance by a pipe without a writer.
 fn open(path: &str) -> Option<File> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;

@@ -26,7 +26,7 @@ use crate::source::{Lost, effective_user, is_own};
 const ABOUT: &str = "processes";
 
 pub(super) fn processes() -> Vec<Finding> {
-    // Unreadable folders are reported elsewhere.
+    // Another check reports unreadable folders.
     let (found, _) = find::find_everywhere();
     let mut findings = Vec::new();
     let here = Identity::of_this_process();
@@ -58,9 +58,9 @@ pub(super) fn processes() -> Vec<Finding> {
     findings
 }
 
-/// Findings about objects that have a segment's name and are something else, such as a link. A
+/// Findings about objects that have a segment's name but are something else, such as a link: a
 /// program whose segment would get this name measures nothing. Also finds segments of this user
-/// that have no beacon here.
+/// whose beacon is missing.
 pub(super) fn objects(shm: &Path) -> Vec<Finding> {
     const ABOUT: &str = "segments";
     let own = effective_user();
@@ -138,7 +138,7 @@ pub(super) fn not_found_any_more(about: &'static str, lost: &Lost) -> Finding {
     )
 }
 
-/// A program whose last start failed, why, and what to do.
+/// The finding for a program whose last start failed, with the cause and advice.
 pub(super) fn failed(about: &'static str, note: &Failure) -> Finding {
     let exe = file_name(&note.exe);
     let what = match note.stage {
@@ -228,7 +228,7 @@ fn how_it_ended(info: &Info) -> Cow<'static, str> {
     state::ended(ProcessState::of_dead(says_so, end.as_ref()), end.as_ref()).unwrap_or_default()
 }
 
-/// Opens a segment, safely even if it is cut short meanwhile.
+/// Opens a segment; it may be truncated at any time without harm to this process.
 fn open(info: &Info) -> Result<Segment, OpenError> {
     truncation::survive()?;
     Ok(Segment::open(&info.object)?.0)
@@ -267,13 +267,14 @@ fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> Findin
 const OPTIMISE: &str = "set opt-level = 3 for pfp-probe and pfp-shm-layout in \
      [profile.dev.package.NAME] of the program's Cargo.toml: its other code stays as it is";
 
-/// Whether a probe with debug assertions is as slow as without optimisation: some 700 ns for a
-/// begin and end. With the advice taken it is 20 to 60, and keeps its assertions.
+/// Whether a probe with debug assertions is also unoptimised: a begin and end then take some 700
+/// ns. After following the advice they take 20 to 60, and keep the assertions.
 fn is_unoptimised(pair_ns: f64) -> bool {
     pair_ns.is_finite() && pair_ns > 200.0
 }
 
-/// Only owners and root see other users' segments: worth knowing before one searches for an hour.
+/// Only owners and root see other users' segments. The user should know that before searching for
+/// one.
 pub(super) fn other_users() -> Vec<Finding> {
     let own = effective_user();
     if own == 0 {

@@ -1,5 +1,5 @@
-//! Programs that are annotated for other tools: their runtimes load libpfp_inject where a
-//! variable of theirs names it.
+//! Annotations for other tools: the runtime of such a tool loads libpfp_inject if a variable names
+//! it.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -21,7 +21,7 @@ use crate::variables;
 
 /// The name of the library.
 const LIBRARY: &str = "libpfp_inject.so";
-/// Read by the library.
+/// Variable that the library reads.
 const FOLD_DIGITS: &str = "PFP_FOLD_DIGITS";
 
 /// What to do about annotations for other tools.
@@ -59,10 +59,10 @@ pub(in crate::cli) enum System {
 }
 
 impl System {
-    /// The systems that are set up unless some are named.
+    /// The systems that are set up if the user names none.
     pub(in crate::cli) const DEFAULT: [Self; 4] = [Self::Nvtx, Self::Itt, Self::Ompt, Self::Kokkos];
 
-    /// The variable that names the tool's library.
+    /// The variable by which this system finds its tool's library.
     pub(in crate::cli) fn variable(self) -> &'static str {
         match self {
             Self::Nvtx => "NVTX_INJECTION64_PATH",
@@ -91,7 +91,8 @@ impl Note {
 }
 
 impl Inject {
-    /// The additions to a program's environment. Reports what is done, and what is not.
+    /// The variables to add to a program's environment. Reports which annotations are measured, and
+    /// which are not.
     pub(super) fn environment(
         &self,
         mut say: impl FnMut(Note),
@@ -124,7 +125,7 @@ impl Inject {
             match env::var_os(variable).filter(|value| !value.is_empty()) {
                 None => added.push((variable, library.clone().into_os_string())),
                 Some(value) if is_the_same(&value, &library) => {}
-                // Each system loads one tool.
+                // Each system can load only one tool.
                 Some(value) if self.inject.is_empty() => say(Note::Lacking(format!(
                     "{variable} names {} already, which is left so: pfp does not see what it sees",
                     value.display()
@@ -152,7 +153,7 @@ impl Inject {
         Some(format!("the program runs on the OpenMP runtime {}", resolved(runtime).display()))
     }
 
-    /// The runtime to load with a program, if one was asked for.
+    /// The OpenMP runtime to load with a program, if the user asked for one.
     pub(super) fn openmp_runtime(&self, program: &OsStr) -> Result<Option<PathBuf>> {
         let Some(runtime) = &self.openmp_runtime else { return Ok(None) };
         let name = runtime.display();
@@ -167,10 +168,10 @@ impl Inject {
         let Some(program) = preload::executable(program) else {
             return Ok(Some(resolved(runtime)));
         };
-        // Libraries that are loaded later are unknown here.
+        // Libraries that the program loads later are not checked.
         for object in [vec![program.clone()], libraries(&program)].concat() {
             let Ok(symbols) = Symbols::of(&object) else { continue };
-            // It calls gcc's runtime.
+            // The object calls gcc's runtime.
             if symbols.defined.contains("GOMP_parallel") {
                 continue;
             }
@@ -192,7 +193,8 @@ impl Inject {
     }
 }
 
-/// The libraries that the loader lists for a program; empty without a loader, as for a script.
+/// The libraries that the loader would load for a program. Empty if it has no loader, as for a
+/// script.
 pub(super) fn libraries(program: &Path) -> Vec<PathBuf> {
     let list = || -> Result<Vec<u8>> {
         let cache = ReadCache::new(input::file(program)?);
@@ -213,7 +215,7 @@ pub(super) fn libraries(program: &Path) -> Vec<PathBuf> {
     list.split(|&byte| byte == b'\n').filter_map(path).collect()
 }
 
-/// Symbols of an object for its loader. Weak ones may be missing.
+/// The dynamic symbols of an object. Weak ones may stay undefined.
 struct Symbols {
     defined: BTreeSet<String>,
     needed: BTreeSet<String>,
@@ -236,7 +238,7 @@ impl Symbols {
     }
 }
 
-/// The library, or a list of the places where it is not.
+/// The library, or a list of the places that were searched.
 pub(in crate::cli) fn find() -> Result<PathBuf, String> {
     places::find(&[LIBRARY], variables::INJECT_LIBRARY)
 }

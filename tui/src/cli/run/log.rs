@@ -15,9 +15,9 @@ use crate::cli::kept::state_folder;
 use crate::files::input;
 use crate::local_time;
 
-/// Files of earlier programs that are kept.
+/// Number of output files that are kept from earlier programs.
 const KEPT: usize = 20;
-/// Bytes at a file's end that are searched for its last lines.
+/// Number of bytes at a file's end that are searched for the last lines.
 const TAIL_BYTES: u64 = 1 << 16;
 
 const PREFIX: &str = "run-";
@@ -27,15 +27,16 @@ const ENDING: &str = ".log";
 pub(super) struct Log {
     file: File,
     path: PathBuf,
-    /// The user did not name it, so it is removed if it stays empty.
+    /// Whether this program chose the name; then an empty file is removed.
     own: bool,
 }
 
 impl Log {
-    /// The file of that name, or a new one of this program's.
+    /// Opens the file of that name, or a new file for this program.
     pub(super) fn create(named: Option<&Path>, program: &OsStr) -> Result<Self> {
         let (path, own) = match named {
-            // The program may change its folder, and the message should not.
+            // Absolute, since the program may change its working directory while the message must
+            // still name the file.
             Some(path) => (std::path::absolute(path)?, false),
             None => (own_path(program)?, true),
         };
@@ -45,15 +46,16 @@ impl Log {
             .create_new(own)
             .truncate(!own)
             .mode(if own { 0o600 } else { 0o666 })
-            // A pipe without a reader is an error, not a wait.
+            // Opening a pipe without a reader then fails instead of blocking.
             .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(&path)
             .with_context(|| format!("{} cannot be written", path.display()))?;
-        // Locked as long as the program, or one that it has started, has the file open.
-        // SAFETY: an open descriptor.
+        // The lock lasts as long as the program, or a process it started, has the file open.
+        // SAFETY: `file` is open, so its descriptor is valid.
         unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) };
-        // The program's own writing may wait.
-        // SAFETY: an open descriptor, and flags that any file may have.
+        // The program's own writes may block.
+        // SAFETY: `file` is open, so its descriptor is valid; clearing the status flags is allowed
+        // for any file.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) };
         Ok(Self { file, path, own })
     }
@@ -66,7 +68,7 @@ impl Log {
         &self.path
     }
 
-    /// The last lines, without what a terminal could take for commands.
+    /// The last lines, without control sequences.
     pub(super) fn tail(&self, lines: usize) -> Result<Vec<String>> {
         let mut file = input::file(&self.path)?;
         let start = file.metadata()?.len().saturating_sub(TAIL_BYTES);
@@ -82,11 +84,11 @@ impl Log {
         Ok(last.into())
     }
 
-    /// Removes the file if nothing was printed; else returns its path.
+    /// Removes the file if it is empty; otherwise returns its path.
     pub(super) fn tidy(self) -> Option<PathBuf> {
         let is_empty = self.file.metadata().is_ok_and(|meta| meta.len() == 0);
         if is_empty && self.own {
-            // Left behind, it would only be one more empty file.
+            // If this fails, an empty file stays.
             let _ = fs::remove_file(&self.path);
         }
         (!is_empty).then_some(self.path)
@@ -128,7 +130,7 @@ fn prune(folder: &Path) {
         .collect();
     logs.sort();
     let is_in_use = |path: &Path| {
-        // SAFETY: an open descriptor.
+        // SAFETY: `file` is open during the call, so its descriptor is valid.
         File::open(path).is_ok_and(|file| unsafe {
             libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) != 0
         })

@@ -1,10 +1,10 @@
-//! Where the libraries for programs may be found.
+//! Finds the libraries that are loaded into programs.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// A library of one of these names: where a variable says, or where it is usually installed. If
-/// there is none, a list of these places.
+/// Finds a library of one of these names, by a variable or in the usual places. If there is none,
+/// returns the list of places.
 pub(in crate::cli) fn find(names: &[&str], variable: &str) -> Result<PathBuf, String> {
     let places = match env::var_os(variable) {
         Some(named) => vec![named.into()],
@@ -14,13 +14,13 @@ pub(in crate::cli) fn find(names: &[&str], variable: &str) -> Result<PathBuf, St
     places.iter().find(|place| place.is_file()).cloned().ok_or_else(list)
 }
 
-/// A path for a program, which may have another working directory, and whose loader looks elsewhere
-/// for what has no folder.
+/// An absolute path for a program, which may have another working directory and whose loader
+/// searches elsewhere for a name without a folder.
 pub(in crate::cli) fn resolved(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Beside this program, under its prefix, the user's own, the system's.
+/// The usual places: next to this program, under its prefix, the user's own folders, the system's.
 fn usual(names: &[&str], home: Option<PathBuf>) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     if let Some(own) = env::current_exe().ok().as_deref().and_then(Path::parent) {

@@ -1,5 +1,5 @@
-//! Programs built with `-finstrument-functions`: they call hooks that libpfp has, so it is loaded
-//! with them.
+//! Programs built with `-finstrument-functions`: they call hooks that libpfp defines, so libpfp is
+//! preloaded.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -19,19 +19,20 @@ use crate::variables;
 const HOOK: &[u8] = b"__cyg_profile_func_enter";
 /// The symbol of a program that is built with MemorySanitizer.
 const MEMORY_SANITIZER: &[u8] = b"__msan_init";
-/// The library, as it is found where programs are built, and where they run.
+/// The library's names: in a build folder, and where it is installed.
 const NAMES: [&str; 2] = ["libpfp.so", "libpfp.so.0"];
-/// Where it is, if it is neither named nor near.
+/// The variable that names the library, if it is not in one of the usual places.
 const VARIABLE: &str = variables::LIBRARY;
-/// The line that names an interpreter is no longer.
+/// Maximum length of the line that names an interpreter.
 const FIRST_LINE: u64 = 4096;
 
-/// libpfp, or a list of the places where it is not.
+/// libpfp, or a list of the places that were searched.
 pub(in crate::cli) fn find() -> Result<PathBuf, String> {
     places::find(&NAMES, VARIABLE)
 }
 
-/// The library to load with a program, if the program needs it. Says what is done and why.
+/// The library to preload into a program, if the program needs it. Reports which library is loaded
+/// and why.
 pub(super) fn library(
     program: &OsStr,
     given: Option<&Path>,
@@ -72,7 +73,7 @@ pub(super) fn library(
     Ok(Some(places::resolved(&library)))
 }
 
-/// The variables that have a program and its children load these libraries.
+/// The variables that preload these libraries into a program and its children.
 pub(super) fn preloading(libraries: &[PathBuf]) -> [(&'static str, OsString); 2] {
     let mut preloaded = env::var_os("LD_PRELOAD").unwrap_or_default();
     for library in libraries {
@@ -91,11 +92,10 @@ pub(super) fn preloading(libraries: &[PathBuf]) -> [(&'static str, OsString); 2]
     [("LD_PRELOAD", preloaded), ("ASAN_OPTIONS", asan)]
 }
 
-/// Whether a program, or what interprets it, calls the hooks and is not linked
-/// with libpfp.
+/// Whether a program, or its interpreter, calls the hooks and is not linked with libpfp.
 fn calls_hooks(program: &OsStr) -> bool {
     let mut program = executable(program);
-    // An interpreter's interpreter is not followed further.
+    // Follows at most one interpreter of an interpreter.
     for _ in 0..2 {
         let Some(file) = program.and_then(|path| input::file(&path).ok()) else { return false };
         let mut start = Vec::new();
@@ -114,7 +114,7 @@ fn calls_hooks(program: &OsStr) -> bool {
     false
 }
 
-/// The file that is started by a name.
+/// The file that this command would execute.
 pub(super) fn executable(program: &OsStr) -> Option<PathBuf> {
     let path = Path::new(program);
     if program.as_bytes().contains(&b'/') {
@@ -134,8 +134,8 @@ fn has_memory_sanitizer(program: &OsStr) -> bool {
     found() == Some(true)
 }
 
-/// Whether an object of this kind of machine takes a symbol from elsewhere and is not linked with
-/// libpfp. Broken parts count as missing.
+/// Whether an object for this machine imports a symbol and is not linked with libpfp. Damaged parts
+/// count as missing.
 fn lacks<'a>(bytes: impl ReadRef<'a>, symbol: &[u8]) -> bool {
     let Ok(object::File::Elf64(elf)) = object::File::parse(bytes) else { return false };
     let is_libpfp = |name: &[u8]| name.starts_with(b"libpfp.so");
@@ -156,7 +156,7 @@ mod tests {
         let own = std::fs::read(env::current_exe().unwrap()).unwrap();
         assert!(lacks(own.as_slice(), b"malloc") && !lacks(own.as_slice(), HOOK));
         assert!(!calls_hooks(OsStr::new("/no/such/program")) && !calls_hooks(OsStr::new("/")));
-        // Cut anywhere, and with any word of the header changed.
+        // Truncated anywhere, and with any word of the header changed.
         for end in (0..own.len()).step_by(own.len() / 64) {
             assert!(!lacks(&own[..end], HOOK));
         }

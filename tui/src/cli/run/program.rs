@@ -1,6 +1,7 @@
 //! The started program: its processes, and how it ends.
 //!
-//! It belongs to the user. Only [`Program::end`] ends it: a viewer that fails leaves it running.
+//! The program belongs to the user. Only [`Program::end`] ends it: a viewer that fails leaves it
+//! running.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -17,14 +18,14 @@ use crate::signals;
 use crate::source::Candidate;
 use crate::text::warn;
 
-/// The time it may take to end when asked to.
+/// The time the program may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
-/// The time it may take to end by Ctrl-C, which the terminal has sent to it as well.
+/// The time it may take to end by Ctrl-C, which the terminal sends to it as well.
 const BY_ITSELF: Duration = Duration::from_secs(1);
-/// No family is this deep; a longer chain runs in a circle.
+/// Maximum depth of a process tree; a longer chain of parents is a cycle.
 const DEPTH: usize = 256;
 
-/// Where its output goes, and which signals of the terminal it gets.
+/// The destination of the program's output, and its process group.
 pub(super) struct Output {
     /// The file for the program's output, with its path. Without one, the output goes where this
     /// process's output goes.
@@ -33,7 +34,7 @@ pub(super) struct Output {
     pub(super) own_group: bool,
 }
 
-/// A program that was started. Dropping it leaves it running, and says so.
+/// A running program. Dropping it leaves it running and prints a message about that.
 pub(super) struct Program {
     child: Child,
     command: OsString,
@@ -45,13 +46,13 @@ pub(super) struct Program {
     status: Option<ExitStatus>,
     /// Whether this process has asked the program to end.
     was_asked: bool,
-    /// Segments that belonged to its processes when they were first seen: the parent of a process
-    /// that is gone cannot be found later.
+    /// Ids of its processes' segments, noted when first seen: once a process is gone, its parent is
+    /// unknown.
     known: HashSet<String>,
 }
 
 impl Program {
-    /// Starts it. An error comes with the exit status that shells have for it.
+    /// Starts the program. An error comes with the exit status that shells use for it.
     pub(super) fn start(
         command: &[OsString],
         environment: &[(&str, OsString)],
@@ -73,7 +74,7 @@ impl Program {
         signals::pass_on(&mut process);
         if output.own_group {
             process.process_group(0);
-            // The keys are the viewer's; what comes through a pipe is not.
+            // Keys are for the viewer; input from a pipe is for the program.
             if io::stdin().is_terminal() {
                 process.stdin(Stdio::null());
             }
@@ -112,10 +113,10 @@ impl Program {
         self.was_asked
     }
 
-    /// How it ended; none while it runs.
+    /// How the program ended; `None` while it runs.
     pub(super) fn status(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
-            // It is this process's child, so this cannot fail.
+            // Cannot fail: the program is a child of this process.
             self.status = self.child.try_wait().ok().flatten();
         }
         self.status
@@ -141,7 +142,8 @@ impl Program {
                 Some(found) if found == self.id() => return true,
                 Some(found @ 2..) => {
                     let stat = Stat::of(found);
-                    // A child loses its parent when that ends, but stays in the group.
+                    // A process whose parent ends gets another parent, but stays in the process
+                    // group.
                     if self.own_group && stat.as_ref().is_some_and(|s| s.group == self.id()) {
                         return true;
                     }
@@ -153,19 +155,20 @@ impl Program {
         false
     }
 
-    /// Waits a little for it to end by the same signal as this process.
+    /// Gives the program a moment to end by the signal that this process got, too.
     pub(super) fn may_end(&mut self) {
         if !self.own_group {
             self.wait(BY_ITSELF, &[]);
         }
     }
 
-    /// Ends it and its children if it still runs: asks first, and insists after a while.
+    /// Ends the program and its children if they still run: with SIGTERM, and after a while with
+    /// SIGKILL.
     pub(super) fn end(&mut self) -> Result<ExitStatus> {
         self.may_end();
         if self.status().is_none() {
             self.was_asked = true;
-            // Now, since its children cannot be found once it is gone.
+            // List the children first: once the program is gone, they cannot be found.
             let children = self.children();
             self.signal(libc::SIGTERM, &children);
             self.wait(GRACE, &children);
@@ -180,7 +183,7 @@ impl Program {
         }
     }
 
-    /// Waits for it to end, and for its children.
+    /// Waits up to `patience` for the program and its children to end.
     fn wait(&mut self, patience: Duration, children: &[Process]) {
         let start = Instant::now();
         while (self.status().is_none() || children.iter().any(Process::runs))
@@ -190,7 +193,7 @@ impl Program {
         }
     }
 
-    /// The processes that descend from it.
+    /// The processes that descend from the program.
     fn children(&self) -> Vec<Process> {
         let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -199,13 +202,13 @@ impl Program {
             .collect()
     }
 
-    /// Sends a signal to it and its children: a shell does not pass it on.
+    /// Sends a signal to the program and its children: a shell does not pass it on.
     fn signal(&mut self, signal: libc::c_int, children: &[Process]) {
         let send = |pid: u32| {
-            // SAFETY: kill has no preconditions.
+            // SAFETY: `kill` takes plain numbers and has no preconditions.
             unsafe { libc::kill(pid as libc::pid_t, signal) }
         };
-        // The child was not waited for, so its id is still its own.
+        // The child was not reaped, so its id still belongs to it.
         if self.status().is_none() {
             send(self.id());
         }
@@ -227,7 +230,7 @@ impl Drop for Program {
     }
 }
 
-/// A process that may end and whose id may be used again.
+/// A process that may end at any time, after which another process may get its id.
 struct Process {
     pid: u32,
     started: u64,
@@ -256,9 +259,9 @@ struct Stat {
 impl Stat {
     fn of(pid: u32) -> Option<Self> {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // The name before may hold any bytes, also brackets and blanks.
+        // The name in front may contain any bytes, brackets and blanks included.
         let stat = String::from_utf8_lossy(&stat);
-        // From the third on.
+        // The fields from the third on.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |field: usize| fields.get(field - 3)?.parse().ok();
         Some(Self {
@@ -270,7 +273,7 @@ impl Stat {
     }
 }
 
-/// The exit status that passes this one on, like shells do.
+/// The exit status that passes the program's own on, as shells do.
 pub(super) fn exit_code(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
@@ -279,7 +282,7 @@ pub(super) fn exit_code(status: ExitStatus) -> u8 {
     }
 }
 
-/// How a program ended: `status 3`, `signal 11`.
+/// How a program ended, in words: `status 3`, `signal 11`.
 pub(super) fn in_words(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("status {code}"),
@@ -383,12 +386,12 @@ mod tests {
             panic!("a fault of the viewer");
         }));
         assert!(failed.is_err() && process.runs());
-        // SAFETY: kill has no preconditions, and the process is not waited for yet.
+        // SAFETY: `kill` takes plain numbers; the process is not reaped yet, so the id is its own.
         unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
         wait_for("it to end", || (!process.runs()).then_some(()));
     }
 
-    /// In this process's group, where no signal to a group reaches them.
+    /// The children are in this process's group, which must not get the signal.
     #[test]
     fn children_end_in_any_group_and_though_they_do_not_want_to() {
         let end = |ignored: &str| {
@@ -410,8 +413,8 @@ mod tests {
         use std::os::unix::ffi::OsStrExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(std::ffi::OsStr::from_bytes(b"a) \xff ("));
-        // By another process: whoever this one forks meanwhile would hold the file open to write,
-        // and then it cannot be started.
+        // Copied by another process. If this process wrote the file, a child forked by another test
+        // could inherit the open descriptor, and executing the file would fail (ETXTBSY).
         let copied = Command::new("cp").arg("/bin/sleep").arg(&path).status().unwrap();
         assert!(copied.success());
         let command = [path.into_os_string(), "1000".into()];

@@ -1,8 +1,8 @@
 //! A preloaded library for programs of every kind.
 //!
 //! Children inherit `LD_PRELOAD`. In a 32-bit program, glibc's loader cannot load the library and
-//! writes a complaint into the program's output; musl's loader ends its program. So the variable
-//! names a path that leads each loader to an object that it can load:
+//! prints an error into the program's output; musl's loader ends the program. So the variable
+//! contains a path that leads each loader to an object that it can load:
 //!
 //! ```text
 //! FOLDER/$PLATFORM/libpfp.so
@@ -20,11 +20,12 @@ use std::path::{Path, PathBuf};
 use super::log;
 use crate::files::atomic_file::{self, Existing};
 
-/// A word in paths that glibc replaces with the processor's name; musl does not replace it.
+/// A word that glibc replaces by the processor's name in paths; musl does not replace it.
 const WORD: &str = "$PLATFORM";
-/// glibc's names for a 64-bit processor. Some versions have special names for newer processors.
+/// The processor's names in glibc's 64-bit loader. Some versions have special names for newer
+/// processors.
 const WIDE: [&str; 3] = ["x86_64", "haswell", "xeon_phi"];
-/// The kernel's names for the same processor in 32-bit programs.
+/// The processor's names in 32-bit programs, by the kernel.
 const NARROW: [&str; 4] = ["i686", "i586", "i486", "i386"];
 
 /// Word size of an object.
@@ -34,14 +35,14 @@ enum Bits {
     B64,
 }
 
-/// The path by which any program can preload the library. If it cannot be made, the library's own
-/// path.
+/// A path by which any program can preload the library. The library's own path if the links cannot
+/// be made.
 pub(super) fn path_for(library: &Path) -> PathBuf {
     let made = cfg!(target_arch = "x86_64").then(|| make(&log::folder().ok()?, library).ok());
     made.flatten().unwrap_or_else(|| library.to_owned())
 }
 
-/// Makes the objects and links for a library, unless they are there.
+/// Makes the objects and links for a library, unless they exist.
 fn make(state: &Path, library: &Path) -> io::Result<PathBuf> {
     let name = library.file_name().unwrap_or(OsStr::new("libpfp.so"));
     let mut hash = DefaultHasher::new();
@@ -67,7 +68,7 @@ fn make(state: &Path, library: &Path) -> io::Result<PathBuf> {
     place(WORD)
 }
 
-/// A shared object for x86 without code, needs and symbols; see elf(5).
+/// An x86 shared object without code, dependencies and symbols; see elf(5).
 fn empty(bits: Bits) -> Vec<u8> {
     const LOAD: u32 = 1;
     const DYNAMIC: u32 = 2;
@@ -90,7 +91,7 @@ fn empty(bits: Bits) -> Vec<u8> {
     };
     object.extend([0x7f, b'E', b'L', b'F', class, 1, 1]);
     object.resize(16, 0);
-    // A shared object of version 1.
+    // An ELF shared object (type 3) of version 1.
     object.extend([3_u16, machine].map(u16::to_le_bytes).concat());
     object.extend(1_u32.to_le_bytes());
     object.extend([word(0), word(header), word(0)].concat());

@@ -1,4 +1,4 @@
-//! Why a program that has run recorded nothing, and what to do.
+//! Explains why a program that has run recorded nothing, with advice.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use super::inject::{System, libraries};
 use super::preload::executable;
 use crate::files::input;
 
-/// Systems with the names that people know them by.
+/// The names under which people know these systems.
 const NAMED: [(System, &str); 3] =
     [(System::Nvtx, "NVTX"), (System::Itt, "ITT"), (System::Kokkos, "Kokkos Tools")];
 
-/// What the program's files say about it.
+/// Findings in the program's files.
 #[derive(Default)]
 struct Found {
-    /// Runs on GCC's OpenMP runtime.
+    /// Whether it is linked with GCC's OpenMP runtime.
     has_libgomp: bool,
-    /// The variables of tools that its objects name.
+    /// The variables of tools that its objects contain.
     variables: Vec<&'static str>,
 }
 
@@ -84,7 +84,7 @@ fn names(object: &Path, text: &[u8]) -> bool {
     search().is_some()
 }
 
-/// Why a program that has run was never seen.
+/// Why a program has run and was never seen.
 pub(super) fn why(program: &OsStr) -> String {
     let name = Path::new(program).display();
     let reasons = Found::of(executable(program)).reasons();
