@@ -1,6 +1,6 @@
-//! The columns of the table of points: names, contents, order, and how soon they give way on a
-//! narrow screen. The screen, the text exports and the filter read this list; a column is declared
-//! only here.
+//! The columns of the table of points: their names, contents and order, and which give way first on
+//! a narrow screen. The screen, the text exports and the filter read this list; a column is
+//! declared only here.
 
 pub mod sorting;
 
@@ -22,7 +22,7 @@ type Of = grid::Column<Figures, With>;
 /// The context in which the cells of a point are written.
 pub(crate) struct With {
     scale: Scale,
-    /// Where quantiles come from.
+    /// How the quantiles of a point are obtained.
     quantiles: fn(&Figures) -> Option<Quantiles>,
 }
 
@@ -38,28 +38,28 @@ impl Written for With {
     }
 }
 
-/// For values, which need no unit.
+/// A context for values, which need no unit.
 const RAW: With = by(Figures::quantiles);
 
 const fn by(quantiles: fn(&Figures) -> Option<Quantiles>) -> With {
     With { scale: Scale { ticks_per_second: 1.0, unit: units::Unit::Time }, quantiles }
 }
 
-/// From this width on processes have a column.
+/// Minimum width of a screen with a column of processes.
 const PROCESS_MIN: usize = 60;
-/// Room that the name gets at least.
+/// Minimum width of a name.
 const NAME_MIN: usize = 10;
-/// Room for a name on a wide screen: enough for a short name and the words behind it.
+/// Usual width of a name on a wide screen: enough for a short name and the words behind it.
 const NAME_USUAL: usize = 18;
-/// Names get this part of the width at least, if they need it.
+/// Minimum share of the width for names that need it, as a divisor.
 const NAME_SHARE: usize = 5;
-/// Room for a name at most: figures far away from their name are hard to read.
+/// Maximum width of a name: figures far away from their name are hard to read.
 const NAME_MAX: usize = 64;
-/// Columns that the bar and the trend may get beyond their least width.
+/// Maximum number of columns that the bar and the trend get beyond their least width.
 const BAR_MORE: usize = 12;
 const TREND_MORE: usize = 100;
 
-/// Declares the columns, their list and what is known of each.
+/// Declares the columns, the list of all, and the properties of each.
 macro_rules! columns {
     ($(
         $name:ident = $key:expr, $title:expr, $width:expr, $kind:ident($of:expr)
@@ -72,7 +72,7 @@ macro_rules! columns {
         }
 
         impl Column {
-            /// All there are.
+            /// All columns.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
         }
 
@@ -144,7 +144,7 @@ columns! {
         "of a sum or a parallel region: the busiest over the mean";
 }
 
-/// What the figures of a column are.
+/// The unit of a column's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Shares, in per cent.
@@ -155,21 +155,21 @@ pub enum Measure {
     Number,
 }
 
-/// What some models have and others lack.
+/// Properties that only some models have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct There {
-    /// Several processes.
+    /// The model has several processes.
     pub processes: bool,
-    /// Processes of several machines.
+    /// It has processes of several machines.
     pub hosts: bool,
-    /// Points in domains.
+    /// It has points in domains.
     pub domains: bool,
-    /// Points whose load may be spread unevenly: sums over processes, parallel regions.
+    /// It has points whose load may be spread unevenly: sums over processes, parallel regions.
     pub imbalance: bool,
 }
 
 impl There {
-    /// What a model has.
+    /// The properties of a model.
     pub fn of(model: &Model) -> Self {
         let domains = || model.points().iter().filter_map(|figures| figures.point().domain());
         let is_sum = model.points().first().is_some_and(|figures| figures.is_of_sum());
@@ -184,7 +184,7 @@ impl There {
     }
 }
 
-/// Stands before a mean that is too short to be exact; see [`Figures::is_short`].
+/// The mark before a mean that is too short to be exact; see [`Figures::is_short`].
 const SHORT: &str = "~";
 
 impl ValueEnum for Column {
@@ -270,7 +270,7 @@ impl Column {
         })
     }
 
-    /// These columns without duplicates, and those that a table always has.
+    /// These columns without duplicates, and with the columns that every table has.
     pub fn table_of(columns: &[Self]) -> Vec<Self> {
         let mut table = vec![Self::On];
         for column in columns {
@@ -288,7 +288,7 @@ impl Column {
         table
     }
 
-    /// The columns that have something to show here.
+    /// The columns that have something to show in this model.
     pub fn shown(columns: &[Self], there: There) -> Vec<Self> {
         let says_something = |column: &Self| match column {
             Self::Process => there.processes,
@@ -300,7 +300,7 @@ impl Column {
         columns.iter().copied().filter(says_something).collect()
     }
 
-    /// Whether it is a picture, which only the screen can show.
+    /// Whether the column is a picture, which only the screen can show.
     pub fn is_drawn(self) -> bool {
         self.kind() == Kind::Picture
     }
@@ -318,7 +318,7 @@ impl Column {
         }
     }
 
-    /// The kind of its figures, for filters such as `load>5`; none where it has words.
+    /// The unit of the column's figures, for filters such as `load>5`. `None` if it has words.
     pub fn measure(self) -> Option<Measure> {
         match self.kind() {
             Kind::Text | Kind::Picture => None,
@@ -328,7 +328,7 @@ impl Column {
         }
     }
 
-    /// Whether the snapshot has this figure of a point; it may have left it out.
+    /// Whether the snapshot has this figure of a point; it may have been left out.
     fn is_known(self, figures: &Figures) -> bool {
         let of_few = matches!(self, Self::Count | Self::Rate | Self::Load | Self::Excl | Self::Avg);
         let says_nothing_of_time =
@@ -341,7 +341,7 @@ impl Column {
         self.spec().value(figures, &RAW).filter(|_| self.is_known(figures))
     }
 
-    /// The figure of a point, in per cent or seconds where it is a share or a time.
+    /// The figure of a point, in per cent or seconds if it is a share or a time.
     pub fn figure(self, figures: &Figures) -> Option<f64> {
         let value = self.value(figures)?;
         Some(match self.measure()? {
@@ -397,12 +397,12 @@ impl Fit {
     }
 }
 
-/// Exclusive time; wall-clock spans have none.
+/// Exclusive time. `None` for wall-clock spans, which have no exclusive time.
 fn exclusive(figures: &Figures) -> Option<f64> {
     used(figures, figures.total().exclusive).filter(|_| !figures.point().wall)
 }
 
-/// The mark behind the name of a point whose time is not CPU time.
+/// The mark after the name of a point whose time is not CPU time.
 pub(crate) fn clock_mark(figures: &Figures) -> &'static str {
     match (figures.point().wall, figures.point().device) {
         (true, _) => " (wall)",
@@ -444,7 +444,7 @@ fn name_text(figures: &Figures, with: &With) -> String {
     }
 }
 
-/// The words behind the name of a point that is open and has not ended yet: `open 2.00s`.
+/// The words after the name of a point that is open and has never ended: `open 2.00s`.
 pub(crate) fn open_mark(figures: &Figures, scale: &Scale) -> Option<String> {
     let open = figures.open().filter(|_| !figures.is_used() && !figures.point().device)?;
     let wall = if open.on_cpu.is_none() { " wall" } else { "" };
@@ -504,12 +504,12 @@ pub fn state_word(state: PointState) -> &'static str {
     }
 }
 
-/// A figure that only a point with measurements has.
+/// A figure that only points with measurements have.
 fn used(figures: &Figures, value: u64) -> Option<f64> {
     figures.is_used().then_some(value as f64)
 }
 
-/// A sum of time; for a point that has never ended, the time so far.
+/// A sum of time. For a point that has never ended, the time so far.
 fn so_far(figures: &Figures, value: u64, open: Option<u64>) -> Option<f64> {
     used(figures, value).or(open.filter(|_| !figures.is_used()).map(|ticks| ticks as f64))
 }

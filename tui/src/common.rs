@@ -1,5 +1,5 @@
-//! What the app and all its screens have in common: what is watched, which points are shown,
-//! what is said in the last line; the actions, the keys and what lies over a screen.
+//! State that the app shares with all its screens: the watched process, the points to show, and the
+//! message in the last line; also the actions, the keys and the overlays.
 
 pub(crate) mod action;
 mod chosen_keys;
@@ -36,32 +36,32 @@ use crate::styles::Styles;
 use crate::text;
 use crate::units::{Scale, Unit};
 
-/// How long the rows stand still after the cursor moved.
+/// How long the rows stay in place after a move of the cursor.
 pub(crate) const FREEZE: Duration = Duration::from_millis(1500);
 /// How long a message stays.
 pub(crate) const TOAST: Duration = Duration::from_secs(4);
 
-/// What the figures on the screen are; the first line shows it.
+/// The kind of figures on the screen, as shown in the first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Nothing is watched.
+    /// No process is watched.
     Waiting,
-    /// They follow the process.
+    /// The figures follow the process.
     Live,
-    /// They stand still because the user said so.
+    /// The figures stand still: the user has paused.
     Paused,
-    /// They are the last of a process that ended, in order or in a way that is not known.
+    /// The last figures of a process that ended in order, or in an unknown way.
     Exited,
-    /// They are the last of a process that died.
+    /// The last figures of a process that died.
     Crashed,
-    /// They come from a file.
+    /// The figures of a file.
     File,
-    /// They are of a moment of a recording.
+    /// The figures of a moment of a recording.
     Replay,
 }
 
 impl Status {
-    /// The name of the last moment of a history.
+    /// The label of the newest moment of a history.
     pub(crate) fn edge(self) -> &'static str {
         match self {
             Self::Exited | Self::Crashed => "end",
@@ -71,81 +71,81 @@ impl Status {
     }
 }
 
-/// What only the event loop can do, with the terminal.
+/// A request to the event loop, which owns the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Errand {
-    /// Back to the shell for a while.
+    /// Suspend this process and return to the shell.
     Suspend,
-    /// Draw everything anew.
+    /// Redraw the whole screen.
     Redraw,
-    /// Put this into the terminal's clipboard.
+    /// Copy this text to the terminal's clipboard.
     Copy(String),
 }
 
-/// How bad a message is.
+/// Severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// All is well.
+    /// Success.
     Info,
-    /// Something did not work, and the log says so already.
+    /// A failure that the log has already.
     Failure,
-    /// What a key asked for did not work.
+    /// The failure of an action that a key requested.
     Error,
-    /// Something that no key asked for did not work.
+    /// A failure that no key has caused.
     Problem,
 }
 
-/// A message that goes away by itself.
+/// A message that disappears after a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toast {
-    /// What it says.
+    /// The text of the message.
     pub text: String,
-    /// Whether something did not work.
+    /// Whether it is about a failure.
     pub is_error: bool,
     pub(crate) until: Instant,
 }
 
-/// What all screens have in common.
+/// State that all screens share.
 pub struct Common {
     /// The figures.
     pub model: Model,
-    /// Which points have a row.
+    /// The filter: the points that pass have a row.
     pub filter: Filter,
     /// Ids of the points in the order of the table's rows.
     pub order: Vec<u32>,
     /// Id of the point under the cursor.
     pub selected: Option<u32>,
-    /// What ticks are shown as.
+    /// The unit in which ticks are shown.
     pub unit: Unit,
     /// Time between two polls.
     pub interval: Duration,
-    /// The figures stand still.
+    /// Whether the figures are paused.
     pub paused: bool,
     /// The message in the last line.
     pub toast: Option<Toast>,
-    /// What was noticed.
+    /// The log of events.
     pub log: Log,
-    /// What looking for processes brought last.
+    /// The last result of looking for processes.
     pub discovery: Discovery,
-    /// Where the user is in a recording; none where that is no recording.
+    /// The position in a recording. `None` if the source is not a recording.
     pub replay: Option<Replay>,
-    /// What the event loop is to do.
+    /// A pending request to the event loop.
     pub errand: Option<Errand>,
     pub(crate) options: Options,
     pub(crate) session: Option<Session>,
-    /// Until when rows stand still.
+    /// End of the time in which rows stay in place.
     pub(crate) frozen_until: Option<Instant>,
-    /// Whether a place was ever bad: then the line about places stays.
+    /// Whether a place was ever unreachable: then the line about places stays.
     pub(crate) had_bad_places: bool,
-    /// How the process ended while the figures stood still.
+    /// How the process ended while the figures were paused.
     pub(crate) ended_unseen: Option<ProcessState>,
-    /// Where the list on the screen is scrolled to.
+    /// Scroll position of the list on the screen.
     pub scroll: Scroll,
-    /// Rows that it has room for.
+    /// Number of rows of the list that are visible.
     pub(crate) rows: usize,
-    /// One moment by both clocks: the wall's in nanoseconds since the Unix epoch.
+    /// The same moment by both clocks; the wall clock's in nanoseconds since the Unix epoch.
     began: (Instant, u64),
-    /// The moment at which the app does what it does now.
+    /// The moment that the app is handling.
     pub(crate) now: Instant,
     /// Colours and signs.
     pub styles: Styles,
@@ -190,13 +190,13 @@ impl Common {
         self.model.point(self.selected?)
     }
 
-    /// Whether all of the point under the cursor has come; over a slow line that may take longer.
+    /// Whether all parts of the point under the cursor have arrived; a slow line may take longer.
     pub(crate) fn has_selected_whole(&self) -> bool {
         let is_whole = |id| self.model.snapshot().is_some_and(|snapshot| snapshot.has_whole(id));
         self.selected.is_none_or(is_whole)
     }
 
-    /// What the figures on the screen are.
+    /// The kind of figures on the screen.
     pub fn status(&self) -> Status {
         let Some(session) = &self.session else {
             return Status::Waiting;
@@ -215,17 +215,18 @@ impl Common {
         }
     }
 
-    /// How the process ended while the figures stood still; none while they are its newest.
+    /// How the process ended while the figures were paused. `None` once the screen shows its last
+    /// figures.
     pub fn ended_unseen(&self) -> Option<ProcessState> {
         self.ended_unseen
     }
 
-    /// Which processes the user asked for.
+    /// The user's choice of processes.
     pub fn wanted(&self) -> &Wanted {
         &self.options.wanted
     }
 
-    /// How ticks of the watched process are shown.
+    /// The scale to show ticks of the watched process.
     pub fn scale(&self) -> Scale {
         Scale {
             ticks_per_second: self.model.snapshot().map_or(0.0, |s| s.clock.ticks_per_second),
@@ -238,8 +239,8 @@ impl Common {
         self.model.point(id).map_or_else(|| format!("#{id}"), Figures::name)
     }
 
-    /// Leaves the cursor on its point if it is among these, else puts it on the first of these or
-    /// of the table.
+    /// Keeps the cursor on its point if that is among these rows; otherwise moves it to the first
+    /// of them, or to the first of the table.
     pub(crate) fn select_among(&mut self, rows: &[u32]) {
         let is_in = |rows: &[u32]| self.selected.is_some_and(|id| rows.contains(&id));
         if !is_in(rows) {
@@ -248,8 +249,8 @@ impl Common {
         }
     }
 
-    /// These rows in their order. While the cursor moves, those that were there stay in place, and
-    /// new ones come last.
+    /// These rows in their order. While the cursor moves, rows that were there before keep their
+    /// places, and new ones come last.
     pub(crate) fn placed(&self, before: &[u32], sorted: Vec<u32>) -> Vec<u32> {
         if self.frozen_until.is_none() {
             return sorted;
@@ -260,21 +261,21 @@ impl Common {
         kept.chain(sorted.iter().filter(|id| !known.contains(id))).copied().collect()
     }
 
-    /// The id of a point's process and a blank, to stand before its name; empty unless there are
-    /// several processes.
+    /// The id of a point's process and a blank, as a prefix of its name. Empty if there is only one
+    /// process.
     pub(crate) fn pid_before(&self, point: u32) -> String {
         let process = self.model.point(point).and_then(Figures::process);
         process.map_or(String::new(), |process| format!("{} ", process.pid))
     }
 
-    /// The name of a point, with its process where there are several.
+    /// The name of a point, with its process if there are several.
     pub(crate) fn full_name(&self, figures: &Figures) -> String {
         let of = figures.process().map_or(String::new(), |it| format!(" of {it}"));
         figures.name() + &of
     }
 
-    /// Keeps the rows where they are for a while: the row that the user reaches for must
-    /// not run away.
+    /// Keeps the rows in place for a while, so that the row that the user is moving to does not
+    /// jump away.
     pub(crate) fn freeze(&mut self) {
         self.frozen_until = Some(self.now + FREEZE);
     }
@@ -289,7 +290,7 @@ impl Common {
         unix_ns + self.now.saturating_duration_since(moment).as_nanos() as u64
     }
 
-    /// Gives a snapshot to the log, and shows which processes came or went.
+    /// Passes a snapshot to the log, and shows a message about processes that came or went.
     pub(crate) fn observe(&mut self, snapshot: &Arc<Snapshot>) {
         let events = self.log.observe(self.unix_ns(), snapshot);
         if !events.is_empty() {
@@ -314,12 +315,12 @@ impl Common {
         session.poll()
     }
 
-    /// Says that all is well.
+    /// Shows a message about a success.
     pub(crate) fn say(&mut self, text: impl AsRef<str>) {
         self.notify(Level::Info, text);
     }
 
-    /// Shows a message for a while; what did not work stands in the log, too.
+    /// Shows a message for a while. Failures are also added to the log.
     pub(crate) fn notify(&mut self, level: Level, text: impl AsRef<str>) {
         let text = text::clean(text.as_ref()).into_owned();
         if matches!(level, Level::Error | Level::Problem) {

@@ -1,13 +1,13 @@
 //! Two windows of measurements beside each other, and whether they differ.
 //!
-//! Durations have long tails, and there are so many of them that any two windows differ
+//! Durations have long tails, and there are so many measurements that nearly any two windows differ
 //! "significantly". So a verdict needs two things at once: chance does not explain the difference,
-//! and it is large enough to matter.
+//! and the difference is large enough to matter.
 //!
-//! - **Chance**: the test of Mann and Whitney, which compares ranks and so asks
-//!   nothing of the shape of the distributions. Measurements in one bucket are
-//!   ties, and the variance is corrected for them. With `a` measurements before
-//!   and `b` since, `a_k` and `b_k` of them in bucket `k`, `n = a + b`:
+//! - **Chance**: the test of Mann and Whitney. It compares ranks, so it assumes nothing about the
+//!   shape of the distributions. Measurements in one bucket are ties, and the variance is corrected
+//!   for them. With `a` measurements before and `b` since, `a_k` and `b_k` of them in bucket `k`,
+//!   `n = a + b`:
 //!
 //!   ```text
 //!   U     = sum b_k (a_1 + ... + a_(k-1) + a_k / 2)
@@ -15,34 +15,34 @@
 //!   z     = (|U - a b / 2| - 1/2) / sqrt(var U)
 //!   ```
 //!
-//!   (H. B. Mann, D. R. Whitney, Ann. Math. Stat. 18, 1947; for ties E. L.
-//!   Lehmann, Nonparametrics, 1975, section 1.4.)
-//! - **Size**: the probability of superiority `A = U / (a b)`, that a measurement
-//!   since takes longer than one before, with ties as halves; 0.5 is no
-//!   difference. It has to be beyond 0.56, the "small" effect of A. Vargha and
-//!   H. D. Delaney (J. Educ. Behav. Stat. 25, 2000), and median or mean have to
-//!   have moved the same way by 5 %, more than a bucket is wide.
-//! - **The tail** is a hundredth of the measurements and moves no rank sum. So the
-//!   shares beyond the longest hundredth of both together are compared as well: the
-//!   chi-squared test of two proportions; the one share has to be twice the other,
-//!   and the 99th percentile to have moved by a quarter: long ones come in bursts.
-//! - **Many points** are tested at once: a hundred tests at 1 % find one difference
-//!   where there is none. The levels are adjusted as Y. Benjamini and Y. Hochberg
-//!   have it (J. R. Stat. Soc. B 57, 1995), so that of the differences shown no more
-//!   than a hundredth is expected to be none.
-//! - Where there are so few measurements that a difference that matters could not
-//!   be told from none, the verdict says so, rather than "no difference".
+//! (H. B. Mann, D. R. Whitney, Ann. Math. Stat. 18, 1947; for ties E. L. Lehmann, Nonparametrics,
+//! 1975, section 1.4.)
+//! - **Size**: the probability of superiority `A = U / (a b)`: that a measurement since takes
+//!   longer than one before, with ties as halves; 0.5 means no difference. It has to be beyond
+//!   0.56, the "small" effect of A. Vargha and H. D. Delaney (J. Educ. Behav. Stat. 25, 2000). The
+//!   median or the mean also has to change in the same direction by 5 %, which is more than the
+//!   width of a bucket.
+//! - **The tail** is a hundredth of the measurements and does not change a rank sum. So the shares
+//!   beyond the longest hundredth of both windows together are compared as well, by the chi-squared
+//!   test of two proportions. One share has to be twice the other, and the 99th percentile has to
+//!   change by a quarter, since long measurements come in bursts.
+//! - **Many points** are tested at once: a hundred tests at 1 % find one difference by chance. The
+//!   levels are adjusted after Y. Benjamini and Y. Hochberg (J. R. Stat. Soc. B 57, 1995), so that
+//!   at most a hundredth of the reported differences is expected to be false.
+//! - With so few measurements that a difference that matters could be missed, the verdict says so,
+//!   rather than "no difference".
 //!
-//! All this is about the time of one call. The number of calls and the load have verdicts of their
-//! own ([`volume`]).
+//! These tests are about the time of one call. The number of calls and the load have verdicts of
+//! their own ([`volume`]).
 //!
-//! Where most points of one process move the same way at once, the machine moved them: another
-//! load, another clock rate. Then only points that moved further than the others differ
+//! If most points of one process change in the same direction at once, the cause is the machine:
+//! another load, another clock rate. Then only points that changed more than the others differ
 //! ([`Comparison::common`]). This does not apply to different processes: they may run different
 //! programs, and all points of one may be slower.
 //!
-//! The test takes measurements for independent. Neighbouring measurements of a program resemble
-//! each other, which makes chance look too small; the required sizes keep verdicts honest then.
+//! The test assumes that measurements are independent. Neighbouring measurements of a program
+//! resemble each other, so the test underestimates chance; the required sizes keep the verdicts
+//! reliable then.
 
 pub(crate) mod columns;
 pub mod effect;
@@ -66,7 +66,7 @@ use volume::{Variation, Volume};
 
 /// The name of the test.
 pub const TEST: &str = "Mann-Whitney, Benjamini-Hochberg 1%, A beyond .56 and 5%";
-/// What makes a difference, for the screen.
+/// The criteria of a difference, for the screen.
 pub const DIFFERS: &str = "time 5 %, calls and load 25 %, significantly (? explains)";
 /// The share of shown differences that may be false.
 pub const LEVEL: f64 = 0.01;
@@ -80,32 +80,32 @@ const FEWEST: f64 = 20.0;
 const TAIL_RATIO: f64 = 2.0;
 /// The least relative change of the 99th percentile.
 const TAIL_SHIFT: f64 = 0.25;
-/// Standard deviation over median absolute deviation, for a normal distribution.
+/// Ratio of the standard deviation to the median absolute deviation, for a normal distribution.
 const DEVIATION: f64 = 1.4826;
-/// If this share of many points moves the same way, the machine has moved them.
+/// If this share of many points changes in the same direction, the cause is the machine.
 const MOST_POINTS: f64 = 0.6;
 const FEWEST_POINTS: usize = 5;
 /// Clock rates that differ by less count as equal, since calibrations differ.
 const SAME_RATE: f64 = 0.001;
-/// 95 % of a normal distribution lie within so many standard deviations.
+/// Number of standard deviations around the mean that contain 95 % of a normal distribution.
 pub(super) const NINETY_FIVE: f64 = 1.96;
 
-/// What can be said of a point.
+/// The verdict on the time of a point's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its measurements take longer than before.
     Slower,
     /// Its measurements take less time than before.
     Faster,
-    /// Most take as long as before, but there are more long ones.
+    /// Most calls take as long as before, but there are more long ones.
     SlowerTail,
-    /// Most take as long as before, but there are fewer long ones.
+    /// Most calls take as long as before, but there are fewer long ones.
     FasterTail,
-    /// It has moved as most points have: the machine has changed, not the program.
+    /// It changed like most points: the machine has changed, not the program.
     AsTheRest,
-    /// No difference that matters.
+    /// There is no difference that matters.
     NoDifference,
-    /// Not enough measurements to say anything.
+    /// There are not enough measurements for a verdict.
     TooFew,
     /// The baseline does not know the point.
     New,
@@ -114,7 +114,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In words, at most 13 columns.
+    /// The verdict in words, at most 13 columns.
     pub fn words(self) -> &'static str {
         match self {
             Self::Slower => "slower",
@@ -130,15 +130,15 @@ impl Verdict {
     }
 }
 
-/// What others are compared with: everything up to a moment, or between two moments.
+/// The measurements to compare with: everything up to a moment, or between two moments.
 #[derive(Clone, Debug)]
 pub struct Baseline {
-    /// When it begins, ticks since the segment was created.
+    /// Begin of the baseline, ticks since the segment was created.
     from_ticks: u64,
     until: Arc<Snapshot>,
     file: Option<String>,
-    /// The measurements of each point of `until`, in the order of its points. They never change,
-    /// and every poll is compared with them.
+    /// The measurements of each point of `until`, in the order of its points. They are cached,
+    /// since every poll is compared with them.
     measured: Arc<[Measured]>,
 }
 
@@ -146,9 +146,9 @@ pub struct Baseline {
 #[derive(Debug)]
 struct Measured {
     id: u32,
-    /// Within the baseline.
+    /// The measurements within the baseline.
     within: Window,
-    /// Since the point's last reset.
+    /// All measurements since the point's last reset.
     life: Window,
 }
 
@@ -175,7 +175,7 @@ impl Baseline {
         Self { from_ticks, until: Arc::new(until), file, measured }
     }
 
-    /// A point's measurements in it.
+    /// The measurements of a point in the baseline.
     fn within(&self, id: u32) -> Window {
         self.measured(id).map_or_else(Window::default, |known| known.within.clone())
     }
@@ -185,8 +185,8 @@ impl Baseline {
         Some(&self.measured[place])
     }
 
-    /// The next baseline: what was measured since this one, up to a later snapshot of the same
-    /// process, or all of another process. None if nothing was measured.
+    /// The next baseline: the measurements since this one, up to a later snapshot of the same
+    /// process, or all of another process. `None` if there are no new measurements.
     pub fn next(&self, now: &Snapshot) -> Option<Self> {
         if self.until.process.segment_id != now.process.segment_id {
             return Some(Self::of(now.clone(), None));
@@ -200,12 +200,12 @@ impl Baseline {
         &self.until
     }
 
-    /// The file it is from; none where it was taken on the screen.
+    /// The name of the baseline's file. `None` for a baseline that was taken on the screen.
     pub fn file(&self) -> Option<&str> {
         self.file.as_deref()
     }
 
-    /// How long it is, seconds.
+    /// The length of the baseline, seconds.
     pub fn seconds(&self) -> f64 {
         let ticks = self.until.elapsed_ticks.saturating_sub(self.from_ticks);
         ticks as f64 / self.until.clock.ticks_per_second
@@ -215,14 +215,14 @@ impl Baseline {
 /// A point in both windows.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its id in the snapshot that is compared. A point that is gone gets a number that no point
-    /// has, counting down from the greatest.
+    /// Its id in the compared snapshot. A point that only the baseline has gets a number that no
+    /// point has, counting down from the greatest.
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// What it measured in the baseline.
+    /// Its measurements in the baseline.
     pub before: Window,
-    /// What it measured since, in ticks of the same clock.
+    /// Its measurements since, in ticks of the same clock.
     pub since: Window,
     /// Probability that a measurement since takes longer than one before.
     pub superiority: Option<f64>,
@@ -232,11 +232,11 @@ pub struct Row {
     pub calls: Volume,
     /// The verdict on the load.
     pub load: Volume,
-    /// How much calls and load vary since the baseline.
+    /// The variation of calls and load since the baseline.
     variation: Variation,
     /// Whether this is the point of the calibration, which measures only at the program's start.
     is_calibration: bool,
-    /// How many comparisons ago `since` was looked up.
+    /// Number of comparisons since `since` was computed.
     ago: u32,
 }
 
@@ -293,25 +293,24 @@ fn change(before: Option<f64>, since: Option<f64>) -> Option<f64> {
 pub struct Comparison {
     /// Points that measured in either window, the greatest change of load first.
     pub rows: Vec<Row>,
-    /// How long it is since the baseline, seconds.
+    /// Time since the baseline, seconds.
     pub seconds: f64,
-    /// Ticks per second of the clock behind all its ticks.
+    /// Ticks per second of the clock in which all ticks are given.
     pub ticks_per_second: f64,
     /// Points that only the baseline has.
     pub gone: usize,
-    /// The process, where it is not the baseline's own: `my_app[4711]`.
+    /// The process, if it is not the baseline's own: `my_app[4711]`.
     pub other: Option<String>,
-    /// The relative change of most points, if most moved at once; none if they did not, or where
-    /// this does not apply.
+    /// The common relative change of most points. `None` if they did not change together, or if the
+    /// check does not apply.
     pub common: Option<f64>,
     /// Segment id of the process that is compared with the baseline.
     segment_id: String,
 }
 
 impl Comparison {
-    /// Compares the baseline with what was measured since: with the growth in a later snapshot of
-    /// the same process, or with all of another process. None for an earlier snapshot of the same
-    /// process.
+    /// Compares the baseline with the measurements since: the growth in a later snapshot of the
+    /// same process, or all of another process. `None` for an earlier snapshot of the same process.
     pub fn new(baseline: &Baseline, now: &Snapshot) -> Option<Self> {
         Self::renewed(baseline, now, None)
     }
@@ -322,9 +321,9 @@ impl Comparison {
         Self::new_within(usize::MAX, baseline, now, known)
     }
 
-    /// Compares within the time of a frame, however many threads have measured. If not all rows can
-    /// be made anew, the oldest are; the others keep the windows that `known` has, which end some
-    /// polls earlier. `known` must be a comparison with the same baseline.
+    /// Compares within the time of a frame, however many threads have measured. If there is no time
+    /// to renew all rows, the oldest are renewed; the others keep the windows of `known`, which end
+    /// some polls earlier. `known` must be a comparison with the same baseline.
     pub fn new_after(baseline: &Baseline, now: &Snapshot, known: Option<Self>) -> Option<Self> {
         Self::new_within(BUCKETS_AT_ONCE, baseline, now, known)
     }
@@ -406,7 +405,8 @@ impl Comparison {
 }
 
 /// Whether `now` was taken after `base`, of the same process. The age of a dead process ends with
-/// its last activity, so it can be less than the age in a snapshot from when the process still ran.
+/// its last activity, so it can be less than the age in a snapshot that was taken while the process
+/// still ran.
 fn is_later(base: &Snapshot, now: &Snapshot) -> bool {
     let runs = |snapshot: &Snapshot| snapshot.process.state == ProcessState::Running;
     match (runs(base), runs(now)) {
@@ -416,8 +416,8 @@ fn is_later(base: &Snapshot, now: &Snapshot) -> bool {
     }
 }
 
-/// Splits the rows of the comparison before: those to keep, since there is too little time to
-/// renew them, and those to renew. Keys are the points' ids.
+/// Splits the rows of the previous comparison into those to keep, because there is too little time,
+/// and those to renew. Keys are the points' ids.
 fn kept(
     mut buckets: usize,
     known: Option<Comparison>,
@@ -436,7 +436,7 @@ fn kept(
     (by_id(kept), by_id(rows))
 }
 
-/// Finds the matching point of the baseline: by id in the same process, else by name and, where
+/// Matches points with those of the baseline: by id in the same process, else by name and, if
 /// several have that name, by the place in the source.
 enum Twins<'a> {
     ById(HashSet<u32>),
@@ -462,12 +462,12 @@ impl<'a> Twins<'a> {
         };
         let named = points.get_mut(&point.shown_name())?;
         let is_there = |other: &&Point| (&other.file, other.line) == (&point.file, point.line);
-        // Lines move from one build to the next.
+        // Line numbers change from one build to the next.
         let place = named.iter().position(is_there).unwrap_or(0);
         (place < named.len()).then(|| named.remove(place).id)
     }
 
-    /// Points of `base` that were not matched, in the order of their ids.
+    /// Points of `base` without a match, in the order of their ids.
     fn left(self, base: &'a Snapshot) -> Vec<&'a Point> {
         match self {
             Self::ById(ids) => base.points.iter().filter(|point| ids.contains(&point.id)).collect(),
@@ -503,7 +503,7 @@ fn judge(rows: &mut [Row]) {
     for (row, (rank, tail)) in rows.iter_mut().zip(tested) {
         let rank_counts = is_beyond_chance(rank.is_some());
         let tail_counts = is_beyond_chance(tail.is_some());
-        // A kept row still has these from the comparison before.
+        // A kept row still has these values from the previous comparison.
         row.superiority = None;
         if !matches!(row.verdict, Verdict::New | Verdict::Gone) {
             row.verdict = Verdict::TooFew;
@@ -524,14 +524,14 @@ fn judge(rows: &mut [Row]) {
     }
 }
 
-/// Takes back the verdict of every point that has moved no further than most. Returns the common
-/// relative change, if there is one.
+/// Replaces the verdict of every point that has changed no more than most points. Returns the
+/// common relative change, if there is one.
 fn judge_against_all(rows: &mut [Row]) -> Option<f64> {
     let moved = |row: &Row| row.superiority.and(row.quantile_change(0.5)).map(f64::ln_1p);
     let mut moves: Vec<f64> = rows.iter().filter_map(moved).filter(|by| by.is_finite()).collect();
     let far = SHIFT.ln_1p();
     let common = common_move(&mut moves)?;
-    // Their distances from the common change; a point within the usual distance moved with the
+    // Distances from the common change. A point within the usual distance changed together with the
     // others.
     let mut apart: Vec<f64> = moves.iter().map(|by| (by - common).abs()).collect();
     apart.sort_by(f64::total_cmp);
@@ -553,8 +553,8 @@ fn judge_against_all(rows: &mut [Row]) -> Option<f64> {
     Some(common.exp_m1())
 }
 
-/// The common change of most points, from the logarithms of all changes; none if most did not move
-/// the same way. Sorts `moves`.
+/// The common change of most points, from the logarithms of all changes. `None` if most did not
+/// change in the same direction. Sorts `moves`.
 pub(super) fn common_move(moves: &mut [f64]) -> Option<f64> {
     let far = SHIFT.ln_1p();
     let share = |way: f64| {
@@ -568,7 +568,7 @@ pub(super) fn common_move(moves: &mut [f64]) -> Option<f64> {
     Some(moves[moves.len() / 2])
 }
 
-/// The shift of most measurements, if it is large enough to matter.
+/// The verdict on most measurements, if their change is large enough to matter.
 fn shifted(row: &Row, rank: &RankTest) -> Option<Verdict> {
     let moves = [row.mean_change(), row.quantile_change(0.5)];
     let moved = |way: f64| moves.iter().flatten().any(|by| way * by >= SHIFT);
@@ -581,7 +581,7 @@ fn shifted(row: &Row, rank: &RankTest) -> Option<Verdict> {
     }
 }
 
-/// The shift of the longest measurements, if it is large enough to matter.
+/// The verdict on the longest measurements, if their change is large enough to matter.
 fn tail_shifted(row: &Row, tail: &TailTest) -> Option<Verdict> {
     let moved = row.quantile_change(1.0 - TAIL)?;
     if tail.since >= TAIL_RATIO * tail.before && moved >= TAIL_SHIFT {

@@ -1,5 +1,5 @@
-//! The event loop: poll, settle, draw, wait for a key. It also owns the terminal, and gives it back
-//! however it ends.
+//! The event loop: poll, settle, draw, wait for a key. It also owns the terminal, and restores it
+//! whatever ends the loop.
 
 mod suspend;
 
@@ -25,11 +25,11 @@ use crate::interrupt::Interrupt;
 use crate::modes::Modes;
 use crate::view;
 
-/// The longest time until a signal to leave is noticed.
+/// Maximum time until a signal to leave is noticed.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// Columns and rows of a terminal that does not know its size.
+/// Columns and rows of a terminal that does not report its size.
 const UNKNOWN_SIZE: (u16, u16) = (80, 24);
-/// More than a frame takes, so that it reaches the terminal in one piece.
+/// Buffer size larger than a frame, so that a frame is written to the terminal in one piece.
 const FRAME_BYTES: usize = 1 << 16;
 
 /// Maximum width of a frame, and maximum number of its cells. An 8K screen with the smallest
@@ -37,10 +37,10 @@ const FRAME_BYTES: usize = 1 << 16;
 const MOST_COLUMNS: u16 = 2_000;
 const MOST_CELLS: u32 = 1 << 19;
 
-/// The terminal. Dropping it, also by a panic, gives the terminal back.
+/// The terminal. Dropping it, also by a panic, restores the terminal.
 ///
-/// ratatui's terminal is never dropped. If the terminal is gone, its drop tries to report that to
-/// the terminal and panics, and the toggles would never be put back.
+/// ratatui's terminal is never dropped: if the terminal is gone, its drop tries to print an error
+/// there and panics, and toggled points would never be put back.
 struct Screen {
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
     area: Rect,
@@ -52,11 +52,11 @@ impl Screen {
     fn new(mouse: bool) -> io::Result<Self> {
         let keyboard = Keyboard::open()?;
         let modes = Modes::set(mouse)?;
-        // From here on a change of the size is an event.
+        // From here on, crossterm reports a change of the size as an event.
         event::poll(Duration::ZERO)?;
         let area = area()?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stdout()));
-        // Without a fixed viewport, every frame would ask for the size.
+        // With another viewport, ratatui would query the size for every frame.
         let options = TerminalOptions { viewport: Viewport::Fixed(area) };
         let terminal = ManuallyDrop::new(Terminal::with_options(backend, options)?);
         let mut screen = Self { terminal, area, modes, keyboard };
@@ -65,21 +65,21 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws a frame, which the terminal shows all at once if it knows how to.
+    /// Draws a frame. Terminals with synchronized output show it all at once.
     fn draw(&mut self, frame: impl FnOnce(&mut Frame)) -> io::Result<()> {
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         self.terminal.draw(frame)?;
         execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
     }
 
-    /// Takes the terminal again, whatever state it is in.
+    /// Takes over the terminal again, whatever state it is in.
     fn enter(&mut self) -> io::Result<()> {
         self.modes.set_again()?;
         self.clear()
     }
 
-    /// Clears the screen and follows the terminal's size. Unlike `Terminal::clear`, it does not ask
-    /// the terminal where the cursor is: not every terminal answers.
+    /// Clears the screen and adopts the terminal's size. Unlike `Terminal::clear`, it does not
+    /// query the position of the cursor, since not every terminal answers.
     fn clear(&mut self) -> io::Result<()> {
         self.area = area()?;
         self.terminal.resize(self.area)
@@ -88,7 +88,7 @@ impl Screen {
 
 /// The part of the terminal that is drawn on.
 fn area() -> io::Result<Rect> {
-    // A serial line does not know its size.
+    // A serial line does not report its size.
     let (width, height) = match crossterm::terminal::size()? {
         (0, _) | (_, 0) => UNKNOWN_SIZE,
         size => size,
@@ -96,8 +96,8 @@ fn area() -> io::Result<Rect> {
     Ok(bounded(width, height))
 }
 
-/// The whole terminal, or its top left part: the memory of a frame is bounded, whatever size the
-/// terminal says that it has.
+/// The whole terminal, or its top left part. This limits the memory of a frame, whatever size the
+/// terminal reports.
 fn bounded(width: u16, height: u16) -> Rect {
     let width = width.min(MOST_COLUMNS);
     let rows = MOST_CELLS / u32::from(width.max(1));
@@ -105,14 +105,14 @@ fn bounded(width: u16, height: u16) -> Rect {
     Rect::from((Position::ORIGIN, (width, height).into()))
 }
 
-/// The input that [`take_input`] found.
+/// The kinds of input that [`take_input`] found.
 #[derive(Default)]
 struct Input {
     any: bool,
     resized: bool,
 }
 
-/// Runs the viewer in the terminal until the user leaves or a signal asks to.
+/// Runs the viewer in the terminal until the user leaves or a signal asks it to end.
 pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
     let suspension = Suspension::install().context("signals cannot be taken over")?;
     let mouse = app.common.options.mouse;
@@ -124,7 +124,7 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
             app.poll(now);
             changed = true;
         }
-        // It shows at the next poll.
+        // The next poll shows the sample.
         if app.next_sample().is_some_and(|due| due <= now) {
             app.sample(now);
         }
@@ -142,7 +142,7 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
             Some(Errand::Suspend) => suspend = true,
             None => {}
         }
-        // If input and a new size come at the same moment, crossterm may report the input alone.
+        // If input and a new size arrive at the same moment, crossterm may report only the input.
         let resized = !app.quit && (input.resized || area()? != screen.area);
         if resized {
             screen.clear()?;
@@ -161,12 +161,12 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
     Ok(())
 }
 
-/// Waits for input until something is due, then takes all there is.
+/// Waits for input until something is due, then handles all input that is there.
 fn take_input(app: &mut App, screen: &Screen) -> io::Result<Input> {
     let now = Instant::now();
     let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
     let mut input = Input::default();
-    // Ask the terminal first: if it is gone, crossterm would read its end forever.
+    // Check the terminal first: if it is gone, crossterm would read its end in a loop.
     if screen.keyboard.is_gone(wait.min(PATIENCE)) {
         app.quit = true;
         return Ok(input);
@@ -182,7 +182,7 @@ fn take_input(app: &mut App, screen: &Screen) -> io::Result<Input> {
                 let place = Position { x: mouse.column, y: mouse.row };
                 let target = view::hit(app, screen.area, place);
                 input.any |= app.mouse(mouse.kind, target, now);
-                // The next event is meant for the screen after this one.
+                // The next event refers to the screen after this one.
                 view::settle(app, screen.area, now);
             }
             Event::Paste(text) => {
@@ -201,8 +201,7 @@ fn take_input(app: &mut App, screen: &Screen) -> io::Result<Input> {
     Ok(input)
 }
 
-/// The terminal that keys are read from, chosen as crossterm does: standard input, or else the
-/// process's terminal.
+/// The terminal for keys, chosen as crossterm does: standard input, or else the process's terminal.
 struct Keyboard(Option<File>);
 
 impl Keyboard {
@@ -211,14 +210,13 @@ impl Keyboard {
         Ok(Self(if is_input { None } else { Some(File::open("/dev/tty")?) }))
     }
 
-    /// Waits for input or a signal, for at most this time. True if the terminal has been taken
-    /// away.
+    /// Waits for input or a signal, for at most this time. Returns true if the terminal is gone.
     fn is_gone(&self, wait: Duration) -> bool {
         let fd = self.0.as_ref().map_or(libc::STDIN_FILENO, AsRawFd::as_raw_fd);
         let mut input = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // Rounded up, since a wait of 0 ms would spin.
         let milliseconds = wait.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
-        // SAFETY: one descriptor in a structure that we own.
+        // SAFETY: `input` is one live `pollfd`, and the count is 1.
         let ready = unsafe { libc::poll(&raw mut input, 1, milliseconds) };
         ready > 0 && input.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
     }

@@ -1,5 +1,4 @@
-//! What the screen shows, for scripts, files and other programs: the same
-//! data in other clothes, one file per form.
+//! The figures of the screen for scripts, files and other programs, one module per format.
 
 pub mod chrome;
 pub mod csv;
@@ -34,8 +33,8 @@ use std::fmt::Write as _;
 pub use format::Format;
 pub use subject::{Begin, Shown, Subject};
 
-/// Writes control characters, `%` and what is `special` as `%` and two hexadecimal digits a byte, as
-/// in URLs. Different names stay different.
+/// Percent-encodes control characters, `%` and characters that are `special`, byte by byte, as in
+/// URLs. Different names stay different.
 fn escape(name: &str, special: impl Fn(char) -> bool) -> String {
     let mut escaped = String::with_capacity(name.len());
     for c in name.chars() {

@@ -20,7 +20,7 @@ use crate::source::{self, Source};
 use crate::text::warn;
 use crate::units;
 
-/// Names longer than this are cut.
+/// Maximum length of a name; longer ones are cut.
 const NAME_MAX: usize = 48;
 
 /// What to measure, whose points to set below it, and where to write it.

@@ -11,15 +11,15 @@ use crate::model::{BUCKETS_AT_ONCE, Figures, Quantiles};
 pub struct Sorting {
     /// The column.
     pub column: Column,
-    /// Greatest first.
+    /// Whether the greatest comes first.
     pub descending: bool,
 }
 
-/// A row keeps its place until its load has changed by this much, or by half.
+/// A row keeps its place until its load has changed by this share of a CPU, or by half.
 const KEPT_WITHIN: f64 = 0.001;
 
-/// The loads that the rows are sorted by. They follow the points' loads with a hysteresis, so that
-/// rows of nearly equal loads do not change places at every poll.
+/// The loads by which the rows are sorted. They follow the points' loads with hysteresis, so that
+/// rows with nearly equal loads do not swap places at every poll.
 #[derive(Debug, Default)]
 pub struct SteadyLoads(HashMap<u32, f64>);
 
@@ -31,7 +31,7 @@ impl SteadyLoads {
         loads
     }
 
-    /// Follows the loads of rows at the last poll.
+    /// Follows the loads at the last poll.
     pub fn follow(&mut self, loads: impl Iterator<Item = (u32, Option<f64>)>) {
         let before = std::mem::take(&mut self.0);
         let loads = loads.filter_map(|(id, load)| Some((id, load?)));
@@ -55,8 +55,8 @@ impl Sorting {
         Self { column, descending: column.spec().heading.sorts == Some(true) }
     }
 
-    /// The ids of these points in order. Equal points keep the order of their ids, but within a
-    /// process they are sorted by load.
+    /// The ids of these points in order. Equal points are sorted by id; within a process they are
+    /// sorted by load.
     pub fn order<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {
         let points: Vec<&Figures> = points.into_iter().collect();
         let loads = SteadyLoads::of(points.iter().copied());
@@ -64,7 +64,7 @@ impl Sorting {
     }
 
     /// Sorts within the time of a frame, even if many threads have measured these points. If there
-    /// are too many quantiles to compute, the oldest ones are computed again, and the others stay.
+    /// are too many quantiles to compute, only the oldest ones are computed again.
     pub fn order_at_once<'a>(
         self,
         points: impl IntoIterator<Item = &'a Figures>,
@@ -144,7 +144,7 @@ mod tests {
             let loads = [400.0, 2.0 * noise, 1.8 / noise, 0.3 * noise, 0.28 / noise];
             assert_eq!(order(&mut steady, &loads), first, "poll {poll}");
         }
-        // A change that can be seen moves a row at once.
+        // A visible change moves a row at once.
         assert_eq!(order(&mut steady, &[400.0, 2.0, 3.5, 0.3, 0.7]), [0, 2, 1, 4, 3]);
         assert_eq!(order(&mut steady, &[400.0, 401.5, 3.5, 0.3, 0.7]), [1, 0, 2, 4, 3]);
     }

@@ -1,12 +1,11 @@
-//! What the user can ask for, whichever key asks for it.
+//! Actions of the user, independent of the keys for them.
 
 use super::screen::Screen;
 
-/// Declares the actions and the list of all of them, so that no test can
-/// forget one.
+/// Declares the actions and a list of all, so that no test can miss one.
 macro_rules! actions {
     ($($name:ident,)*) => {
-        /// What the user can ask for. The help says of each what it does: see [`super::keys`].
+        /// An action of the user. The help explains each: see [`super::keys`].
         #[allow(missing_docs)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Action {
@@ -16,7 +15,7 @@ macro_rules! actions {
         }
 
         impl Action {
-            /// Every action but those that show a screen.
+            /// All actions except those that show a screen.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
         }
     };

@@ -1,4 +1,4 @@
-//! Keys that a person chose in the settings file.
+//! The user's own keys, from the settings file.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use super::keys::{Binding, Key, KeyMap, bindings};
 use crate::common::action::Action;
 use crate::common::screen::Screen;
 
-/// The keys of some actions, in place of the usual ones. Lines that are typed, menus and
-/// questions keep theirs.
+/// The keys for some actions, in place of the usual ones. Prompts, menus and questions keep their
+/// usual keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChosenKeys(Vec<(Action, Vec<Key>)>);
 
 impl ChosenKeys {
-    /// Understands actions and names of keys, for screens that have these.
+    /// Parses actions and names of keys, for screens with these keys.
     ///
     /// # Errors
     ///
-    /// Says what was expected if there is no such action or key, if a key would mean two
-    /// things on a screen, or if no key would leave pfp-top.
+    /// If there is no such action or key, if a key would have two meanings on a screen, or if no
+    /// key would be left to quit. The error says what was expected.
     pub fn new(
         wanted: &BTreeMap<String, Vec<String>>,
         screens: &[(Screen, KeyMap)],
@@ -48,7 +48,7 @@ impl ChosenKeys {
         Ok(chosen)
     }
 
-    /// Whether each key still means one thing on each screen.
+    /// Checks that each key has one meaning on each screen.
     fn check(&self, screens: &[(Screen, KeyMap)]) -> Result<(), String> {
         for (screen, keys) in screens {
             let mut seen: Vec<(Key, Action)> = Vec::new();
@@ -76,7 +76,7 @@ impl ChosenKeys {
         Ok(())
     }
 
-    /// A binding with the keys that were chosen for it, if any were.
+    /// A binding with the user's own keys, if there are any for its action.
     pub fn of<'a>(&'a self, binding: Binding<'a>) -> Binding<'a> {
         match self.0.iter().find(|(action, _)| *action == binding.action) {
             Some((_, keys)) => Binding { keys, ..binding },
@@ -97,7 +97,7 @@ fn actions(screens: &[(Screen, KeyMap)]) -> Vec<Action> {
 }
 
 impl Key {
-    /// The key that the help spells so.
+    /// The key with this name in the help.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         use KeyCode::{
             BackTab, Backspace, Delete, Down, End, Enter, Esc, Home, Insert, Left, PageDown,

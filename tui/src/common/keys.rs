@@ -1,5 +1,5 @@
-//! The keys: groups of bindings that screens and overlays are put together from, and that
-//! the dispatcher, the last line and the help read.
+//! The keys: groups of bindings, from which the key maps of screens and overlays are built. The
+//! dispatcher, the last line and the help read them.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -8,7 +8,7 @@ use super::overlay::Overlay;
 use super::prompt::Asked;
 use super::screen::{Screen, every_screen};
 
-/// A key, or the same one twice.
+/// A key, or the same key twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// A character.
@@ -24,7 +24,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// As the help spells it.
+    /// The name of the key, as in the help.
     pub fn name(self) -> String {
         match self {
             Self::Char(' ') => "Space".into(),
@@ -47,7 +47,7 @@ impl Key {
             Self::Char(c) => event.code == KeyCode::Char(c) && !ctrl,
             Self::Ctrl(c) => event.code == KeyCode::Char(c) && ctrl,
             Self::Twice(_) => false,
-            // Others than these mean the same with Shift.
+            // Only these keys have a different meaning with Shift.
             Self::Named(KeyCode::Left | KeyCode::Right | KeyCode::Home | KeyCode::End) if shift => {
                 false
             }
@@ -57,35 +57,36 @@ impl Key {
     }
 }
 
-/// Keys, and what they do.
+/// Keys for an action.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding<'a> {
-    /// What the keys do.
+    /// The action of the keys.
     pub action: Action,
-    /// Any of these does it.
+    /// The keys, each of which triggers the action.
     pub keys: &'a [Key],
-    /// One or two words for the last line of the screen; empty for none.
+    /// One or two words for the last line of the screen; empty for no hint.
     pub hint: &'static str,
     /// A line for the help.
     pub help: &'static str,
-    /// What else there is to know, for the end of the help; empty for nothing.
+    /// An explanation for the end of the help; empty for none.
     pub more: &'static str,
 }
 
 /// Bindings that belong together.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// In the order of the last line and the help.
+    /// The bindings, in the order of the last line and the help.
     pub bindings: &'static [Binding<'static>],
-    /// Whether most screens have them; the help lists them behind a screen's own.
+    /// Whether most screens have these keys; the help lists them after a screen's own keys.
     pub is_common: bool,
 }
 
 /// All keys of a screen or an overlay, in the order of the last line.
 pub type KeyMap = &'static [&'static [Group]];
 
-/// Declares groups of bindings, `common` of most screens and `own` of few: an action, its keys, a
-/// hint for the last line, a line of help, and behind a plus a text for the end of the help.
+/// Declares groups of bindings. `common` groups are part of most screens, `own` groups of few. A
+/// binding has an action, its keys, a hint for the last line, a line of help, and after a plus a
+/// text for the end of the help.
 macro_rules! groups {
     ($($(#[$doc:meta])* $vis:vis $name:ident = $of:ident {
         $($action:ident $(($shown:expr))? [$($key:expr),*] $hint:literal, $help:literal
@@ -117,7 +118,7 @@ macro_rules! groups {
 pub(crate) use groups;
 
 groups! {
-    /// Whether figures go on, and where one is in a recording.
+    /// Pause, and the position in a recording.
     pub(crate) RUN = common {
         Pause [Char(' '), Char('Z'), Char('p')] "pause", "pause or go on; play or stop a recording";
         StepBack [Char(','), Shift(Left)] "back", "recording: the snapshot before";
@@ -148,13 +149,13 @@ groups! {
         Back [Named(Esc)] "back", "back to where you came from";
     }
 
-    /// Changes of the point that the keys mean.
+    /// Changes of the point that the keys act on.
     pub(crate) POINT = own {
         Toggle [Char('e')] "on/off", "switch the point on or off in the program";
         Reset [Char('r')] "reset", "reset the point's figures; asks first";
     }
 
-    /// How that point measures.
+    /// How the point that the keys act on measures.
     pub(crate) TUNE = own {
         Weight [Char('a')] "", "set alpha of the point's average"
             + "the weight of a new value in EWMA: 0.2, a period over a time constant as \
@@ -186,7 +187,7 @@ groups! {
         Processes [Char('P')] "process", "choose another process";
     }
 
-    /// What a table has for columns, and what its rows are sorted by.
+    /// The columns of a table, and the order of its rows.
     pub(crate) TABLE = own {
         SortLeft [Char('<')] "", "sort by the column to the left";
         Sort [Char('s'), Named(F(6))] "sort", "choose the column to sort by";
@@ -195,13 +196,13 @@ groups! {
         Columns [Char('c')] "columns", "choose the columns";
     }
 
-    /// How often figures are taken, where no keys zoom.
+    /// The poll interval, on screens where no keys zoom.
     pub(crate) POLL = own {
         Faster [Char('+'), Char('=')] "", "poll more often";
         Slower [Char('-')] "", "poll less often";
     }
 
-    /// What figures are compared with.
+    /// The baseline of comparisons.
     pub(crate) BASELINE = common {
         Baseline [Char('b')] "baseline", "take a baseline to compare with"
             + "a baseline is what was measured since the baseline before, or since the beginning";
@@ -252,25 +253,25 @@ groups! {
             + "on leaving, points that you switched are switched back, unless started with --keep";
     }
 
-    /// What every line and screen has.
+    /// Keys of every prompt and screen.
     pub(crate) TERMINAL = common {
         Suspend [Ctrl('z')] "", "to the shell; fg brings back";
         Redraw [Ctrl('l')] "", "draw the whole screen anew";
     }
 
-    /// The keys that leave pfp-top close the help first, and so do its own, Enter and Esc.
+    /// Keys in the help. The keys that quit close the help first; so do its own key, Enter and Esc.
     HELP = own {
         Back [Named(Esc), Named(Enter), Char('?'), Named(F(1)), Char('q'), Named(F(10)), Ctrl('c')]
             "back", "back to where you came from";
     }
 
-    /// A line that is being typed.
+    /// Keys in a prompt.
     TYPED = own {
         Accept [Named(Enter)] "take", "take what was typed";
         Cancel [Named(Esc), Ctrl('c')] "cancel", "drop what was typed";
     }
 
-    /// A filter that is being typed.
+    /// Keys in the prompt for a filter.
     FILTER_TYPED = own {
         Accept [Named(Enter)] "keep", "keep the filter";
         Unfilter [Named(Esc), Ctrl('c')] "show all", "drop the filter, show all points";
@@ -289,7 +290,7 @@ groups! {
             "back to the table";
     }
 
-    /// The chooser of what to sort by.
+    /// The chooser of the column to sort by.
     SORT = own {
         Accept [Named(Enter), Char(' ')] "sort by it", "sort by the column";
         Invert [Char('I')] "invert", "sort by the same column the other way round";
@@ -321,12 +322,12 @@ groups! {
 }
 
 impl Binding<'_> {
-    /// The first of its keys; nothing if it has none.
+    /// The first key of the binding; empty if it has none.
     pub fn key_name(&self) -> String {
         self.keys.first().map_or(String::new(), |key| key.name())
     }
 
-    /// Whether it is of use in a recording only.
+    /// Whether the action has an effect in recordings only.
     pub fn is_of_recordings(&self) -> bool {
         matches!(
             self.action,
@@ -343,14 +344,14 @@ impl Binding<'_> {
     }
 }
 
-/// The groups that follow the own keys of a screen of the watched process.
+/// The groups that follow the own keys of a screen that shows the watched process.
 pub(crate) const TAIL: &[Group] = &[SAVE, POLL, BASELINE, WALK, PAGE, SHOW, TURN, LEAVE, TERMINAL];
 
-/// What can be done with the point that the keys mean.
+/// Actions on the point that the keys act on.
 pub(crate) const CHANGE: &[Group] = &[POINT, TUNE, COPY, FILTER];
 
 impl Overlay {
-    /// The keys while it is open.
+    /// The keys while this overlay is open.
     pub fn keys(&self) -> KeyMap {
         match self {
             Self::Help(_) => &[&[HELP, WALK, PAGE, TERMINAL]],
@@ -377,7 +378,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// What the key asks for among these.
+    /// The action of a key in this key map.
     pub fn action<'a>(
         &mut self,
         mut bindings: impl Iterator<Item = Binding<'a>> + Clone,
@@ -403,7 +404,7 @@ impl Keys {
             .map(|binding| binding.action)
     }
 
-    /// The first half of a two-key command, while the second is awaited.
+    /// The first half of a two-key command that waits for its second half.
     pub fn half_typed(self) -> Option<char> {
         self.half
     }

@@ -1,4 +1,4 @@
-//! How the user wants to watch.
+//! The user's options for watching a process.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::model::TAU_SECONDS;
 use crate::source::{ProcessGroup, Wanted};
 use crate::units::Unit;
 
-/// How the user wants to watch.
+/// The user's options for watching a process.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Which processes to consider.
@@ -22,24 +22,23 @@ pub struct Options {
     pub tau: Duration,
     /// The columns of the table, from left to right.
     pub columns: Vec<Column>,
-    /// What to sort by first.
+    /// The initial sorting.
     pub sorting: Sorting,
-    /// Which points to show first.
+    /// The initial filter.
     pub filter: Filter,
-    /// Leave toggled points as they are.
+    /// Whether toggled points stay as they are when the viewer leaves.
     pub keep: bool,
-    /// What to show ticks as first.
+    /// The initial unit for ticks.
     pub unit: Unit,
-    /// Take the mouse.
+    /// Whether to capture the mouse.
     pub mouse: bool,
-    /// Leave after this many updates.
+    /// Number of updates after which the viewer leaves.
     pub updates: Option<u64>,
-    /// Time between two looks while there is no process; none for that between
-    /// two polls.
+    /// Time between two looks for a process while none is watched. `None` to use the poll interval.
     pub look_every: Option<Duration>,
     /// Several processes to watch as one.
     pub group: Option<ProcessGroup>,
-    /// Where the ceilings of the roofline are kept.
+    /// File with the saved ceilings of the roofline.
     pub ceilings: Option<PathBuf>,
     /// Keys in place of the usual ones.
     pub keys: ChosenKeys,

@@ -1,37 +1,37 @@
-//! What can lie over a screen.
+//! Overlays, which are shown over a screen.
 
 use super::prompt::Prompt;
 
-/// What lies over the body and takes the keys.
+/// An overlay over the body. It gets the keys first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Overlay {
     /// The keys and what they do, scrolled down by this many lines.
     Help(usize),
-    /// Something is being typed.
+    /// A line that is being typed.
     Typed(Prompt),
     /// The columns to choose from, with the cursor on the one of this key.
     Columns(&'static str),
     /// The columns to sort by, with the cursor on the one of this key.
     Sort(&'static str),
-    /// Something that changes many points waits for a yes.
+    /// A question about a change of many points.
     Ask(Question),
-    /// The file of that path exists: may it be replaced?
+    /// Whether to replace an existing file of that path.
     Replace(Prompt),
-    /// The program that this viewer started still runs: what happens to it when the viewer is left?
+    /// Whether to end the program that was started for this viewer. The program still runs.
     Leave(String),
 }
 
-/// Something that changes more than one point, and waits for a yes.
+/// A change of more than one point, which waits for a yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Switch these points on, or off.
     Switch {
         /// Their ids.
         ids: Vec<u32>,
-        /// On.
+        /// Whether to switch them on.
         on: bool,
     },
-    /// Start the figures of these points afresh.
+    /// Reset the figures of these points.
     Reset {
         /// Their ids.
         ids: Vec<u32>,
@@ -39,7 +39,7 @@ pub enum Question {
 }
 
 impl Prompt {
-    /// Stays, and says what is wrong with it.
+    /// The prompt again, with an error message about its text.
     pub(crate) fn refused(mut self, why: String) -> Overlay {
         self.error = Some(why);
         Overlay::Typed(self)

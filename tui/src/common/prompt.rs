@@ -10,14 +10,14 @@ use crate::snapshot::Snapshot;
 /// Maximum number of characters taken from pasted text; the longest path fits.
 const LONGEST_PASTE: usize = 4096;
 
-/// What is typed.
+/// The subject of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// What the points shown must have.
+    /// A filter for the points.
     Filter,
-    /// Alpha of this point's EWMA.
+    /// A new alpha for this point's EWMA.
     Alpha(u32),
-    /// What the screen is to look for, and what the line says it is.
+    /// A name to search for on the screen, with the label of the prompt.
     Find(&'static str),
     /// The moment of the recording to go to.
     Moment,
@@ -25,17 +25,17 @@ pub enum Asked {
     File,
 }
 
-/// The line and the cursor in it.
+/// A line that is being typed, with its cursor.
 #[derive(Clone, Debug)]
 pub struct Prompt {
     /// What it asks for.
     pub asked: Asked,
-    /// What is wrong with what was typed.
+    /// The error in the text, if any.
     pub error: Option<String>,
     input: Input,
-    /// What was typed at other times, the last one last.
+    /// Texts of earlier prompts, the newest last.
     earlier: Vec<String>,
-    /// Which of that stands there now, counted from the last.
+    /// Index of the recalled text among the earlier ones, counted from the newest.
     recalled: usize,
 }
 
@@ -48,12 +48,12 @@ impl PartialEq for Prompt {
 impl Eq for Prompt {}
 
 impl Prompt {
-    /// A prompt with a default, the cursor behind it.
+    /// A prompt with a default text and the cursor at its end.
     pub fn new(asked: Asked, default: &str) -> Self {
         Self { asked, error: None, input: default.into(), earlier: Vec::new(), recalled: 0 }
     }
 
-    /// What it asks for, in words.
+    /// The label of the prompt.
     pub fn label(&self) -> &'static str {
         match self.asked {
             Asked::Filter => "filter",
@@ -64,15 +64,15 @@ impl Prompt {
         }
     }
 
-    /// With what was typed at other times, which [`Self::recall`] brings back.
+    /// Adds texts of earlier prompts, which [`Self::recall`] brings back.
     pub fn with_earlier(mut self, earlier: Vec<String>) -> Self {
-        // What stands there already would come first and change nothing.
+        // Leave the current text out: recalling it first would change nothing.
         self.earlier = earlier.into_iter().filter(|it| *it != self.text()).collect();
         self.earlier.push(self.text());
         self
     }
 
-    /// Puts the text typed before in place of this, or the one after it.
+    /// Replaces the text by the next earlier one, or by the next later one.
     pub fn recall(&mut self, earlier: bool) {
         let last = self.earlier.len().saturating_sub(1);
         self.recalled = match earlier {
@@ -84,7 +84,7 @@ impl Prompt {
         }
     }
 
-    /// What has been typed.
+    /// The text typed so far.
     pub fn text(&self) -> String {
         self.input.value().to_owned()
     }
@@ -109,7 +109,7 @@ impl Prompt {
     /// Edits the line the way shells do.
     pub fn key(&mut self, key: KeyEvent) {
         match (key.code, key.modifiers) {
-            // The library deletes all of the line.
+            // `tui_input` would delete the whole line.
             (KeyCode::Char('u'), KeyModifiers::CONTROL) => {
                 self.input = Input::new(self.halves().1).with_cursor(0);
             }
@@ -118,8 +118,7 @@ impl Prompt {
     }
 }
 
-/// The name a snapshot's file gets unless the user types another:
-/// `NAME-PID-20261121-120000.json`, the time local.
+/// The default name of a snapshot file: `NAME-PID-20261121-120000.json`, in local time.
 pub fn default_file_name(snapshot: &Snapshot) -> String {
     let plain = |c: char| {
         if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' }

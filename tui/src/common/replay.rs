@@ -1,27 +1,27 @@
-//! Where the user is in a recording.
+//! The position in a recording.
 
 use std::time::Duration;
 
 use crate::local_time::time_of_day;
 
-/// How fast it can be played.
+/// Speeds of playing.
 pub(crate) const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
-/// As it was.
+/// Index of the original speed.
 pub(crate) const NORMAL: usize = 3;
 
-/// Where the user is in a recording.
+/// The position in a recording.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// Place of the snapshot that is shown; none before the first.
+    /// Index of the snapshot on the screen. `None` before the first one is shown.
     pub(crate) at: Option<usize>,
     pub(crate) len: usize,
     /// When it was taken, nanoseconds since the Unix epoch.
     pub(crate) unix_ns: u64,
-    /// How long after the first one it was taken, and the next one.
+    /// Time from the first snapshot to this one, and to the next one.
     pub(crate) since_first: Duration,
     pub(crate) next: Option<Duration>,
     pub(crate) speed: usize,
-    /// The cursor moves by itself.
+    /// Whether the cursor moves by itself.
     pub(crate) playing: bool,
     pub(crate) grows: bool,
 }
@@ -39,7 +39,7 @@ impl Replay {
         format!("{word} {} ({number} of {}{more})", time_of_day(self.unix_ns), self.len)
     }
 
-    /// Whether something will change without a key.
+    /// Whether the position will change without a key.
     pub(crate) fn is_due(&self) -> bool {
         self.playing || self.grows
     }

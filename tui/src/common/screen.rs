@@ -1,7 +1,7 @@
-//! The list of the screens. `screens` has the screens themselves.
+//! The list of the screens. The screens themselves are in `screens`.
 
-/// Passes the screens on to a macro, a line each: the name, the field and the type of its state
-/// in `screens`, and of a screen of the watched process what it is called, its keys, and help.
+/// Passes the screens to a macro, one per line: name, and field and type of its state in `screens`.
+/// For a screen of the watched process also its title, its keys, and help.
 macro_rules! every_screen {
     ($declare:ident) => {
         $declare! {
@@ -21,7 +21,7 @@ macro_rules! every_screen {
             others {
                 /// The processes to choose from.
                 Picker picker Picker;
-                /// There is no process yet; it is looked for.
+                /// The screen while no process is found yet.
                 Waiting waiting Waiting;
             }
         }
@@ -34,7 +34,7 @@ macro_rules! declare {
         tabs { $($tab:ident $f:ident $t:ty, $name:literal, $keys:tt, $help:literal;)* }
         others { $($(#[$other_doc:meta])* $other:ident $g:ident $u:ty;)* }
     ) => {
-        /// What fills the body of the screen.
+        /// A screen, which fills the body.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Screen {
             $(#[doc = $help] $tab,)*
@@ -58,15 +58,15 @@ every_screen!(declare);
 /// A screen of the watched process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tab {
-    /// Which.
+    /// The screen.
     pub screen: Screen,
-    /// What it is called.
+    /// Its title.
     pub name: &'static str,
 }
 
 impl Screen {
-    /// Its place among [`Self::TABS`]; none for a screen that is shown while nothing is
-    /// watched, or to choose what is: then processes are looked for.
+    /// Its index in [`Self::TABS`]. `None` for the screens that are shown while no process is
+    /// watched or while the user chooses one; on these, the app keeps looking for processes.
     pub fn tab(self) -> Option<usize> {
         Self::TABS.iter().position(|tab| tab.screen == self)
     }

@@ -11,13 +11,13 @@ pub(crate) const NAME: &str = "name";
 pub(crate) const VERDICT: &str = "verdict";
 pub(crate) const CALLS: &str = "calls";
 pub(crate) const LOAD: &str = "load-is";
-/// The first sorting of the rows.
+/// The column by which rows are sorted at first.
 pub(crate) const LOAD_CHANGE: &str = "dload";
 
 const SHIFTED: &[Verdict] = &[Verdict::Slower, Verdict::Faster];
 const TAIL: &[Verdict] = &[Verdict::SlowerTail, Verdict::FasterTail];
 
-/// The verdicts that a column's figure explains; it gets their colour.
+/// The verdicts that a column's figure explains; the figure gets the colour of the verdict.
 pub(crate) fn stresses(key: &str) -> &'static [Verdict] {
     match key {
         "dmean" | "dp50" => SHIFTED,
@@ -26,7 +26,7 @@ pub(crate) fn stresses(key: &str) -> &'static [Verdict] {
     }
 }
 
-/// The verdict on calls or load whose colour a column gets.
+/// The verdict on calls or load that gives a column its colour.
 pub(crate) fn volume(key: &str, row: &Row) -> Option<Volume> {
     match key {
         CALLS | "drate" => Some(row.calls),
@@ -89,7 +89,7 @@ pub(crate) fn caption(baseline: &Baseline, comparison: Option<&Comparison>, test
     }
     let common = comparison.and_then(|comparison| comparison.common);
     match common {
-        // The common move must be read.
+        // The common change must not be cut off.
         Some(common) => {
             format!(
                 "most points {} at once: the machine; verdicts are against that; {text}",

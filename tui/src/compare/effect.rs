@@ -1,14 +1,14 @@
 //! Effect sizes of a comparison, with intervals that contain the true value in 95 of 100 cases.
 //!
-//! They cover the chance within two runs. How much the program differs from one run to the next
-//! they cannot know; [`super::gate`] does.
+//! The intervals cover the chance within two runs. They cannot cover how much the program differs
+//! from run to run; [`super::gate`] does.
 //!
 //! - Mean: the variance over the count, on the logarithm (delta method).
-//! - Quantile: the quantiles at `q -+ sqrt(q (1 - q) / n)` are one standard error away
-//!   (R. S. Woodruff, J. Am. Stat. Assoc. 47, 1952); to that comes where in its bucket
-//!   it lies, which a histogram cannot tell.
-//! - Probability of superiority: the variance of the placements of each side in the
-//!   other (E. DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44, 1988).
+//! - Quantile: the quantiles at `q -+ sqrt(q (1 - q) / n)` are one standard error away (R. S.
+//!   Woodruff, J. Am. Stat. Assoc. 47, 1952). To that is added the unknown position of the quantile
+//!   within its bucket.
+//! - Probability of superiority: the variance of the placements of each side in the other (E.
+//!   DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44, 1988).
 
 use super::{NINETY_FIVE, Row, side_by_side};
 use crate::model::Window;
@@ -17,7 +17,7 @@ use crate::model::histogram::edges_of;
 /// With fewer measurements in a window, the error cannot be estimated.
 pub(crate) const FEWEST: f64 = 20.0;
 
-/// The interval of the true value, in 95 of 100 cases.
+/// The interval that contains the true value in 95 of 100 cases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Lower bound.
@@ -73,7 +73,7 @@ impl Row {
     }
 }
 
-/// Relative variance of a mean, by the buckets.
+/// Relative variance of a mean, computed from the buckets.
 pub(crate) fn mean_variance(window: &Window) -> f64 {
     let middle = |number: u64| {
         let (low, high) = edges_of(number);
@@ -88,7 +88,7 @@ pub(crate) fn mean_variance(window: &Window) -> f64 {
     if mean > 0.0 { variance / (mean * mean) / n } else { 0.0 }
 }
 
-/// Relative variance of a quantile by chance.
+/// Relative variance of a quantile due to chance.
 pub(crate) fn quantile_variance(window: &Window, share: f64) -> f64 {
     let reach = (share * (1.0 - share) / window.in_buckets()).sqrt();
     let at = |share: f64| window.quantile(share.clamp(0.0, 1.0)).unwrap_or(0.0);
@@ -96,8 +96,8 @@ pub(crate) fn quantile_variance(window: &Window, share: f64) -> f64 {
     error * error
 }
 
-/// Relative variance of a quantile's place in its bucket. If all measurements are in one bucket,
-/// the place is unknown; if they are in many, it is nearly certain.
+/// Relative variance of a quantile's position in its bucket. If all measurements are in one bucket,
+/// the position is unknown; if they are in many, it is nearly certain.
 pub(crate) fn quantile_resolution(window: &Window, share: f64) -> f64 {
     let Some(value) = window.quantile(share).filter(|value| *value > 0.0) else { return 0.0 };
     let inside = window.spread.iter().find_map(|(number, count)| {
@@ -120,7 +120,7 @@ mod tests {
         Row { superiority, ..row(before, since) }
     }
 
-    /// A uniform distribution, of which all is known in closed form.
+    /// A uniform distribution has standard errors in closed form.
     #[test]
     fn errors_are_those_of_the_textbook() {
         let uniform = || window_of((0..10_000).map(|i| 10_000 + i));
@@ -128,7 +128,7 @@ mod tests {
         let relative = |variance: f64| variance.sqrt();
         let expected = 10_000.0 / 12_f64.sqrt() / n.sqrt() / mean;
         assert!((relative(mean_variance(&uniform())) / expected - 1.0).abs() < 0.01);
-        // Of a quantile: sqrt(q (1 - q) / n) over the density, here one in 10,000.
+        // Standard error of a quantile: sqrt(q (1 - q) / n) over the density, here one in 10,000.
         for share in [0.5_f64, 0.9] {
             let at = 10_000.0 + share * 10_000.0;
             let expected = (share * (1.0 - share) / n).sqrt() * 10_000.0 / at;
@@ -159,7 +159,8 @@ mod tests {
             assert!((few / many / 10.0 - 1.0).abs() < 0.05, "a tenth: {few} {many}");
         }
         assert!(few[1] > 4.0 * many[1], "a bucket's width remains: {few:?} {many:?}");
-        // All in one bucket: a median that nothing is known of but the bucket.
+        // All measurements are in one bucket, so the median is known only to the width of the
+        // bucket.
         let (low, high) = edges_of(number_of(10_000));
         let one = || window_of(std::iter::repeat_n(10_000, 1_000_000));
         let interval = row(one(), one()).quantile_interval(0.5).unwrap();

@@ -1,9 +1,8 @@
-//! Whether runs of a program became worse than a limit allows.
+//! Checks whether a program became slower than a limit allows, from several runs.
 //!
 //! Thousands of measurements make the error *within* one run tiny. Yet two runs of one program
-//! differ by per cents: by the clock of the core, by where code and data happen to lie, by what
-//! else the machine does. So what counts is how much runs differ from each other, and a run is one
-//! observation:
+//! differ by per cents: by the clock of the core, by the addresses of code and data, by other work
+//! on the machine. So the variation between runs counts, and a run is one observation:
 //!
 //! ```text
 //! before  x x  x x x          each x the logarithm of one run's p50 (or other metric)
@@ -43,12 +42,12 @@ pub const TEST: &str =
     "t test between runs, change above half the limit, Benjamini-Hochberg 1%; bounds 99% each";
 /// The assumed deviation between runs, as a share, where each side has only one run.
 pub const ASSUMED_DEVIATION: f64 = 0.02;
-/// Measurements that have to lie beyond a quantile, on either side.
+/// Minimum number of measurements beyond a quantile, on either side.
 const FEWEST_BEYOND: f64 = 5.0;
 /// Changes up to this share of a limit count as no change.
 const TOLERANCE: f64 = 0.5;
 
-/// A figure of a point that a gate looks at. In reports, its name.
+/// A figure of a point that a gate checks. Reports contain its name.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(into = "String")]
 pub enum Metric {
@@ -64,7 +63,7 @@ pub enum Metric {
     Rate,
 }
 
-/// The metrics that are no quantiles.
+/// The metrics with a fixed name, which are all but the quantiles.
 const NAMED: [(&str, Metric); 4] = [
     ("mean", Metric::Mean),
     ("load", Metric::Load),
@@ -92,12 +91,13 @@ impl Metric {
         matches!(self, Self::Quantile(_) | Self::Mean)
     }
 
-    /// +1 if more is worse, -1 if less is.
+    /// +1 if a greater value is worse, -1 if a smaller one is.
     fn sign(self) -> f64 {
         if self == Self::Rate { -1.0 } else { 1.0 }
     }
 
-    /// Its value in a window; times in seconds. None if there are too few measurements.
+    /// The value of the metric in a window; times in seconds. `None` if there are too few
+    /// measurements.
     fn of(self, window: &Window, ticks_per_second: f64) -> Option<f64> {
         let value = match self {
             Self::Quantile(share) => {
@@ -115,12 +115,12 @@ impl Metric {
         (value > 0.0 && value.is_finite()).then_some(value)
     }
 
-    /// Its relative variance by chance within the window.
+    /// Relative variance of the metric by chance within the window.
     fn chance(self, window: &Window) -> f64 {
         match self {
             Self::Quantile(share) => quantile_variance(window, share),
             Self::Mean => mean_variance(window),
-            // How much these vary is only known from several runs.
+            // Only several runs show how much these metrics vary.
             Self::Load | Self::Count | Self::Rate => 0.0,
         }
     }
@@ -136,7 +136,7 @@ impl Metric {
         }
     }
 
-    /// Its relative variance from the width of its bucket.
+    /// Relative variance of the metric due to the width of its bucket.
     fn resolution(self, window: &Window) -> f64 {
         match self {
             Self::Quantile(share) => quantile_resolution(window, share),
@@ -178,7 +178,7 @@ impl Limit {
         }
     }
 
-    /// As it was written: `p50=5%`.
+    /// The limit as the user wrote it: `p50=5%`.
     pub fn text(self) -> String {
         format!("{}={}%", self.metric.word(), (self.share * 1e6).round() / 1e4)
     }
@@ -193,20 +193,20 @@ impl Limit {
 /// One run of a program: successive snapshots of one process.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Where it begins to count; none from the start.
+    /// The snapshot after which the run counts. `None` to count from its start.
     from: Option<Snapshot>,
-    /// At least one; each ends a window.
+    /// Snapshots, at least one; each ends a window.
     steps: Vec<Snapshot>,
 }
 
 impl Run {
-    /// The measurements of a process after `from` and up to the last of `steps`. None without
+    /// The measurements of a process after `from` and up to the last of `steps`. `None` without
     /// steps.
     pub fn since(from: Snapshot, steps: Vec<Snapshot>) -> Option<Self> {
         (!steps.is_empty()).then_some(Self { from: Some(from), steps })
     }
 
-    /// The runs in these snapshots. Snapshots of one process are windows of one run.
+    /// The runs in these snapshots. Snapshots of the same process are windows of one run.
     pub fn all(snapshots: Vec<Snapshot>) -> Vec<Self> {
         let mut runs: Vec<Self> = Vec::new();
         for snapshot in snapshots {
@@ -226,7 +226,7 @@ impl Run {
     /// Whether the runs share a process and overlap in time.
     pub fn overlaps(&self, other: &Self) -> bool {
         let [this, that] = [self, other].map(Self::last);
-        // Jobs share only the wall clock.
+        // Different jobs share only the wall clock.
         let time: fn(&Snapshot) -> u64 = match this.process.segment_id == that.process.segment_id {
             true => |snapshot| snapshot.elapsed_ticks,
             false => |snapshot| snapshot.taken_unix_ns,
@@ -240,12 +240,12 @@ impl Run {
 
     /// Its last snapshot.
     pub fn last(&self) -> &Snapshot {
-        // No run is empty.
+        // A run has at least one snapshot.
         &self.steps[self.steps.len() - 1]
     }
 
-    /// The measurements of each point by its name, in each window and in all. Points of one name
-    /// are one.
+    /// The measurements of each point by its name, in each window and in total. Points of the same
+    /// name are one.
     fn measured(&self) -> BTreeMap<String, Measured> {
         let mut ids: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         // Point 0 is the calibration.
@@ -278,11 +278,11 @@ struct Measured {
 /// A metric of one run.
 #[derive(Clone, Copy, Debug)]
 struct Observation {
-    /// Its logarithm.
+    /// The logarithm of the value.
     value: f64,
     /// The variance of the logarithm within the run.
     within: f64,
-    /// The variance by independent calls, for one run on each side.
+    /// The variance of independent calls, for one run on each side.
     of_calls: f64,
     /// The variance from the width of its bucket.
     resolution: f64,
@@ -292,7 +292,7 @@ impl Measured {
     fn observe(&self, metric: Metric) -> Option<Observation> {
         let value = metric.of(&self.whole, self.rate)?.ln();
         let values = self.windows.iter().map(|window| Some(metric.of(window, self.rate)?.ln()));
-        // Two windows say next to nothing about how windows differ.
+        // With two windows, the spread of the windows is too uncertain to use.
         let batches = match values.collect::<Option<Vec<f64>>>() {
             Some(values) if values.len() > 2 && metric != Metric::Count => {
                 squares(&values) / (values.len() - 1) as f64 / values.len() as f64
@@ -305,15 +305,15 @@ impl Measured {
     }
 }
 
-/// What can be said of one metric of one point.
+/// The finding on one metric of one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Finding {
     /// It became worse by more than the limit allows, and chance does not explain it.
     Failed,
-    /// It may have, or may not.
+    /// It may have become worse, or may not.
     Unsure,
-    /// It did not.
+    /// It did not become worse.
     Fine,
 }
 
@@ -328,12 +328,12 @@ impl Finding {
     }
 }
 
-/// One metric of one point, on both sides. In a report as it stands here.
+/// One metric of one point, on both sides. Reports contain it in this form.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The point.
     pub name: String,
-    /// What was asked.
+    /// The limit that was checked.
     #[serde(flatten)]
     pub limit: Limit,
     /// The finding.
@@ -355,20 +355,20 @@ pub struct Row {
     /// Probability of this change or a greater one if the true change were half the limit, adjusted
     /// for the number of tests.
     pub p: f64,
-    /// The number of runs before that have it.
+    /// Number of earlier runs that have the point.
     pub runs_before: usize,
-    /// The number of runs now that have it.
+    /// Number of new runs that have the point.
     pub runs_now: usize,
 }
 
-/// What a gate found. In a report as it stands here.
+/// The result of a gate. Reports contain it in this form.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judgement {
     /// Runs before.
     pub runs_before: usize,
     /// Runs now.
     pub runs_now: usize,
-    /// The assumed deviation between runs; none where several runs show it.
+    /// The assumed deviation between runs. `None` if several runs show it.
     #[serde(rename = "assumed_deviation")]
     pub assumed: Option<f64>,
     /// All judged metrics, the worst first.
@@ -380,12 +380,12 @@ pub struct Judgement {
     /// Points that only the runs now have.
     #[serde(rename = "only_now")]
     pub new: Vec<String>,
-    /// Points and metrics that could not be judged: too few measurements, or a reset that hides
-    /// their time.
+    /// Points and metrics without a finding: too few measurements, or a reset that hides their
+    /// time.
     pub too_few: Vec<TooFew>,
 }
 
-/// A metric of a point that could not be judged.
+/// A metric of a point without a finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TooFew {
     /// The point.
@@ -395,8 +395,8 @@ pub struct TooFew {
 }
 
 impl Judgement {
-    /// The relative change of most points' times, if they changed the same way. It may be the
-    /// machine or the whole program, so nothing is judged against it.
+    /// The relative change of most points' times, if they changed in the same direction. The cause
+    /// may be the machine or the whole program, so no verdict is based on it.
     pub fn common(&self) -> Option<f64> {
         let times = self.rows.iter().filter(|row| row.limit.metric.is_time());
         let first = times.clone().map(|row| row.limit.metric).next()?;
@@ -405,14 +405,14 @@ impl Judgement {
         common_move(&mut moves).map(f64::exp_m1)
     }
 
-    /// How many rows have this finding.
+    /// Number of rows with this finding.
     pub fn count(&self, finding: Finding) -> usize {
         self.rows.iter().filter(|row| row.finding == finding).count()
     }
 }
 
 /// Judges the points that `admits` accepts. `deviation` is the assumed deviation between runs, as a
-/// share, where each side has only one.
+/// share; it is used if each side has only one run.
 pub fn judge(
     before: &[Run],
     now: &[Run],
@@ -470,7 +470,7 @@ pub fn judge(
     judgement
 }
 
-/// The change of one metric, in logarithms and the direction that is worse.
+/// The change of one metric, as a logarithm; positive is worse.
 struct Tested {
     a: Vec<f64>,
     b: Vec<f64>,

@@ -1,5 +1,5 @@
-//! A comparison as Markdown for a pull request: the changes of times, calls and loads, and all else
-//! folded away below.
+//! A comparison as Markdown for a pull request: the changes of times, calls and loads, with
+//! everything else folded away below.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::volume::{self, Volume};
 use super::{Baseline, Comparison, Row, TEST, Verdict};
 use crate::units::{self, Scale, Unit};
 
-/// The verdicts on times that are not folded away.
+/// Verdicts on times whose rows are not folded away.
 const SHOWN: [Verdict; 4] =
     [Verdict::Slower, Verdict::SlowerTail, Verdict::Faster, Verdict::FasterTail];
 
@@ -97,7 +97,7 @@ fn table(rows: &[&Row], scale: &Scale) -> String {
     out
 }
 
-/// A verdict with the change that it is about.
+/// A verdict with the change that it refers to.
 fn with_change(volume: Volume, change: Option<String>) -> String {
     let strong = if volume.differs() { "**" } else { "" };
     let change = change.map_or(String::new(), |change| format!(" ({change})"));

@@ -10,7 +10,7 @@ use crate::units::{Scale, Unit};
 
 pub use super::markdown::markdown;
 
-/// The longest name that is not cut.
+/// Maximum length of a name; longer ones are cut.
 const NAME_MAX: usize = 48;
 
 /// The text of a comparison: both sides, and a line for each point, as on the screen.
@@ -41,8 +41,8 @@ struct Point<'a> {
     id: Option<u32>,
     verdict: &'static str,
     superiority: Option<f64>,
-    /// This and the following: the interval in 95 of 100 cases, by the error of sampling; changes
-    /// are relative.
+    /// The 95 % confidence interval by the error of sampling, here and in the following fields;
+    /// changes are relative.
     superiority_95: Option<[f64; 2]>,
     mean_change: Option<f64>,
     mean_change_95: Option<[f64; 2]>,
@@ -123,8 +123,8 @@ fn report<'a>(baseline: &Baseline, comparison: &'a Comparison) -> Report<'a> {
     }
 }
 
-/// The points that have become slower by more than this share: by mean or median,
-/// or, where only the tail grew, by the 99th percentile.
+/// The points that have become slower by more than this share: by mean or median or, if only the
+/// tail grew, by the 99th percentile.
 pub fn slower_than(comparison: &Comparison, share: f64) -> impl Iterator<Item = &Row> {
     comparison.rows.iter().filter(move |row| match row.verdict {
         Verdict::Slower => [row.mean_change(), row.quantile_change(0.5)]

@@ -2,7 +2,7 @@
 
 use crate::model::Window;
 
-/// The share of the longest measurements that is the tail.
+/// Share of the longest measurements that form the tail.
 pub(super) const TAIL: f64 = 0.01;
 /// The least expected number of tail measurements in each window.
 const FEWEST_IN_TAIL: f64 = 10.0;
@@ -25,13 +25,14 @@ pub(crate) fn side_by_side(before: &Window, since: &Window) -> Vec<(f64, f64)> {
 pub(crate) struct RankTest {
     /// Probability that a measurement of the second window takes longer than one of the first.
     pub(super) superiority: f64,
-    /// Its standard deviation if there is no difference.
+    /// The standard deviation of `superiority` without a difference between the windows.
     pub(super) deviation: f64,
-    /// Probability of at least this difference if there is none.
+    /// Probability of at least this difference by chance.
     pub(super) p: f64,
 }
 
-/// Tests counts in each bucket of the first and second window; none while either is empty.
+/// Tests the counts in each bucket of the first and second window. `None` while either window is
+/// empty.
 pub(crate) fn rank_test(counts: &[(f64, f64)]) -> Option<RankTest> {
     let (mut a, mut b, mut u, mut ties) = (0.0, 0.0, 0.0, 0.0);
     for (in_a, in_b) in counts {
@@ -48,7 +49,7 @@ pub(crate) fn rank_test(counts: &[(f64, f64)]) -> Option<RankTest> {
     let variance = pairs / 12.0 * (n + 1.0 - ties / (n * (n - 1.0)));
     let deviation = variance.max(0.0).sqrt();
     let distance = ((u - pairs / 2.0).abs() - 0.5).max(0.0);
-    // All are in one bucket, so there is no difference.
+    // If all measurements are in one bucket, there is no difference.
     let p = if deviation > 0.0 { two_sided(distance / deviation) } else { 1.0 };
     Some(RankTest { superiority: u / pairs, deviation: deviation / pairs, p })
 }
@@ -62,7 +63,7 @@ pub(crate) struct TailTest {
 }
 
 /// Tests the longest hundredth of both windows together, or a little less, since buckets are not
-/// divided. None where too few are expected in either.
+/// divided. `None` if too few are expected in either window.
 pub(crate) fn tail_test(counts: &[(f64, f64)]) -> Option<TailTest> {
     let (a, b) = counts.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
     let (mut tail_a, mut tail_b) = (0.0, 0.0);
@@ -82,7 +83,8 @@ pub(crate) fn tail_test(counts: &[(f64, f64)]) -> Option<TailTest> {
     Some(TailTest { before, since, p: two_sided((since - before).abs() / deviation) })
 }
 
-/// Two-sided probability of a normal variable beyond so many standard deviations.
+/// Two-sided probability that a normal variable is more than `deviations` standard deviations from
+/// its mean.
 pub(crate) fn two_sided(deviations: f64) -> f64 {
     libm::erfc(deviations / std::f64::consts::SQRT_2)
 }

@@ -1,8 +1,8 @@
 //! Whether a point's calls per second, and its load, differ between two windows.
 //!
-//! The time of one call does not show this: each call may take as long as before, and the point may
-//! be called nine times as often. So calls and load have verdicts of their own, by two criteria, as
-//! the time of a call has:
+//! The time of one call does not show this: each call may take as long as before while the point is
+//! called nine times as often. So calls and load have verdicts of their own, by two criteria, like
+//! the time of a call:
 //!
 //! - **Chance.** A figure `A` over `t` seconds varies by `u A / t`. For independent calls `u` is 1
 //!   for their number (Poisson), and for their load the mean square of a call's time over its mean
@@ -43,22 +43,22 @@ pub const ASSUMED_DEVIATION: f64 = 0.1;
 /// Fewer polls than this do not show how much a figure varies.
 const FEWEST_POLLS: u32 = 10;
 
-/// What can be said of calls per second, or of a load.
+/// The verdict on calls per second, or on a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Volume {
     /// More than before.
     More,
     /// Less than before.
     Less,
-    /// No difference that matters.
+    /// There is no difference that matters.
     Same,
-    /// Not enough is known to say anything.
+    /// Too little is known for a verdict.
     #[default]
     Unsure,
 }
 
 impl Volume {
-    /// In words, at most 6 columns.
+    /// The verdict in words, at most 6 columns.
     pub fn words(self) -> &'static str {
         match self {
             Self::More => "more",
@@ -74,7 +74,7 @@ impl Volume {
     }
 }
 
-/// A figure in successive polls, as far as its variation needs it.
+/// A figure in successive polls, reduced to the sums that its variation needs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Polls {
     number: u32,
@@ -92,14 +92,14 @@ impl Polls {
         self.squares += amount * amount / time;
     }
 
-    /// The variance of the amount in a unit of time, if there are enough polls.
+    /// The variance of the amount per unit of time, if there are enough polls.
     fn variance(&self) -> Option<f64> {
         let spread = self.squares - self.amount * self.amount / self.time;
         (self.number >= FEWEST_POLLS).then(|| spread.max(0.0) / f64::from(self.number - 1))
     }
 }
 
-/// The polls of a point since the baseline.
+/// The variation of a point's calls and load over the polls since the baseline.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Variation {
     calls: Polls,
@@ -107,7 +107,7 @@ pub(super) struct Variation {
 }
 
 impl Variation {
-    /// Adds the growth of the window `now` since an earlier poll. A reset starts afresh.
+    /// Adds the growth of the window `now` since an earlier poll. A reset starts over.
     pub(super) fn after(mut self, before: &Window, now: &Window) -> Self {
         let Some((old, new)) = before.length.zip(now.length) else { return Self::default() };
         let (seconds, ticks) = (new.seconds - old.seconds, new.ticks - old.ticks);
@@ -136,7 +136,7 @@ struct Figure {
 struct Tested {
     before: f64,
     since: f64,
-    /// The standard deviation of the logarithm of their ratio.
+    /// The standard deviation of the logarithm of the ratio.
     error: f64,
     p: f64,
     is_load: bool,
@@ -175,7 +175,7 @@ fn test(row: &Row, is_load: bool, is_same: bool) -> Option<Tested> {
         return None;
     }
     let (mut before, mut since) = (figure(&row.before, is_load)?, figure(&row.since, is_load)?);
-    // A window without time on a CPU has no unit of its own, so it takes the other window's.
+    // A window without time on a CPU has no `u` of its own, so it uses the other window's.
     let known = |one: f64, other: f64| [one, other, 1.0].into_iter().find(|unit| *unit > 0.0);
     let units = (known(before.unit, since.unit)?, known(since.unit, before.unit)?);
     (before.unit, since.unit) = units;

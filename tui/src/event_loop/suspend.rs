@@ -1,8 +1,8 @@
 //! Stopping and going on under a shell's job control.
 //!
-//! In raw mode, Ctrl-Z is a key; SIGTSTP comes from elsewhere. In both cases the terminal is given
-//! back first, and set up again on SIGCONT, which also comes after a SIGSTOP that no process can
-//! see.
+//! In raw mode, Ctrl-Z is a key; SIGTSTP is sent by another process. In both cases the terminal is
+//! restored before the stop, and set up again on SIGCONT, which also arrives after a SIGSTOP, which
+//! no process can catch.
 
 use std::io;
 use std::ptr;
@@ -13,9 +13,9 @@ use signal_hook::consts::{SIGCONT, SIGTSTP};
 
 use crate::signals;
 
-/// Knows whether the program was asked to stop, or goes on after a stop.
+/// Knows whether the program was asked to stop, or continues after a stop.
 ///
-/// Relaxed throughout: each flag alone is the message.
+/// Relaxed throughout: the flags publish no other data.
 #[derive(Debug)]
 pub(super) struct Suspension {
     asked: Arc<AtomicBool>,
@@ -25,7 +25,7 @@ pub(super) struct Suspension {
 }
 
 impl Suspension {
-    /// Takes the signals over.
+    /// Installs handlers for both signals.
     pub(super) fn install() -> io::Result<Self> {
         let [asked, continued] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let is_ignored = signals::is_ignored(SIGTSTP);
@@ -36,43 +36,46 @@ impl Suspension {
         Ok(Self { asked, continued, is_ignored })
     }
 
-    /// Whether a signal has asked to stop since this was last asked.
+    /// Whether a signal to stop has arrived since the last call.
     pub(super) fn asked(&self) -> bool {
         self.asked.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the program goes on after a stop, since this was last asked.
+    /// Whether the program has continued after a stop since the last call.
     pub(super) fn continued(&self) -> bool {
         self.continued.swap(false, Ordering::Relaxed)
     }
 
-    /// Stops the whole job, like Ctrl-Z in a plain terminal, and returns when it goes on; returns
-    /// at once without a shell.
+    /// Stops the whole job, as Ctrl-Z does in cooked mode, and returns when it continues. Returns
+    /// at once if there is no shell to continue it.
     pub(super) fn stop(&self) -> io::Result<()> {
         if self.is_ignored {
             return Ok(());
         }
-        // SAFETY: an all-zero `sigaction` is a valid value of that plain struct.
+        // SAFETY: a `sigaction` is plain numbers and a null handler; all zeros is a valid value.
         let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
         let act = |handler, old: *mut libc::sigaction| {
-            // SAFETY: as above.
+            // SAFETY: a `sigaction` is plain numbers and a null handler; all zeros is a valid
+            // value.
             let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
             action.sa_sigaction = handler;
-            // SAFETY: both structures live across the call; neither handler is code.
+            // SAFETY: `action` and `old` are valid during the call, or `old` is null; SIG_IGN and
+            // SIG_DFL run no code.
             match unsafe { libc::sigaction(SIGTSTP, &raw const action, old) } {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
             }
         };
-        // The others first. A signal to a process may come late and to another thread; a raised
-        // signal stops before `raise` returns.
+        // Stop the other processes first, with SIGTSTP ignored here: a signal to a process may
+        // arrive late and on another thread, whereas `raise` stops this process before it returns.
         act(libc::SIG_IGN, &raw mut ours)?;
-        // SAFETY: sends a signal to the processes of this job.
+        // SAFETY: `kill` takes plain numbers; 0 means the processes of this group.
         unsafe { libc::kill(0, SIGTSTP) };
         act(libc::SIG_DFL, ptr::null_mut())?;
-        // SAFETY: stops this process until it is told to go on.
+        // SAFETY: `raise` takes a plain number; it stops this process until SIGCONT.
         unsafe { libc::raise(SIGTSTP) };
-        // SAFETY: puts back what was there.
+        // SAFETY: `ours` was filled by the first call and is live; null means that the old action
+        // is not returned.
         unsafe { libc::sigaction(SIGTSTP, &raw const ours, ptr::null_mut()) };
         self.asked();
         self.continued();

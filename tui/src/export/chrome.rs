@@ -1,11 +1,11 @@
-//! Chrome's trace event format, in JSON: what the rings hold, for
-//! `chrome://tracing`, Perfetto's viewer and others.
+//! Chrome's trace event format, in JSON: the records of the rings, for `chrome://tracing`,
+//! Perfetto's viewer and others.
 //!
 //! A region is a complete event (`X`) from its begin to its end, time off the CPU included, in
-//! microseconds since the segment was created. Its category is `on-cpu`, `off-cpu` where some of
-//! its own time was not on a CPU, or `cut` where regions inside it are lost. Its arguments are
-//! pfp's measurements: `exclusive_ns`, `off_cpu_ns`, `context`. Tasks have a track of their own,
-//! with a thread id that no thread has. An instant event says what each ring has lost.
+//! microseconds since the segment was created. Its category is `on-cpu`; `off-cpu` if some of its
+//! exclusive time was not on a CPU; or `cut` if regions inside it are lost. Its arguments are pfp's
+//! measurements: `exclusive_ns`, `off_cpu_ns`, `context`. Tasks have a separate track, with a
+//! thread id that no thread has. An instant event says how many records each ring has lost.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::subject::Subject;
 use super::tracks::{Cpu, Slice, tracks};
 
-/// Ids of tracks that are no threads: above every thread id of the kernel.
+/// First id for tracks that are not threads: above every thread id of the kernel.
 const OTHERS: u64 = 1 << 32;
 
 /// An event; missing fields are left out.
@@ -79,7 +79,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         process: &process.name,
         host: &process.host,
         segment_id: &process.segment_id,
-        // A string, since many readers of JSON cannot hold such a number.
+        // A string, since many JSON readers cannot represent such a large number.
         started_unix_ns: process.started_unix_ns.to_string(),
         taken_ns: subject.whole_ns(subject.snapshot().elapsed_ticks),
     };
@@ -91,7 +91,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut taken = HashSet::new();
     for (place, track) in tracks(subject).iter().enumerate() {
         let own = Some(u64::from(track.lane.tid)).filter(|tid| track.strand == 0 && *tid > 0);
-        // Readers would merge two tracks with one id.
+        // Readers would merge two tracks with the same id.
         let tid = own.filter(|tid| taken.insert(*tid)).unwrap_or(OTHERS + place as u64);
         events.say("thread_name", tid, Name { name: &track.name(subject) })?;
         events.say("thread_sort_index", tid, Order { sort_index: place })?;
@@ -161,7 +161,7 @@ impl Events<'_> {
         Ok(serde_json::to_writer(&mut *self.out, event)?)
     }
 
-    /// Writes metadata of a track.
+    /// Writes the metadata of a track.
     fn say(&mut self, name: &str, tid: u64, args: impl Serialize) -> io::Result<()> {
         let (pid, cat) = (self.pid, None);
         self.add(&Event { ph: "M", pid, tid, name, cat, ts: None, dur: None, s: None, args })

@@ -5,8 +5,8 @@
 //! `load` is the share of one CPU. A text that a spreadsheet would take for a formula begins with
 //! an apostrophe ([`crate::text::cell`]). A missing figure is an empty field. Amounts are in one
 //! field, `bytes=2400;flops=200`: sums, sums per second of exclusive time, and sums per second of
-//! the clock. Rates and loads are the model's: for a file, or a single poll of a process, over its
-//! whole life or since the point's reset.
+//! the clock. Rates and loads are the model's: for a file, or a single poll of a process, they are
+//! over its whole life or since the point's reset.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use crate::model::{Length, amounts, histogram};
 use crate::snapshot::{Cell, Lane, Point, Stats};
 use crate::text::cell;
 
-/// A title, and what stands below it.
+/// A title, and the function for the values of its column.
 type Column = (&'static str, fn(&Row<'_>) -> Value);
 
 const COLUMNS: [Column; 40] = [
@@ -78,7 +78,7 @@ struct Row<'a> {
     calls_per_second: Option<f64>,
     load: Option<f64>,
     quantiles: Option<[u64; QUANTILES.len()]>,
-    /// The sums, and those per second of exclusive time and of the clock.
+    /// The sums, and the sums per second of exclusive time and of the clock.
     amounts: [String; 3],
 }
 
@@ -140,7 +140,7 @@ impl<'a> Row<'a> {
         self.subject.ns(ticks as f64)
     }
 
-    /// None for wall-clock spans.
+    /// `None` for wall-clock spans.
     fn exclusive(&self) -> Option<u64> {
         (!self.point().wall).then_some(self.sums.exclusive)
     }
@@ -157,14 +157,15 @@ impl<'a> Row<'a> {
 /// Writes the titles and the rows.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     rows(subject, out).map_err(|error| match error.into_kind() {
-        // Unchanged: a writer into a pipe must see that nobody reads.
+        // Pass I/O errors through unchanged: a writer into a pipe must recognise that the reader is
+        // gone.
         ::csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),
     })
 }
 
 fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
-    // The titles are written even without rows.
+    // The titles are written even if there are no rows.
     let mut writer = ::csv::WriterBuilder::new()
         .terminator(::csv::Terminator::CRLF)
         .has_headers(false)
@@ -183,7 +184,7 @@ fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
     Ok(writer.flush()?)
 }
 
-/// A text that no spreadsheet takes for a formula.
+/// A text that a spreadsheet does not take for a formula.
 fn text(text: &str) -> Value {
     cell(text).into_owned().into()
 }
@@ -205,7 +206,8 @@ mod tests {
 
     fn exported(per_thread: bool, passes: impl Fn(u32) -> bool) -> (Model, String) {
         let mut source = Synthetic::new();
-        // Not through the gate that cleans text: the format itself keeps its fields apart.
+        // Set directly, not through `poll`, which cleans text: the format must escape such names by
+        // itself.
         source.snapshot_mut().points[1].name = "a \"b\", c\r\nd\u{1b}".into();
         let model = Model::of(source.picture().unwrap());
         let mut out = Vec::new();
@@ -246,7 +248,8 @@ mod tests {
         assert_eq!(text, COLUMNS.map(|(title, _)| title).join(",") + "\r\n");
     }
 
-    /// By title, every figure equals the snapshot's; the rows of threads add up to those of points.
+    /// Every figure equals the snapshot's, by its title; the rows of threads add up to those of
+    /// points.
     #[test]
     fn figures_are_those_of_the_snapshot() {
         let (model, text) = exported(false, |_| true);

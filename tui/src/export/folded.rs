@@ -1,13 +1,13 @@
-//! Folded stacks, as flame graphs are made from: `process;thread;outer;inner 123`.
+//! Folded stacks, the input of flame graph tools: `process;thread;outer;inner 123`.
 //!
 //! The numbers are nanoseconds of exclusive time on a CPU. For a point and thread, they add up to
-//! the point's time there since its last reset, open regions included where known; for a point and
-//! its direct caller, they add up to the point's time inside that caller. Outer frames are an
-//! estimate (see [`Stacks`]). Unknown callers are `[other callers]`. Threads of one name have the
-//! same lines, which readers add up.
+//! the point's time there since its last reset, open regions included if known; for a point and its
+//! direct caller, they add up to the point's time inside that caller. Outer frames are an estimate
+//! (see [`Stacks`]). Unknown callers are `[other callers]`. Threads of the same name have the same
+//! lines, which readers add up.
 //!
-//! A semicolon separates frames. One in a name, a control character and `%` are written as `%` and
-//! two hexadecimal digits a byte, as in URLs, so that two names never become one.
+//! A semicolon separates frames. A semicolon in a name, a control character and `%` are
+//! percent-encoded byte by byte, as in URLs, so that two names never become one.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ use super::escape;
 use super::subject::Subject;
 use crate::model::{Frame, Stacks, Weight, share_out};
 
-/// Stands for unknown callers.
+/// Frame for unknown callers.
 pub(super) const OTHERS: &str = "[other callers]";
 
 /// Writes the stacks.
@@ -90,7 +90,7 @@ mod tests {
         text.lines().map(parse).collect()
     }
 
-    /// A model with edges, in microseconds, on lane 0, and the cells that they add up to.
+    /// A model with these edges on lane 0, in microseconds, and with the cells that they add up to.
     fn made(edges: &[(u32, Option<u32>, [u64; 2])], change: impl Fn(&mut Snapshot)) -> Model {
         let mut snapshot = snapshot();
         snapshot.edges.clear();
@@ -202,7 +202,7 @@ mod tests {
             *sums.entry(path.rsplit(';').next().unwrap()).or_default() += weight;
         }
         for figures in model.points().iter().filter(|figures| figures.is_used()) {
-            // Each thread's is rounded on its own.
+            // Each thread's time is rounded on its own.
             let exact = figures.total().exclusive as f64 / 2.6;
             let sum = sums[figures.name().as_str()] as f64;
             assert!((sum - exact).abs() <= 0.5 * figures.lanes().count() as f64, "{sum} {exact}");

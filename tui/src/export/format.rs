@@ -37,7 +37,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Writes it.
+    /// Writes the subject in this format.
     pub fn write(self, subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Csv => csv::write(subject, out),
@@ -58,7 +58,7 @@ impl Format {
         self == Self::Perfetto
     }
 
-    /// Whether it can export thread by thread.
+    /// Whether the format can contain figures per thread.
     pub fn has_per_thread(self) -> bool {
         matches!(self, Self::Csv | Self::OpenMetrics)
     }

@@ -1,8 +1,8 @@
 //! A point's histogram as an HdrHistogram, of nanoseconds.
 //!
-//! The segment's buckets are up to a thirty-second of their value wide. A measurement counts at its
-//! bucket's middle, limited to the extremes, with three digits. The shortest and the longest
-//! measurement are known exactly.
+//! The segment's buckets are up to a thirty-second of their value wide. A measurement counts at the
+//! middle of its bucket, limited to the extremes, with three digits. The shortest and the longest
+//! measurement are exact.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub(super) fn histograms<'a>(
     })
 }
 
-/// The exclusive times of a point; none if it has never measured.
+/// The exclusive times of a point. `None` if it has never measured.
 fn histogram(
     subject: &Subject<'_>,
     shown: &Shown<'_>,
@@ -36,7 +36,7 @@ fn histogram(
     };
     let (min, max) = (sums.min.min(sums.max), sums.max);
     let longest = subject.whole_ns(last.low.saturating_add(last.width).max(max));
-    // It takes only half the range of its numbers.
+    // HdrHistogram accepts only half the range of its integers.
     let mut histogram = Histogram::new_with_bounds(1, longest.clamp(2, u64::MAX / 2), DIGITS)?;
     let within = |value: u64, bucket: &crate::snapshot::Bucket| {
         (bucket.low..=bucket.low.saturating_add(bucket.width.saturating_sub(1))).contains(&value)
@@ -44,7 +44,7 @@ fn histogram(
     let extremes = [(min, within(min, first)), (max, within(max, last) && sums.count > 1)];
     let extremes: Vec<u64> =
         extremes.iter().filter(|(_, is)| *is).map(|(value, _)| *value).collect();
-    // No real program comes near this; sums of a damaged file must not overflow.
+    // No real program reaches this count; it keeps sums of a damaged file from overflowing.
     let mut room = u64::MAX / 4;
     for bucket in &buckets {
         let mut count = bucket.count.min(room);

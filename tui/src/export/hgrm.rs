@@ -1,8 +1,8 @@
 //! HdrHistogram's percentile distribution, as its plotters read it: one for every point that has
 //! measured, exclusive time in microseconds.
 //!
-//! Each begins with a comment with the point's name. The mean and the standard deviation are over
-//! all measurements, not from the histogram.
+//! Each distribution begins with a comment that has the point's name. The mean and the standard
+//! deviation are over all measurements, not from the histogram.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use super::subject::Subject;
 use super::{escape, hdr};
 use crate::model::Figures;
 
-/// Lines for each halving of the distance to 100 %.
+/// Number of lines for each halving of the distance to 100 %.
 const TICKS: u32 = 5;
 /// Values in one bucket of HdrHistogram, with three digits.
 const SUB_BUCKETS: u32 = 2048;

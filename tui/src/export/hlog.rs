@@ -1,11 +1,10 @@
-//! HdrHistogram's interval log, version 2: one interval from the creation of the
-//! segment to the snapshot, with a histogram of exclusive times in nanoseconds for
-//! every point that has measured. The column for the reader's eye, the greatest
-//! value, is in milliseconds.
+//! HdrHistogram's interval log, version 2: one interval from the creation of the segment to the
+//! snapshot, with a histogram of exclusive times in nanoseconds for every point that has measured.
+//! The greatest value, a column for human readers, is in milliseconds.
 //!
-//! A histogram's tag is the point's name. A tag can hold no blank, comma or line end: these,
-//! control characters and `%` are written as `%` and two hexadecimal digits a byte, as in URLs.
-//! Where there are several processes, the process with its id and a slash come before the name.
+//! A histogram's tag is the point's name. A tag must not contain a blank, comma or line end: these,
+//! control characters and `%` are percent-encoded byte by byte, as in URLs. If there are several
+//! processes, the process with its id and a slash precede the name.
 
 use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
@@ -26,7 +25,7 @@ pub fn write(subject: &Subject<'_>, mut out: &mut dyn Write) -> io::Result<()> {
     let process = &subject.snapshot().process;
     let started = UNIX_EPOCH + Duration::from_nanos(process.started_unix_ns);
     let elapsed = Duration::from_nanos(subject.whole_ns(subject.snapshot().elapsed_ticks));
-    // The begin that other writers use and some readers require.
+    // The first lines that other writers use and some readers require.
     writeln!(out, "#[Histogram log format version 1.2]")?;
     let mut serializer = V2DeflateSerializer::new();
     let title = format!("exclusive time of the points of {process}, ns");

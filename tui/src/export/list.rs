@@ -20,7 +20,7 @@ struct Process<'a> {
     started_unix_ns: u64,
 }
 
-/// All of them, with a line break at the end.
+/// All processes as JSON, with a line break at the end.
 pub fn json(discovery: &Discovery) -> serde_json::Result<String> {
     let processes: Vec<_> = discovery
         .candidates

@@ -7,18 +7,18 @@ use super::series::Part;
 use crate::model::histogram;
 use crate::snapshot::Cell;
 
-/// A native bucket's end is 2^(1/8) times the end before: schema, or scale, 3.
+/// The schema (in OpenTelemetry, the scale) 3: each bucket's end is 2^(1/8) times the previous one.
 pub(super) const SCHEMA: i32 = 3;
 const OCTAVE: f64 = (1 << SCHEMA) as f64;
-/// Times up to this count as zero, seconds: far below a tick.
+/// Times up to this many seconds count as zero: far below a tick.
 pub(super) const ZERO: f64 = 1e-12;
 
-/// A histogram of exclusive time with buckets by powers of two to an eighth.
+/// A histogram of exclusive time with exponential buckets, eight per power of two.
 #[derive(Debug, Default)]
 pub(super) struct Native {
     pub(super) zero: u64,
-    /// The buckets that are not empty, in rising order: a number, and the measurements longer than
-    /// 2^((number - 1) / 8) seconds and no longer than 2^(number / 8).
+    /// The buckets that are not empty, in rising order: bucket `number` counts the measurements
+    /// longer than 2^((number - 1) / 8) seconds and up to 2^(number / 8).
     pub(super) buckets: BTreeMap<i32, u64>,
 }
 

@@ -1,5 +1,5 @@
-//! OpenMetrics text 1.0 and the other forms in which Prometheus and others scrape, of
-//! one or several processes.
+//! OpenMetrics text 1.0 and other formats that Prometheus and similar programs scrape, of one or
+//! several processes.
 //!
 //! | family | type | of | what it is |
 //! |---|---|---|---|
@@ -26,9 +26,9 @@
 //! reset of a point is a reset of its counters.
 //!
 //! The buckets of the histograms end at 10 ns times powers of two, up to 86 s. Each counts only
-//! measurements that were certainly no longer: a segment's bucket that lies across an end, and is
-//! never wider than a thirty-second of its value, counts beyond it. In protobuf, with the feature
-//! `native-histograms`, there are native ones as well: eight buckets to an octave, so that a
+//! measurements that are certainly not longer: a bucket of the segment that spans such an end, and
+//! is at most a thirty-second of its value wide, counts beyond it. In protobuf, with the feature
+//! `native-histograms`, there are native histograms as well: eight buckets to an octave, so that a
 //! quantile is off by at most a twentieth.
 
 #[cfg(feature = "native-histograms")]
@@ -55,9 +55,9 @@ use super::subject::Subject;
 use crate::headline::clock_word;
 use crate::snapshot::{Bucket, Cell, Loss, Snapshot, Stats, total};
 
-/// Where the first bucket ends, seconds.
+/// End of the first bucket, seconds.
 const FIRST: f64 = 1e-8;
-/// The ratio of two ends.
+/// Ratio of two adjacent ends.
 const STEP: f64 = 2.0;
 /// Number of finite buckets.
 const BUCKETS: usize = 34;
@@ -134,8 +134,8 @@ fn plain(open: &str, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// With `places`, it also says which places answer, and the version of pfp-top; files do not need
-/// that.
+/// With `places`, the registry also has the places that answer, and the version of pfp-top; files
+/// do not need that.
 fn registry(subjects: &[&Subject<'_>], places: Option<BTreeMap<String, bool>>) -> Registry {
     let mut known = HashSet::new();
     let part = |subject: &&Subject<'_>| {
@@ -180,11 +180,11 @@ impl fmt::Write for Text<'_> {
     }
 }
 
-/// Everything to write, family by family.
+/// All families with their data.
 #[derive(Debug)]
 struct Exposition {
     parts: Vec<Part>,
-    /// Places, and whether they answer; none for a file.
+    /// Places, and whether each answers. `None` for a file.
     places: Option<BTreeMap<String, bool>>,
 }
 
@@ -245,7 +245,7 @@ enum Number {
     Real(f64),
 }
 
-/// A sum of a point or thread; none where the point has none.
+/// A sum of a point or thread. `None` if the point does not have this sum.
 type Sum = fn(&Labels, &Stats) -> Option<u64>;
 
 impl Exposition {
@@ -287,7 +287,7 @@ impl Exposition {
         })
     }
 
-    /// The amounts of regions; nothing where there are none.
+    /// The amounts of regions; nothing if no point has amounts.
     fn amounts(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let has_any = |part: &Part| part.snapshot.points.iter().any(|p| !p.amounts.is_empty());
         if !self.parts.iter().any(has_any) {
@@ -542,7 +542,7 @@ mod tests {
         value(&text, "pfp_calls_total{process=\"my_app\",pid=\"9\",point=\"io.parse\"}");
     }
 
-    /// So that a sum over CPUs can leave it out.
+    /// The label lets a query leave devices out of a sum over CPUs.
     #[test]
     fn a_device_is_no_cpu() {
         let (_, text) = exported(false, |snapshot| {
@@ -554,7 +554,7 @@ mod tests {
         assert!(counters.len() > 1 && marked.count() == 1, "{counters:#?}");
     }
 
-    /// Its figures are told as the clock's.
+    /// Wall-clock spans have figures of the clock only.
     #[test]
     fn spans_of_the_clock_have_no_exclusive_time_and_no_load() {
         let (_, text) = exported(false, |snapshot| {

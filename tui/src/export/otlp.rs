@@ -25,8 +25,8 @@
 //! (and `pfp.device` or `pfp.wall`), `thread.name` and `pfp.lane`, `pfp.amount.name`,
 //! `pfp.loss.kind`, `pfp.process.state`, `pfp.clock`.
 //!
-//! Sums begin with the segment. For a point that was reset before anybody looked, they begin when
-//! it was first looked at (see [`Begin`](super::Begin)).
+//! Sums begin with the segment. For a point that was reset before this program first read it, they
+//! begin at that first reading (see [`Begin`](super::Begin)).
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ use super::subject::Subject;
 use crate::headline::clock_word;
 use crate::snapshot::{Cell, Loss, Process, total};
 
-/// Data points in one request: about a megabyte; receivers take four or more.
+/// Data points in one request: about a megabyte; receivers accept four or more.
 const AT_ONCE: usize = 8_000;
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
@@ -104,7 +104,7 @@ enum Of {
 }
 
 /// Sends the figures of these processes as one or several requests, one after the other, so that
-/// none takes more memory than a request may. Stops at the first error of `send` and returns it.
+/// each stays within a request's maximum size. Stops at the first error of `send` and returns it.
 pub fn requests<E>(
     subjects: &[Subject<'_>],
     mut send: impl FnMut(&ExportMetricsServiceRequest) -> Result<(), E>,
@@ -190,7 +190,7 @@ impl ProcessMetrics {
     }
 
     /// Adds a sum that begins at this moment, or earlier if the wall clock was put back: no data
-    /// point is before its start.
+    /// point may be before its start.
     fn sum(&mut self, of: Of, begin_unix_ns: u64, attributes: Vec<KeyValue>, value: Number) {
         let begin = begin_unix_ns.min(self.taken_unix_ns);
         self.number(of, begin, attributes, value);

@@ -1,5 +1,4 @@
-//! Perfetto's trace format, in protocol buffers: what the rings hold, as track
-//! events.
+//! Perfetto's trace format, in protocol buffers: the records of the rings, as track events.
 //!
 //! There is a track for the process, one for each thread, and one for the tasks of a thread below
 //! it. A region is a slice from its begin to its end, time off the CPU included; its category is
@@ -140,7 +139,7 @@ struct InternedData {
     source_locations: Vec<SourceLocation>,
 }
 
-/// `EventCategory`, `EventName` and `DebugAnnotationName` are all this.
+/// `EventCategory`, `EventName` and `DebugAnnotationName` all have these fields.
 #[derive(Clone, PartialEq, Message)]
 struct Name {
     #[prost(uint64, optional, tag = "1")]
@@ -200,7 +199,8 @@ struct Trace<'a> {
 struct Interned<T>(HashMap<T, u64>);
 
 impl<T: Eq + Hash + Clone> Interned<T> {
-    /// The number of a value; a new one is told to the reader.
+    /// The number of a value. A new value is added to `new`, from which the reader learns its
+    /// number.
     fn number<M>(&mut self, of: T, new: &mut Vec<M>, message: impl FnOnce(u64, T) -> M) -> u64 {
         let next = self.0.len() as u64 + 1;
         *self.0.entry(of).or_insert_with_key(|of| {
@@ -274,8 +274,8 @@ impl<'a> Trace<'a> {
         self.add_descriptor(track)
     }
 
-    /// Whether it is one process and not several shown as one, whose threads have longer names and
-    /// may share ids.
+    /// Whether the subject is one process, and not several shown as one, whose threads have longer
+    /// names and may share ids.
     fn is_one(&self) -> bool {
         self.subject.snapshot().process.members.is_empty()
     }
@@ -283,7 +283,7 @@ impl<'a> Trace<'a> {
     fn add_track(&mut self, track: &Track, process: u64, thread: u64) -> io::Result<u64> {
         let pid = self.subject.snapshot().process.pid;
         let tid = track.lane.tid;
-        // A track that is no thread, or whose thread id is taken, goes below.
+        // Tracks that are not threads, or whose thread id is taken, get a generic track below.
         let is_thread = self.is_one() && track.strand == 0 && tid > 0;
         let descriptor = match is_thread && self.threads.insert(tid) {
             true => TrackDescriptor {
@@ -471,7 +471,7 @@ mod tests {
             let descriptors = packets.into_iter().filter_map(|packet| packet.track_descriptor);
             descriptors.filter_map(|track| track.thread?.tid).collect::<Vec<_>>()
         };
-        // One that has another's id has a track all the same, with a name.
+        // A thread with another thread's id still has a track with its name.
         let twins = exported(|snapshot| snapshot.lanes[2].tid = 4711);
         assert_eq!(twins.iter().filter(|packet| packet.track_descriptor.is_some()).count(), 5);
         assert_eq!(threads(twins), [4711, 4712]);

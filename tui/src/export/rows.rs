@@ -1,7 +1,7 @@
 //! The rows of the table for programs: a line of JSON for each update, or CSV.
 //!
-//! Figures are raw: seconds (or ticks, where cycles were asked for), shares of one, whole numbers.
-//! Headings say the unit; unknown figures are null or empty.
+//! Figures are raw: seconds (or ticks, if the user chose cycles), shares of one, whole numbers.
+//! Headings have the unit; unknown figures are null or empty.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -54,7 +54,7 @@ impl Value {
     }
 }
 
-/// The field beside a mean that says whether it is too short to be exact.
+/// The field next to a mean that says whether the mean is too short to be exact.
 const SHORT: &str = "avg_short";
 
 /// The heading of a column: its word and its unit.
@@ -114,7 +114,7 @@ struct Update<'a> {
     /// When the figures were read, seconds since the Unix epoch.
     time_unix_s: f64,
     process: About<'a>,
-    /// Whether rates and loads are of the interval since the update before, or of the
+    /// Whether rates and loads are over the interval since the previous update, or over the
     /// process's whole life.
     basis: &'static str,
     points: Vec<Row<'a>>,
@@ -143,7 +143,7 @@ impl Serialize for Row<'_> {
 }
 
 fn time_unix_s(snapshot: &Snapshot) -> f64 {
-    // To the millisecond, which a poll takes.
+    // Rounded to a millisecond, which is the time that a poll takes.
     (snapshot.taken_unix_ns / 1_000_000) as f64 / 1e3
 }
 
@@ -212,7 +212,7 @@ mod tests {
     use crate::source::Source;
     use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 
-    /// Ticks of a begin and end: so many that some points are short.
+    /// Ticks of a begin and end: high enough that the means of some points count as too short.
     const PAIR: u64 = 20_000;
 
     fn is_short(figures: &Figures) -> bool {
@@ -256,7 +256,7 @@ mod tests {
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{line}");
     }
 
-    /// What the schema says of a column.
+    /// The schema of a column's values.
     fn schema_of(column: Column) -> serde_json::Value {
         let number = |least: f64| json!({"type": ["number", "null"], "minimum": least});
         let whole = |most: u64| json!({"type": ["integer", "null"], "minimum": 0, "maximum": most});

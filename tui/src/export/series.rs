@@ -1,5 +1,5 @@
-//! The series for monitoring, in any form: each point of each process, its threads one by one if
-//! wanted, and their labels.
+//! The series for monitoring, independent of the format: each point of each process, optionally
+//! thread by thread, and their labels.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) struct Point {
     id: u32,
     pub(super) load: Option<f64>,
     pub(super) enabled: bool,
-    /// As in the snapshot; only OTLP needs it, for the begin of sums.
+    /// The number of resets, as in the snapshot; only OTLP needs it, for the begin of sums.
     #[cfg(feature = "otlp")]
     pub(super) resets: u32,
 }
@@ -38,9 +38,10 @@ pub(super) struct Labels {
     pub(super) process: String,
     pub(super) pid: u32,
     pub(super) point: Option<String>,
-    /// The word for what spent the point's time, if not a CPU.
+    /// The word for where the point's time was spent, if not on a CPU.
     pub(super) elsewhere: Option<&'static str>,
-    /// A lane's last thread and the lane; several lanes as one have no number.
+    /// The name of a lane's last thread, and the lane's number. Several lanes exported as one have
+    /// no number.
     pub(super) thread: Option<(String, Option<u32>)>,
     pub(super) kind: Option<&'static str>,
     /// Name of an amount.
@@ -78,7 +79,7 @@ impl Part {
             Point {
                 labels,
                 id: shown.figures.id(),
-                // Loads must add up to CPUs.
+                // A device's load is left out, so that loads add up to CPUs.
                 load: shown.figures.load().filter(|_| !shown.figures.point().device),
                 enabled: shown.figures.state() == PointState::On,
                 #[cfg(feature = "otlp")]

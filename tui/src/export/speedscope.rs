@@ -1,5 +1,5 @@
-//! speedscope's own JSON: exclusive time by call path, and the last moments of every
-//! thread as the rings hold them.
+//! speedscope's own JSON: exclusive time by call path, and the last moments of every thread from
+//! the rings.
 //!
 //! The first profile is of all threads: exclusive nanoseconds by call path, with the sums and
 //! callers of the folded stacks. Then one profile follows for each thread with records, and for its

@@ -1,4 +1,4 @@
-//! The subject of an export: the figures of one snapshot, and a choice of its points.
+//! The subject of an export: the figures of one snapshot, and the points to export.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,31 +15,31 @@ pub struct Subject<'a> {
     model: &'a Model,
     snapshot: Arc<Snapshot>,
     points: Vec<Shown<'a>>,
-    /// Whether figures are wanted thread by thread.
+    /// Whether to export figures thread by thread.
     pub per_thread: bool,
-    /// With figures thread by thread: lanes from this number on are exported as one, where their
-    /// number matters.
+    /// With figures thread by thread: the first lane of those that are exported as one, in formats
+    /// that number lanes.
     pub lanes_apart: u32,
-    /// Whether histograms are exported, where the format can do without.
+    /// Whether to export histograms, in formats where they are optional.
     pub histograms: bool,
-    /// When its sums begin.
+    /// Begin of the sums.
     pub begin: Begin,
     ticks_per_second: f64,
 }
 
-/// When the sums of a process begin, nanoseconds since the Unix epoch.
+/// Begin of a process's sums, nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Begin {
-    /// When its segment was created.
+    /// Time at which its segment was created.
     pub segment_unix_ns: u64,
-    /// When it was first looked at. What resets took away before that is unknown.
+    /// Time of the first reading. Figures that resets discarded before that are unknown.
     pub watched_unix_ns: u64,
-    /// The clock changed since it was first looked at, so no sum goes on from before.
+    /// Whether the clock has changed since then, so that no sum continues from before.
     pub rebased: bool,
 }
 
 impl Begin {
-    /// When the sums of a point begin that had been reset this often when it was first looked at.
+    /// Begin of the sums of a point that had been reset this many times at the first reading.
     pub fn of(self, resets: u32) -> u64 {
         match self.rebased || resets > 0 {
             true => self.watched_unix_ns,
@@ -48,18 +48,18 @@ impl Begin {
     }
 }
 
-/// A point that is exported.
+/// An exported point.
 #[derive(Clone, Debug)]
 pub struct Shown<'a> {
     /// Its figures.
     pub figures: &'a Figures,
-    /// Its name, made unique in its process: where two have the same name, with the place in the
-    /// source, and with the number where that is the same too.
+    /// Its name, made unique in its process: if two have the same name, with the place in the
+    /// source, and if that is equal as well, with the number.
     pub label: String,
 }
 
 impl<'a> Subject<'a> {
-    /// The points of the model's last snapshot that pass; none before its first snapshot.
+    /// The points of the model's last snapshot that pass. `None` before its first snapshot.
     pub fn new(
         model: &'a Model,
         passes: impl Fn(&Figures) -> bool,
@@ -111,14 +111,14 @@ impl<'a> Subject<'a> {
         place.ok().map(|place| &self.points[place])
     }
 
-    /// The name of a thread, or its lane where it has none.
+    /// The name of a thread, or its lane if it has none.
     pub fn thread(&self, id: u32) -> String {
         let name =
             self.snapshot.lane(id).map(|lane| lane.name.as_str()).filter(|name| !name.is_empty());
         name.map_or_else(|| format!("lane {id}"), str::to_owned)
     }
 
-    /// The process of a point: its own among several, else the whole.
+    /// The process of a point; if there are several processes, its own.
     pub fn process(&self, figures: &'a Figures) -> &Process {
         figures.process().unwrap_or(&self.snapshot.process)
     }
@@ -128,14 +128,14 @@ impl<'a> Subject<'a> {
         self.ticks_per_second
     }
 
-    /// Ticks as nanoseconds, fractions and all.
+    /// Ticks as nanoseconds, with the fraction.
     pub fn ns(&self, ticks: f64) -> f64 {
         ticks * 1e9 / self.ticks_per_second
     }
 
-    /// Ticks as whole nanoseconds. Later ticks never come out earlier.
+    /// Ticks as whole nanoseconds. Rounding keeps the order of moments.
     pub fn whole_ns(&self, ticks: u64) -> u64 {
-        // In integers: a double has no place for the nanoseconds of a long life.
+        // In integers: a double cannot hold the nanoseconds of a long life.
         let per_1000_s = ((self.ticks_per_second * 1000.0).round() as u128).max(1);
         let ns = (u128::from(ticks) * 1_000_000_000_000 + per_1000_s / 2) / per_1000_s;
         u64::try_from(ns).unwrap_or(u64::MAX)
@@ -162,7 +162,7 @@ fn labels(points: &[Figures]) -> Vec<String> {
             return figures.name();
         }
         let at = place(figures);
-        // A name may be made to look like another's label.
+        // A name may have been chosen to look like another point's label.
         let key = (of(figures), at);
         match places[&key] == 1 && !names.contains_key(&key) {
             true => key.1,

@@ -1,5 +1,5 @@
-//! Shapes, colours and axes that all pictures share. Plain SVG that browsers show as it is: no
-//! script, no font of its own, tooltips as titles.
+//! Shapes, colours and axes for all pictures. They are plain SVG that browsers show without a
+//! script or an embedded font; tooltips are titles.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use quick_xml::events::BytesText;
 
 /// The assumed width of a letter, pixels, at [`FONT_SIZE`].
 pub(super) const LETTER: f64 = 6.6;
-/// Pixels.
+/// Font size, pixels.
 pub(super) const FONT_SIZE: f64 = 11.0;
 
 /// Colours of bars, distinguishable for colour-blind people too (after Okabe and Ito, and paler).
@@ -17,7 +17,7 @@ pub(super) const COLOURS: [&str; 10] = [
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#b8a800", "#7a5195",
     "#8c6d31", "#4d7f8c",
 ];
-/// The colour of everything without its own.
+/// The colour of everything without a colour of its own.
 pub(super) const OTHERS: &str = "#9aa0a6";
 /// The colour of less important lines and letters.
 pub(super) const QUIET: &str = "#6b7280";
@@ -28,7 +28,7 @@ const FONTS: &str = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospac
 /// A picture that is being written.
 pub(super) struct Picture<'a>(Writer<&'a mut dyn Write>);
 
-/// A length with no more digits than can be seen.
+/// A length with as many digits as are visible.
 pub(super) fn px(length: f64) -> String {
     format!("{length:.1}")
 }
@@ -152,7 +152,7 @@ fn fit(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// As much of a text as fits into so many pixels; a cut text ends with a dot.
+/// The text shortened to `width` pixels; a shortened text ends with a dot.
 pub(super) fn cut(text: &str, width: f64) -> Cow<'_, str> {
     let room = (width / LETTER).max(0.0) as usize;
     match text.chars().count() <= room {
@@ -161,7 +161,7 @@ pub(super) fn cut(text: &str, width: f64) -> Cow<'_, str> {
     }
 }
 
-/// The greatest step of 1, 2 or 5 times a power of ten that divides a range into at least so many
+/// The greatest step of 1, 2 or 5 times a power of ten that divides a range into at least `parts`
 /// parts.
 pub(super) fn step(range: f64, parts: f64) -> f64 {
     let most = (range / parts).max(f64::MIN_POSITIVE);

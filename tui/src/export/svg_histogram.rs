@@ -1,7 +1,8 @@
 //! The histograms of exclusive time as a picture: a panel for each point, the
 //! duration of a call on a logarithmic axis, calls upwards, percentiles marked.
 //!
-//! Of many points, those that took most time are drawn; the number of others is shown.
+//! If there are many points, only those that took the most time are drawn; the picture says how
+//! many are left out.
 
 use std::io::{self, Write};
 
@@ -10,11 +11,11 @@ use super::svg::{COLOURS, LETTER, Picture, QUIET, cut, px};
 use crate::model::histogram::{Bar, log_bars};
 use crate::units;
 
-/// Panels of one picture.
+/// Maximum number of panels in one picture.
 const MAX_POINTS: usize = 24;
 const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 16.0;
-/// Room for the counts.
+/// Width for the counts.
 const LEFT: f64 = 64.0;
 const TOP: f64 = 44.0;
 /// Heights of a panel, its title, its plot and its axis.

@@ -13,7 +13,7 @@ const LEFT: f64 = 76.0;
 const RIGHT: f64 = 176.0;
 const TOP: f64 = 76.0;
 const BOTTOM: f64 = 56.0;
-/// Most points that are drawn, by their time; the others are counted.
+/// Maximum number of points that are drawn, those that took the most time; the others are counted.
 const MAX_POINTS: usize = 40;
 
 /// Writes the picture. `whose` names the program of the dots, if any.
@@ -139,11 +139,11 @@ fn roof(
     let lowest = 10_f64.powf(axes.y.0);
     let fastest = roof.bandwidths.iter().map(|b| b.bytes_per_second).fold(0.0, f64::max);
     let stroke = if dashes.is_some() { QUIET } else { "#1f2328" };
-    // Names of lines that are drawn already; one so near would overlap.
+    // The lines with their labels. A line so near that its label would overlap shares the label.
     let mut labels: Vec<([(f64, f64); 2], String)> = Vec::new();
     for bandwidth in &roof.bandwidths {
         let rate = bandwidth.bytes_per_second;
-        // It enters the picture at the left or the lower edge.
+        // The line enters the picture at the left or the lower edge.
         let from = first.max(lowest / rate);
         let to = (roof.peak() / rate).min(last);
         if from >= to {
@@ -212,7 +212,7 @@ fn mark(
     most: f64,
 ) -> io::Result<()> {
     let (x, y) = (axes.x(dot.intensity), axes.y(dot.flops_per_second));
-    // The area stands for the time, but is never too small to point at.
+    // The area is proportional to the time, but never too small to point at.
     let radius = 4.0 + 8.0 * (dot.seconds / most).sqrt();
     let held = dot.limit(alone).map_or(String::new(), |limit| format!(", below {limit}"));
     let title = format!(
@@ -260,8 +260,8 @@ mod tests {
         Dot { label: label.into(), intensity, flops_per_second, seconds }
     }
 
-    /// A dot that uses all of a memory's bandwidth lies on its line; one with half of it lies
-    /// equally far below at any intensity.
+    /// A dot that uses all of a memory's bandwidth is on its line; one with half the bandwidth is
+    /// the same distance below at any intensity.
     #[test]
     fn dots_lie_where_their_rates_are() {
         let full = [0.05, 0.5].map(|intensity| dot("full", intensity, 20e9 * intensity, 1.0));

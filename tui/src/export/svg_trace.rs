@@ -1,8 +1,8 @@
-//! The last moments of every thread as a picture: a row for each level of regions,
-//! a colour for each of the points that take most of it, time from left to right.
+//! The last moments of every thread as a picture: a row for each level of regions, a colour for
+//! each of the points that take the most time, time from left to right.
 //!
-//! A bar is paler, the more its thread was off the CPU. Bars too narrow to see are drawn as one, so
-//! that the picture does not grow with the rings. Time that a ring no longer holds is hatched.
+//! The more its thread was off the CPU, the paler a bar. Bars too narrow to see are drawn as one,
+//! so that the picture does not grow with the rings. Time that a ring no longer holds is hatched.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -14,17 +14,17 @@ use crate::units;
 
 const WIDTH: f64 = 1280.0;
 const MARGIN: f64 = 14.0;
-/// Room for the names of threads.
+/// Width for the names of threads.
 const LEFT: f64 = 190.0;
-/// Room for the title and the axis.
+/// Height for the title and the axis.
 const TOP: f64 = 62.0;
 /// Height of a row, and of the gap between threads.
 const ROW: f64 = 15.0;
 const GAP: f64 = 7.0;
-/// Narrower bars are drawn as one.
+/// Width below which bars are drawn as one.
 const NARROWEST: f64 = 0.6;
-/// About as many bars as a browser shows without delay; where there are many rows, wider bars are
-/// drawn as one too.
+/// About the number of bars that a browser shows without delay; if there are many rows, wider bars
+/// are drawn as one, too.
 const MAX_BARS: f64 = 60_000.0;
 /// Opacity of a bar that was never on a CPU.
 const PALEST: f64 = 0.25;
@@ -33,16 +33,16 @@ const STROKES: f64 = 6.0;
 /// Height of a line of the legend.
 const LEGEND_ROW: f64 = 18.0;
 
-/// The visible time, nanoseconds, and its place.
+/// The visible time, nanoseconds, and its position in the picture.
 struct Window {
     from: u64,
     to: u64,
-    /// Pixels; narrower bars are drawn as one.
+    /// Width below which bars are drawn as one, pixels.
     narrowest: f64,
 }
 
 impl Window {
-    /// The window that half of the rings with lost records hold completely.
+    /// The window that half of the rings with lost records still cover completely.
     fn of(subject: &Subject<'_>, tracks: &[Track]) -> Self {
         let slices = || tracks.iter().flat_map(|track| &track.slices);
         let taken = subject.whole_ns(subject.snapshot().elapsed_ticks);
@@ -75,7 +75,7 @@ fn levels(track: &Track) -> usize {
     track.slices.iter().map(|slice| slice.level + 1).max().unwrap_or(1)
 }
 
-/// Bars drawn as one, or a single one.
+/// One region, or several drawn as one bar.
 struct Bar<'a> {
     x: f64,
     end: f64,
@@ -133,7 +133,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     })
 }
 
-/// The points that take most of the window, with their time.
+/// The points that take the most time of the window, with their time.
 fn legend(tracks: &[Track], window: &Window) -> Vec<(u32, u64)> {
     let mut taken: HashMap<u32, u64> = HashMap::new();
     for slice in tracks.iter().flat_map(|track| &track.slices) {
@@ -147,7 +147,7 @@ fn legend(tracks: &[Track], window: &Window) -> Vec<(u32, u64)> {
     taken
 }
 
-/// The places of the legend's names, and its height.
+/// The positions of the legend's names, and its height.
 fn places(names: &[String]) -> (Vec<(f64, f64)>, f64) {
     let (mut x, mut y) = (MARGIN, 0.0);
     let mut places = Vec::new();
@@ -191,7 +191,7 @@ fn axis(picture: &mut Picture<'_>, window: &Window, bottom: f64) -> io::Result<(
     Ok(())
 }
 
-/// Strokes over the time that a ring has lost.
+/// Hatches the time that a ring has lost.
 fn lost(
     picture: &mut Picture<'_>,
     track: &Track,
@@ -204,7 +204,7 @@ fn lost(
         return Ok(());
     }
     let mut path = String::new();
-    // Strokes rise to the right; the first ones begin left of the time shown.
+    // Strokes rise to the right; the first ones begin left of the hatched time.
     let mut x = from - height;
     while x < to {
         let (begin, end) = (x.max(from), (x + height).min(to));
@@ -226,7 +226,7 @@ fn bars<'a>(track: &'a Track, window: &Window, level: usize) -> Vec<Bar<'a>> {
         let (x, end) = (window.x(slice.start_ns), window.x(slice.end_ns));
         let is_narrow = |from: f64, to: f64| to - from < window.narrowest;
         match bars.last_mut() {
-            // Until they are visible together.
+            // Merge regions until the bar is wide enough to be visible.
             Some(last)
                 if is_narrow(x, end) && is_narrow(last.x, last.end) && is_narrow(last.x, x) =>
             {
@@ -240,7 +240,7 @@ fn bars<'a>(track: &'a Track, window: &Window, level: usize) -> Vec<Bar<'a>> {
 }
 
 impl Bar<'_> {
-    /// The point that takes most of it.
+    /// The point that takes most of the bar's time.
     fn point(&self) -> u32 {
         let mut taken: HashMap<u32, u64> = HashMap::new();
         for slice in &self.slices {
@@ -273,7 +273,7 @@ fn draw(
     let width = (bar.end - bar.x).max(NARROWEST);
     let colour = colours.get(&point).copied().unwrap_or(OTHERS);
     picture.bar((bar.x, y), (width, ROW - 1.0), colour, opacity, &title)?;
-    // A name cut to a letter or two says nothing.
+    // A name cut to a letter or two is useless.
     if width > 5.0 * LETTER {
         let ink = if opacity > 0.6 { "#ffffff" } else { "#1f2328" };
         let baseline = y + (ROW - 1.0 + FONT_SIZE) / 2.0 - 2.0;
@@ -358,7 +358,7 @@ mod tests {
         assert!(svg.contains("<title>99 records lost before this</title>"), "{svg}");
     }
 
-    /// Sixty thousand regions are no more bars than there are pixels.
+    /// Sixty thousand regions become at most as many bars as there are pixels.
     #[test]
     fn the_picture_does_not_grow_with_the_rings() {
         let svg = exported(|snapshot| {

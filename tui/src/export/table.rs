@@ -11,7 +11,7 @@ use crate::model::{Figures, Model, lost};
 use crate::text;
 use crate::units::{Scale, Unit};
 
-/// The longest name that is not cut.
+/// Maximum length of a name; longer ones are cut.
 const NAME_MAX: usize = 48;
 
 /// The head line and the table of these points in these columns, like on the screen, with
@@ -59,7 +59,7 @@ pub fn render(
     let grid = grid_of(columns.iter().map(|column| (column.spec(), width(column))), None, '~');
     let _ = writeln!(out, "{}", grid.titles());
     let cell = |column: &Column, row: &Figures| match column {
-        // Names with the same begin differ at their ends.
+        // Names that begin alike differ at their ends, so cut the middle.
         Column::Name => text::cut_middle(&column.text(row, &scale), name_width, '~'),
         column => column.text(row, &scale),
     };

@@ -26,33 +26,33 @@ pub(super) struct Track {
     pub(super) device: Option<u32>,
     /// In the order of their begins; outer slices come before inner ones.
     pub(super) slices: Vec<Slice>,
-    /// The thread's own records that the ring has lost, and until when.
+    /// Records of the thread's own that the ring has lost.
     pub(super) lost: Option<Lost>,
 }
 
 /// Records that are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lost {
-    /// How many.
+    /// Number of lost records.
     pub(super) records: u64,
-    /// What ended before this is lost, nanoseconds.
+    /// Regions that ended before this are lost, nanoseconds.
     pub(super) until_ns: u64,
 }
 
 /// A region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
-    /// As it was recorded.
+    /// The region as it was recorded.
     pub(super) region: Region,
     /// The number of enclosing slices.
     pub(super) level: usize,
     /// Begin, nanoseconds.
     pub(super) start_ns: u64,
-    /// End, nanoseconds; no earlier.
+    /// End, nanoseconds; at or after `start_ns`.
     pub(super) end_ns: u64,
 }
 
-/// Whether a slice was on a CPU.
+/// Where a slice spent its own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cpu {
     /// All of its own time was on a CPU.
@@ -61,12 +61,12 @@ pub(super) enum Cpu {
     Off(u64),
     /// Unknown, since regions inside it are lost.
     Unknown,
-    /// It is a device's time.
+    /// The time is a device's.
     Device,
 }
 
 impl Cpu {
-    /// In a word.
+    /// The category as a word.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::On => "on-cpu",
@@ -77,7 +77,7 @@ impl Cpu {
     }
 }
 
-/// Either end of a slice.
+/// The begin or the end of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge<'a> {
     Begin(&'a Slice),
@@ -85,7 +85,7 @@ pub(super) enum Edge<'a> {
 }
 
 impl Slice {
-    /// Whether it was on a CPU.
+    /// Where the slice spent its own time.
     pub(super) fn cpu(&self, subject: &Subject<'_>) -> Cpu {
         let point = subject.point(self.region.point);
         match self.region.away {
@@ -98,7 +98,7 @@ impl Slice {
 }
 
 impl Track {
-    /// The name of the thread, or of its tasks or a device of it.
+    /// The name of the thread, of its tasks, or of one of its devices.
     pub(super) fn name(&self, subject: &Subject<'_>) -> String {
         let name = subject.thread(self.lane.id);
         match (self.strand, self.device) {
@@ -125,7 +125,8 @@ impl Track {
     }
 }
 
-/// The tracks of a subject's points. A thread without any has one if it lost records or runs.
+/// The tracks of a subject's points. A thread without regions has a track if it lost records or
+/// runs.
 pub(super) fn tracks(subject: &Subject<'_>) -> Vec<Track> {
     let timeline = Timeline::of(subject.snapshot(), None);
     timeline.tracks.iter().flat_map(|thread| of_thread(subject, thread)).collect()
@@ -133,7 +134,7 @@ pub(super) fn tracks(subject: &Subject<'_>) -> Vec<Track> {
 
 fn of_thread(subject: &Subject<'_>, thread: &Thread) -> Vec<Track> {
     let mut tracks: Vec<Track> = Vec::new();
-    // Levels come strand by strand.
+    // Levels are sorted by strand.
     for strand in thread.levels.chunk_by(|one, next| one.strand == next.strand) {
         let (number, device) = (strand[0].strand, strand[0].device);
         let mut regions: Vec<(u32, Region)> = strand
@@ -157,7 +158,7 @@ fn of_thread(subject: &Subject<'_>, thread: &Thread) -> Vec<Track> {
 /// The slices of regions in the order of their begins.
 fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<Slice> {
     let mut slices: Vec<Slice> = Vec::with_capacity(regions.len());
-    // Places of the slices that enclose the next one, with their depths.
+    // Indices of the slices that enclose the next one, with their depths.
     let mut open: Vec<(usize, u32)> = Vec::new();
     for (depth, region) in regions {
         let start_ns = subject.whole_ns(region.start);
@@ -169,7 +170,7 @@ fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<Slice> {
             outer.end_ns = outer.end_ns.min(start_ns);
             open.pop();
         }
-        // An enclosing slice may have been cut.
+        // The enclosing slice may have been cut.
         let most = open.last().map_or(u64::MAX, |&(last, _)| slices[last].end_ns);
         let end_ns = subject.whole_ns(region.end).min(most);
         let start_ns = start_ns.min(end_ns);
@@ -213,7 +214,7 @@ mod tests {
                 "packer: ",
             ]
         );
-        // Their enclosing regions do not pass; they stay where they were.
+        // The enclosing regions do not pass the filter; the region inside keeps its times.
         assert_eq!(told(snapshot(), |id| id == 2)[0], "main: +2@100 -2@140");
     }
 
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(words(&tracks[0]), ["on-cpu", "on-cpu", "off-cpu"]);
     }
 
-    /// Whatever a damaged file says, no slice ends outside of its enclosing one, and time never
+    /// Whatever a damaged file contains, no slice ends outside its enclosing one, and time never
     /// runs backwards.
     #[test]
     fn nonsense_comes_out_nested() {

@@ -8,7 +8,7 @@ use super::{Finding, Judgement, Metric, Row, TEST};
 use crate::text;
 use crate::units;
 
-/// The longest name that is not cut.
+/// Maximum length of a name; longer ones are cut.
 const NAME_MAX: usize = 48;
 
 /// The findings in a line, then the judged metrics, the worst first.

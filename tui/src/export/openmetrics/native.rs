@@ -1,4 +1,4 @@
-//! Native histograms, and the protobuf form, which alone has them.
+//! Native histograms, and the protobuf format, which is the only one that has them.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ pub(super) fn write(registry: &Registry, out: &mut dyn Write) -> io::Result<()> 
     out.write_all(&bytes)
 }
 
-/// A histogram of both kinds.
+/// Encodes a histogram with both kinds of buckets.
 pub(super) fn encode(
     series: &mut MetricEncoder<'_>,
     part: &Part,
@@ -39,7 +39,7 @@ struct Encoded {
     zero: u64,
     /// Runs of buckets: how many are skipped, and how many follow.
     spans: Vec<(i32, u32)>,
-    /// The difference of each bucket from the one before.
+    /// The difference of each bucket's count from the previous one.
     deltas: Vec<i64>,
 }
 
