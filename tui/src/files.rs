@@ -1,5 +1,5 @@
-//! Files, read and written: whole or not at all, compressed where the name says so, and never more
-//! than fits into memory. This floor knows snapshots and nothing above them.
+//! Files, read and written: whole or not at all, compressed if the name says so, and never more
+//! than fits into memory. These modules know snapshots and nothing built on them.
 
 pub mod atomic_file;
 pub mod input;

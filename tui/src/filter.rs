@@ -1,5 +1,4 @@
-//! Which points the table shows: a text that the user types, as a test of a
-//! point.
+//! The filter of the table: a text that the user types, as a test of a point.
 //!
 //! ```text
 //! parse          a pattern of its name, as all names are typed: see [`crate::pattern`]
@@ -25,27 +24,27 @@ use crate::units;
 /// A filter that no point passes.
 const NOTHING: &str = "!/^/";
 
-/// A test that points pass or fail. It travels over a line as its text.
+/// A test of points. It is sent over a line as its text.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Filter {
     text: String,
-    /// All of them have to hold.
+    /// The terms, all of which have to hold.
     terms: Vec<Term>,
 }
 
-/// One thing that has to hold.
+/// A term of the filter.
 #[derive(Clone, Debug)]
 struct Term {
-    /// As it was typed.
+    /// The term as the user typed it.
     word: String,
-    /// The test must fail.
+    /// Whether the test must fail.
     excludes: bool,
     of: Field,
     test: Test,
 }
 
-/// The part of a point that is tested.
+/// The property of a point that is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Name,
@@ -70,7 +69,7 @@ const FIELDS: [(&str, Field); 6] = [
 #[derive(Clone, Debug)]
 enum Test {
     Name(Pattern),
-    /// A figure compared with a value, as the signs say.
+    /// A comparison of a figure with a value.
     Figure {
         column: Column,
         signs: String,
@@ -99,11 +98,11 @@ impl From<Filter> for String {
 }
 
 impl Filter {
-    /// What can stand before a name.
+    /// The prefixes of names, for messages.
     pub const PREFIXES: &str =
         "thread:, tid:, file:, domain:, process:, host: and columns such as load>5";
 
-    /// A word that looks like a prefix or a column but is none.
+    /// The first word that looks like a prefix or a column but is not one.
     pub fn unknown(&self) -> Option<&str> {
         words(&self.text).into_iter().find_map(|word| {
             let value = word.trim_start_matches('!');
@@ -117,19 +116,19 @@ impl Filter {
         })
     }
 
-    /// Explains such a word, if there is one.
+    /// A message about such a word, if there is one.
     pub fn unknown_words(&self) -> Option<String> {
         let word = self.unknown()?;
         Some(format!("{word} is none of {}; it counts as part of a name", Self::PREFIXES))
     }
 
-    /// Whether a row passes that has these words and is no point.
+    /// Whether a row that is not a point passes, given its words.
     pub fn admits_words(&self, words: &[&str]) -> bool {
         let finds = |term: &Term| words.iter().any(|word| term.test.finds(word));
         self.terms.iter().all(|term| finds(term) != term.excludes)
     }
 
-    /// Reads what the user typed. An error says what is wrong with it.
+    /// Parses a filter. The error says what is wrong with it.
     pub fn new(text: &str) -> Result<Self, String> {
         let words = words(text);
         let several = words.len() > 1;
@@ -143,7 +142,8 @@ impl Filter {
         Ok(Self { text: text.to_owned(), terms })
     }
 
-    /// A filter for the points of a thread: by its name, or by its id where others have that name.
+    /// A filter for the points of a thread: by the thread's name, or by its id if other threads
+    /// have that name.
     pub fn of_thread(name: &str, tid: u32, is_only_one: bool) -> Self {
         let by_name = !name.is_empty() && !name.contains('"') && (is_only_one || tid == 0);
         let (text, of, whole) = match by_name {
@@ -155,17 +155,17 @@ impl Filter {
         Self { text, terms: vec![term] }
     }
 
-    /// As it was typed.
+    /// The filter as the user typed it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it may hide anything.
+    /// Whether the filter may hide anything.
     pub fn is_on(&self) -> bool {
         !self.terms.is_empty()
     }
 
-    /// Whether it depends on the threads that a point was in.
+    /// Whether the filter depends on the threads of a point.
     pub fn asks_for_threads(&self) -> bool {
         let counts =
             |term: &Term| matches!(term.test, Test::Figure { column: Column::Threads, .. });
@@ -182,20 +182,20 @@ impl Filter {
         self.terms.iter().all(|term| term.finds_in(row) != term.excludes)
     }
 
-    /// The filter without its figures, whose rates and loads depend on who looks.
+    /// The filter without its terms on figures, since rates and loads depend on the viewer.
     #[must_use]
     pub fn without_figures(&self) -> Self {
         self.only(|term| !matches!(term.test, Test::Figure { .. }))
     }
 
-    /// The filter for a part of a sum over processes, without its terms on processes and threads.
+    /// The filter for a member of a sum over processes, without its terms on processes and threads.
     #[must_use]
     pub fn of_part(&self) -> Self {
         self.only(|term| matches!(term.of, Field::Name | Field::File | Field::Domain))
     }
 
-    /// The filter with its terms on processes decided here, since elsewhere the process has another
-    /// name. Without a process they cannot be decided yet.
+    /// The filter with its terms on processes decided here, since the process has another name at
+    /// its own place. Without a process they cannot be decided yet.
     #[must_use]
     pub fn within(&self, process: Option<&Process>) -> Self {
         let is_of_process = |term: &Term| matches!(term.of, Field::Process | Field::Host);
@@ -216,7 +216,7 @@ impl Filter {
     }
 }
 
-/// The terms of a text, split at blanks outside of quotes and slashes.
+/// The terms of a text, split at blanks that are not in quotes or between slashes.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -232,7 +232,7 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Where the opening quote or slash is closed, with nothing behind it.
+/// The index of the closing quote or slash, if it is the last character.
 fn closed(value: &str) -> Option<usize> {
     let mark = value.chars().next().filter(|c| matches!(c, '"' | '/'))?;
     let marks = value.char_indices().skip(1).filter(|(_, c)| *c == mark);
@@ -240,7 +240,7 @@ fn closed(value: &str) -> Option<usize> {
     marks.map(|(place, _)| place + 1).find(ends)
 }
 
-/// A column, signs and a figure: `load>5`, `avg<=20us`; none while the figure is missing.
+/// A column, a comparison and a value: `load>5`, `avg<=20us`. `None` while the value is missing.
 fn figure(word: &str) -> Option<Test> {
     let start = word.find(['<', '>', '='])?;
     let (name, rest) = word.split_at(start);
@@ -288,7 +288,7 @@ impl Term {
                     || it < *value && signs.contains('<')
                     || it == *value && signs.contains('=')
             }),
-            // Its threads are unknown, so it does not pass.
+            // The threads of the point are unknown, so it does not pass.
             _ if self.is_of_threads() && figures.is_left_out() => self.excludes,
             _ => self.finds_in(figures.row()),
         }
@@ -361,7 +361,7 @@ mod tests {
             ("/io/", vec![1, 2, 3]),
             (r"\Wre", vec![2, 6]),
             ("/", vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
-            // No regular expression, and no point's name either.
+            // Not a regular expression, and not in the name of a point either.
             ("io(", vec![]),
             ("#8", vec![8]),
             ("io.*", vec![1, 2, 3]),
@@ -375,18 +375,18 @@ mod tests {
             ("domain:pack", vec![5]),
             ("domain:^nvtx", vec![5]),
             ("domain:work", vec![]),
-            // All terms hold, or those with a mark do not.
+            // All terms must hold; those with a mark must not.
             ("io thread:main", vec![1, 3]),
             ("  io   !crc ", vec![1, 2]),
             ("!io !/^(lz|sort)/ !overhead", vec![7, 8]),
             ("io !thread:main", vec![2]),
             ("file:work /^io/ !/r[ce]/", vec![1]),
             ("!file:work", vec![0, 5, 7]),
-            // What says nothing yet hides nothing.
+            // A term that is incomplete hides nothing.
             ("!", vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
             ("io !thread:", vec![1, 2, 3]),
             ("!/", vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
-            // To the letter, and with blanks.
+            // Exact names, and names with blanks.
             ("\"io.read\"", vec![2]),
             ("\"io.rea", vec![2]),
             ("\"io.rea\"", vec![]),

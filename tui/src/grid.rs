@@ -10,15 +10,15 @@ pub use self::chosen::{Chosen, Heading, Sorted};
 pub use self::table::Kind;
 pub(crate) use self::table::{Column, Fitted, Table, Written, grid_of, table};
 
-/// Where a list is scrolled to.
+/// The scroll position of a list.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scroll {
-    /// Rows scrolled out at the top.
+    /// Number of rows scrolled out at the top.
     pub offset: usize,
 }
 
 impl Scroll {
-    /// Scrolls the cursor's row into sight; returns whether it had to.
+    /// Scrolls the row of the cursor into view; returns whether the position changed.
     pub fn settle(&mut self, rows: usize, (place, len): (usize, usize)) -> bool {
         let offset = self.offset.min(len.saturating_sub(rows)).min(place);
         let offset = offset.max((place + 1).saturating_sub(rows));

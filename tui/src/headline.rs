@@ -1,4 +1,4 @@
-//! The parts of the first line, for the screen and the text export: what is watched, and by which
+//! The parts of the first line, for the screen and the text export: the watched process and its
 //! clock.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use crate::snapshot::{ClockKind, End, Process, ProcessState, Snapshot};
 use crate::text;
 use crate::units;
 
-/// The common clock rate of several machines, whose figures are converted to it.
+/// The common clock rate of several machines, to which their figures are converted.
 const NANOSECONDS: f64 = 1e9;
 
 /// The parts of the first line about the process.
@@ -20,15 +20,15 @@ pub struct Headline {
     pub process: String,
     /// `up 00:12:31`
     pub uptime: String,
-    /// `8 threads`: those that run and have measured.
+    /// `8 threads`: the running threads that have measured.
     pub threads: String,
-    /// `rseq tsc 2.60GHz`; without the rate where figures came in nanoseconds.
+    /// `rseq tsc 2.60GHz`; without the rate if figures are in nanoseconds.
     pub clock: String,
-    /// `core 3.65GHz`, empty where it was not measured.
+    /// `core 3.65GHz`; empty if it was not measured.
     pub core: String,
     /// `overhead 23.0ns`
     pub overhead: String,
-    /// A warning that no figure excludes time off the CPU.
+    /// Whether to warn that no figure excludes time off the CPU.
     pub wall_clock: bool,
 }
 
@@ -68,8 +68,8 @@ pub(crate) fn process(process: &Process) -> String {
     }
 }
 
-/// The poll interval and the smoothing: `every 1 s, smoothed 5 s`. For a single picture or an ended
-/// process, it says that figures are over a whole life.
+/// The poll interval and the smoothing: `every 1 s, smoothed 5 s`. For a single snapshot or an
+/// ended process, it says that figures are over a whole life.
 pub fn rhythm(model: &Model, interval: Duration) -> String {
     let seconds = interval.as_secs_f64();
     match model.basis() {
@@ -101,7 +101,7 @@ pub fn ended_words(process: &Process) -> String {
     }
 }
 
-/// How the process ended, for the first line. None while it runs.
+/// How the process ended, for the first line. `None` while it runs.
 pub fn ended_word(state: ProcessState, end: Option<&End>) -> Option<Cow<'static, str>> {
     Some(match (state, end) {
         (ProcessState::Running, _) => return None,

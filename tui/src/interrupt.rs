@@ -17,9 +17,9 @@ use signal_hook::iterator::Signals;
 
 use crate::{modes, signals};
 
-/// The time a command may take to end when asked to.
+/// The time a command may take to end after a signal.
 const GRACE: Duration = Duration::from_secs(3);
-/// Exit status of a command that a signal ended, like in shells.
+/// Exit status of a command that a signal ended, as in shells.
 pub const INTERRUPTED: u8 = 130;
 
 /// Knows whether the program was asked to end.
@@ -31,7 +31,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes the signals over. Whatever the command is doing, the process ends soon after a signal.
+    /// Installs the handlers. Whatever the command is doing, the process ends soon after a signal.
     pub fn install() -> Result<Self> {
         Self::install_with(|| {
             thread::sleep(GRACE);
@@ -40,8 +40,8 @@ impl Interrupt {
         })
     }
 
-    /// Takes the signals over for a command that has its own limit for ending: a child's, or a last
-    /// push's.
+    /// Installs the handlers for a command that limits the time to end itself: the time of a child,
+    /// or of a last push.
     pub fn install_patiently() -> Result<Self> {
         Self::install_with(|| {})
     }
@@ -51,9 +51,9 @@ impl Interrupt {
         let (send, wake) = mpsc::channel();
         let flag = Arc::clone(&raised);
         let asked_by = Arc::new(move |signal| {
-            // Relaxed: the number is the whole message, and no other memory is published by it.
+            // Relaxed: the store publishes no other data.
             flag.store(signal, Ordering::Relaxed);
-            // Sending fails only without a receiver, and then no thread waits to be woken.
+            // Sending fails only without a receiver, and then no thread waits.
             let _ = send.send(());
             at_last();
         });
@@ -79,11 +79,10 @@ impl Interrupt {
         Some(self.raised.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }
 
-    /// Sleeps, or wakes up early when asked to end; returns whether it slept
-    /// through.
+    /// Sleeps, or returns early when asked to end; returns whether it slept the whole time.
     pub fn sleep(&self, time: Duration) -> bool {
         if !self.raised() {
-            // The flag tells both outcomes apart.
+            // A timeout and a wake need no distinction here: the flag has the result.
             let _ = self.wake.recv_timeout(time);
         }
         !self.raised()

@@ -1,7 +1,7 @@
 //! `pfp-top`, the viewer of pfp: the profile points of a running program,
 //! live in a terminal.
 //!
-//! The road of the data through this crate:
+//! The flow of data through this crate:
 //!
 //! ```text
 //! source -> snapshot -> model -> common -> screens -> app -> view -> event_loop

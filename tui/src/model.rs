@@ -3,7 +3,7 @@
 //! It knows no terminal and no shared memory. Table, detail, text and files all take a point's
 //! figures from [`Figures`].
 //!
-//! The difference of two snapshots tells what happened *between* them:
+//! The difference of two snapshots shows what happened *between* them:
 //!
 //! ```text
 //! count      1000 ......... 1800      rate = 800 / elapsed seconds
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! One snapshot alone has no interval, so its rates are over the whole life of the process
-//! ([`Basis::Life`]), or over the time since a point's last reset ([`Length::collected`]). Where
-//! the time of the reset is unknown, a point has no rate.
+//! ([`Basis::Life`]), or over the time since a point's last reset ([`Length::collected`]). If the
+//! time of the reset is unknown, a point has no rate.
 
 mod between;
 mod busy;
@@ -59,34 +59,34 @@ pub use window_history::{HistogramWindow, WindowHistory, WindowStats};
 use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 use interval::{Interval, of_place, own_intervals, seconds};
 
-/// Time constant of the smoothed load unless told otherwise, seconds.
+/// Default time constant of the smoothed load, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
 
-/// Histogram buckets that are added up between two frames, at most, where an older sum would do:
-/// some milliseconds of work.
+/// Maximum number of histogram buckets that are added up between two frames, if an older sum would
+/// do: some milliseconds of work.
 pub(crate) const BUCKETS_AT_ONCE: usize = 1 << 20;
 
-/// What rates and loads are taken over.
+/// The time over which rates and loads are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The whole life of the process.
     Life,
-    /// The time since the snapshot before.
+    /// The time since the previous snapshot.
     Interval,
 }
 
-/// What [`Model::fold`] noticed about the process as a whole.
+/// A change of the process as a whole, found by [`Model::fold`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The same process, a little later.
+    /// A later snapshot of the same process.
     Later,
-    /// Another process than before; nothing of the old one is left.
+    /// Another process than before; all state of the old one is dropped.
     Replaced,
-    /// It ran before and has ended now.
+    /// The process ran before and has ended now.
     Ended,
 }
 
-/// Everything the views show.
+/// All figures that the views show.
 #[derive(Debug)]
 pub struct Model {
     snapshot: Option<Arc<Snapshot>>,
@@ -105,7 +105,7 @@ impl Default for Model {
 }
 
 impl Model {
-    /// A model that has seen nothing, with the time constant of the load.
+    /// A model without a snapshot; `tau_seconds` is the time constant of the load.
     pub fn new(tau_seconds: f64) -> Self {
         Self {
             snapshot: None,
@@ -151,7 +151,7 @@ impl Model {
         // Both are in the order of their ids.
         let mut old =
             std::mem::replace(&mut self.points, Figures::all(&snapshot)).into_iter().peekable();
-        // While the process has ended or its clock stands still, nothing happens between snapshots:
+        // If the process has ended or its clock stands still, nothing happens between snapshots:
         // the last figures stay.
         let interval = elapsed.filter(|&ticks| ticks > 0 && ran(&before));
         let tau_seconds = self.tau_seconds;
@@ -163,7 +163,7 @@ impl Model {
         let were_open = std::mem::replace(&mut self.open, open_regions(&snapshot));
         self.show_open();
         let grown = match interval {
-            // Regions that were open when it ended are in no figures.
+            // Regions that were open when the process ended are not part of any figure.
             Some(ticks) if ran(&snapshot) => open::grown(&were_open, &self.open, ticks),
             _ => Vec::new(),
         };
@@ -177,7 +177,7 @@ impl Model {
                 threads::end(&snapshot, seconds(&snapshot, snapshot.elapsed_ticks))
             }
             _ if !has_threads => threads::keep(&snapshot, &self.threads),
-            // What each thread did in between is unknown.
+            // It is unknown what each thread did in between.
             Some(_) if !before.has_threads() => {
                 let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
                 threads::life(&snapshot, &self.open, seconds)
@@ -192,12 +192,12 @@ impl Model {
         for figures in &mut self.points {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());
-            // Each place sends at its own times.
+            // Each place sends snapshots at its own times.
             let of_process = of_place(&own, figures.point().process);
             let interval = interval.map(|ticks| of_process.unwrap_or(ticks));
-            // What a process did before it joined does not belong to this interval.
+            // Figures from before a process joined do not belong to this interval.
             let joined = old.is_none() && figures.process().is_some_and(|p| !before.knows(p));
-            // Of an ended process, only the load over its life is known.
+            // For an ended process, only the load over its life is known.
             let ended = figures.process().is_some() && figures.is_ended();
             let had_ended = old.as_ref().is_some_and(Figures::is_ended);
             match interval {
@@ -233,8 +233,8 @@ impl Model {
         if ends { News::Ended } else { News::Later }
     }
 
-    /// Replaces the sums that were folded last by a snapshot that has more, taken at that moment or
-    /// just after it. Rates and loads stay.
+    /// Replaces the sums that were folded last by a more complete snapshot of that moment or just
+    /// after it. Rates and loads stay.
     pub fn complete(&mut self, snapshot: Snapshot) {
         let is_same = |before: &Snapshot| {
             before.process.segment_id == snapshot.process.segment_id
@@ -276,12 +276,13 @@ impl Model {
         self.busy.cpus
     }
 
-    /// The end of a scale that fits all loads shown, and nearly all of the last polls.
+    /// The upper end of a scale that fits all loads on the screen, and nearly all of the last
+    /// polls.
     pub fn load_scale(&self) -> f64 {
         self.busy.scale()
     }
 
-    /// The point that burns most now.
+    /// The point with the greatest load.
     pub fn hottest(&self) -> Option<&Figures> {
         let load = |figures: &&Figures| figures.load().unwrap_or(0.0);
         let of_cpus = self.points.iter().filter(|figures| !figures.point().device);
@@ -299,8 +300,7 @@ impl Model {
         }
     }
 
-    /// Marks that no snapshots are taken for a while, so that histories show
-    /// a gap instead of a bridge.
+    /// Notes that no snapshots are taken for a while, so that histories show a gap.
     pub fn pause(&mut self) {
         for figures in &mut self.points {
             figures.mark_gap();
@@ -334,7 +334,7 @@ impl Model {
         self.snapshot().is_some_and(|last| last.process.state != ProcessState::Running)
     }
 
-    /// What rates and loads are taken over.
+    /// The time over which rates and loads are taken.
     pub fn basis(&self) -> Basis {
         self.basis
     }
@@ -359,12 +359,12 @@ impl Model {
         &self.open
     }
 
-    /// Whether it shows the points of several processes side by side.
+    /// Whether the model has the points of several processes side by side.
     pub fn has_processes(&self) -> bool {
         self.points.first().is_some_and(|figures| figures.point().process.is_some())
     }
 
-    /// Threads that run and measure.
+    /// Number of running threads that have measured.
     pub fn threads(&self) -> usize {
         self.snapshot().map_or(0, |snapshot| {
             snapshot.lanes.iter().filter(|lane| lane.kind == LaneKind::Live).count()

@@ -6,10 +6,10 @@ use std::path::Path;
 pub use pfp_shm_layout::atomic_file::Existing;
 use pfp_shm_layout::atomic_file::{WholeFile, check_replaceable};
 
-/// Bytes that are buffered before a write.
+/// Size of the write buffer, in bytes.
 const AT_ONCE: usize = 1 << 18;
 
-/// Writes what `fill` writes to `path`: whole or not at all; see [`WholeFile`].
+/// Writes to `path` what `fill` produces: whole or not at all; see [`WholeFile`].
 pub fn write(
     path: &Path,
     existing: Existing,
@@ -22,13 +22,13 @@ pub fn write(
     })
 }
 
-/// Like [`write()`], without a buffer and with a file that may have holes.
+/// Like [`write()`], but unbuffered, and the file may have holes.
 pub fn write_file(
     path: &Path,
     existing: Existing,
     fill: impl FnOnce(&mut WholeFile) -> io::Result<()>,
 ) -> io::Result<()> {
-    // The library's error does not say which path is wrong.
+    // The library's error does not name the wrong path.
     if path.file_name().is_none() {
         let why = format!("expected the name of a file, found {:?}", path.as_os_str());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));

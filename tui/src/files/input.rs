@@ -1,8 +1,8 @@
-//! Opens all files that people name, on the command line or in a variable.
+//! Opens all files that the user names, on the command line or in a variable.
 //!
 //! A name may lead to anything: an endless device, a pipe without a writer, a sparse file of
-//! terabytes. So only regular files are opened, and standard input by `-`. The first bytes show
-//! what a file is, before the rest is read, and everything that is kept in memory has a limit.
+//! terabytes. So only regular files are opened, and standard input by `-`. The first bytes show the
+//! kind of a file before the rest is read, and everything that is kept in memory has a limit.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -11,29 +11,29 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// Most bytes of a snapshot as text or as a compressed file, and of standard input.
+/// Maximum size of a snapshot as text or as a compressed file, and of standard input, in bytes.
 pub const MAX_BYTES: u64 = 512 << 20;
 /// The name of standard input.
 pub const STDIN: &str = "-";
-/// First bytes that show what a file is.
+/// Number of first bytes that show the kind of a file.
 pub const START: usize = 64;
 
-/// Something that a person named, open for reading.
+/// A file that the user named, open for reading.
 #[derive(Debug)]
 pub enum Input {
     /// A regular file.
     File(File),
-    /// The bytes of standard input, where that is no file.
+    /// The bytes of standard input, if that is not a regular file.
     Stdin(Arc<[u8]>),
 }
 
 impl Input {
-    /// Opens a regular file, or standard input by `-`. Only the first bytes of standard input are
-    /// read unless `is_known` accepts them.
+    /// Opens a regular file, or standard input by `-`. Reads only the first bytes of standard input
+    /// if `is_known` rejects them.
     ///
     /// # Errors
     ///
-    /// Also if the name leads to anything else.
+    /// If the file cannot be opened, or is not a regular file.
     pub fn open(path: &Path, is_known: fn(&[u8]) -> bool) -> io::Result<Self> {
         if path != Path::new(STDIN) {
             return file(path).map(Self::File);
@@ -68,7 +68,7 @@ impl Input {
         }
     }
 
-    /// All of it, if that is no more than [`MAX_BYTES`].
+    /// The whole content, up to [`MAX_BYTES`].
     ///
     /// # Errors
     ///
@@ -85,22 +85,22 @@ impl Input {
 ///
 /// # Errors
 ///
-/// Also if it is something else: a pipe would wait for a writer, and a device has no end.
+/// If it cannot be opened, or is not a regular file: a pipe would wait for a writer, and a device has no end.
 pub fn file(path: &Path) -> io::Result<File> {
-    // Opening a device can change it, so check first.
+    // Opening a device can have effects, so check first.
     check_regular(&std::fs::metadata(path)?)?;
-    // Without waiting, in case it is a pipe by now.
+    // Without blocking, in case the file is a pipe by now.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     check_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Refuses anything but regular files.
+/// Refuses everything but regular files.
 ///
 /// # Errors
 ///
-/// If it is something else, which the message names.
+/// If it is not a regular file; the message names what it is.
 pub fn check_regular(about: &Metadata) -> io::Result<()> {
     let kind = about.file_type();
     let found = match () {
@@ -118,7 +118,7 @@ pub fn check_regular(about: &Metadata) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// If it is longer, no regular file, or cannot be read.
+/// If the file is too long, is not a regular file, or cannot be read.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     whole(&file(path)?, most)
 }

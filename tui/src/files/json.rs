@@ -39,8 +39,8 @@ struct Label {
     version: u32,
 }
 
-/// Reads a snapshot file, compressed or not, whatever its name. Errors say what
-/// was expected, what was found and what to do.
+/// Reads a snapshot file, compressed or not, independent of its name. Errors say what was expected,
+/// what was found and what to do.
 pub fn read(path: &Path) -> Result<Snapshot> {
     let shown = path.display();
     let bytes = input::read(path, input::MAX_BYTES).map_err(|error| unreadable(path, error))?;
@@ -69,7 +69,7 @@ pub fn parse(bytes: &[u8]) -> Result<Snapshot> {
 
 /// Parses a compressed snapshot file whose start has been unpacked.
 pub fn parse_compressed(packed: zstd_file::Compressed<'_>) -> Result<Snapshot> {
-    // Check its start before taking memory for all of it.
+    // Check the first bytes before allocating memory for all of it.
     match packed.start().trim_ascii_start().first() {
         Some(b'{') | None => parse_text(&packed.text()?),
         Some(_) => Err(anyhow!(
@@ -80,7 +80,7 @@ pub fn parse_compressed(packed: zstd_file::Compressed<'_>) -> Result<Snapshot> {
 }
 
 fn parse_text(text: &[u8]) -> Result<Snapshot> {
-    // A valid file is parsed only once.
+    // This way, a valid file is parsed only once.
     let whole = serde_json::from_slice::<Snapshot>(text);
     if let Ok(snapshot) = &whole
         && (snapshot.format.as_str(), snapshot.version) == (FORMAT, VERSION)
@@ -106,7 +106,7 @@ fn parse_text(text: &[u8]) -> Result<Snapshot> {
     whole.map_err(explain)
 }
 
-/// An error in a text. It may quote any of the text.
+/// The error of parsing a text. It may quote any part of the text.
 pub(crate) fn words(error: &serde_json::Error) -> String {
     clean(&error.to_string()).into_owned()
 }
@@ -173,7 +173,7 @@ mod tests {
         let path = Path::new("/proc/self/no-such-folder/a.json");
         let refused = write(&sample(), path, Existing::Keep).unwrap_err();
         assert_ne!(refused.kind(), io::ErrorKind::AlreadyExists);
-        // /dev/full takes the name lookup but no bytes; as a folder it fails.
+        // /dev/full can be opened, but writing to it fails; as a folder, it fails as well.
         assert!(write(&sample(), Path::new("/dev/full/a.json"), Existing::Replace).is_err());
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let future = future.to_string();
         assert!(future.contains("version 1") && future.contains("found 7"), "{future}");
 
-        // It is quoted, and must not reach a terminal as it is.
+        // The message quotes it, so escape sequences must not reach a terminal.
         let hostile = message(&whole.replacen("\"running\"", "\"\\u001b]0;evil\\u0007\"", 1));
         assert!(hostile.contains("]0;evil"), "{hostile}");
         assert!(!hostile.contains(char::is_control), "{hostile:?}");

@@ -4,12 +4,11 @@
 //! file header | key frame | frame | frame | ... | key frame | frame | ...
 //! ```
 //!
-//! A frame has a header of a fixed size with checksums and lengths, so that a file is
-//! indexed by its frame headers alone, and one that ends in the middle of a frame is
-//! whole up to there. A key frame is a snapshot; any other is what is different from
-//! the last key frame before it: two frames at most are read for any moment, and a
-//! damaged one takes no other with it, unless it is a key. docs/recording-format.md
-//! describes every byte.
+//! A frame has a header of fixed size with checksums and lengths. So the file is indexed by its
+//! frame headers alone, and if it ends in the middle of a frame, all earlier frames are valid. A
+//! key frame is a snapshot; every other frame has the differences from the last key frame before
+//! it. So at most two frames are read for a moment, and a damaged frame affects other frames only
+//! if it is a key frame. docs/recording-format.md describes every byte.
 
 mod delta;
 mod format;

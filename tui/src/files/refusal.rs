@@ -1,24 +1,24 @@
-//! Why there is nothing to show: the errors that have an exit status.
+//! Reasons for having nothing to show: the errors with an exit status of their own.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A reason that matters to scripts; each has its own exit status.
+/// A reason that scripts can distinguish; each has its own exit status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// There is no process to watch, or not the wanted one.
+    /// No process can be watched, or the requested one cannot be found.
     NoTarget(String),
-    /// The process is there, but this user may not watch it.
+    /// The process exists, but this user may not watch it.
     Permission(String),
-    /// The segment or file is of a version that this program does not read.
+    /// The segment or file has a version that this program cannot read.
     Version(String),
-    /// Some of several processes did not follow a change; the others did.
+    /// Some of several processes did not carry out a change; the others did.
     Partly(String),
 }
 
 impl Refusal {
-    /// The exit status of a program that fails for this reason.
+    /// The exit status for this reason.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::NoTarget(_) => 3,
@@ -28,7 +28,7 @@ impl Refusal {
         }
     }
 
-    /// Whether a change was made by some of the processes.
+    /// Whether some of the processes carried out the change.
     pub fn is_partly(error: &anyhow::Error) -> bool {
         matches!(error.downcast_ref(), Some(Self::Partly(_)))
     }

@@ -8,22 +8,22 @@ use zstd::stream::{read::Decoder, write::Encoder};
 
 use super::input;
 
-/// What every frame of Zstandard begins with (RFC 8878, 3.1.1).
+/// The first bytes of every Zstandard frame (RFC 8878, 3.1.1).
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// The library's default compromise between time and size.
+/// The compression level: the library's default compromise between time and size.
 const LEVEL: i32 = 3;
-/// Most bytes that a copy of a segment may unpack to; nearly all of them are zeros that take no
+/// Maximum unpacked size of a copy of a segment, in bytes; nearly all of it is zeros that take no
 /// memory.
 const LIMIT: u64 = 4 << 30;
-/// Most bytes of text that one byte may unpack to. Snapshots unpack to some 15, or to 200 where all
-/// cells are alike. All of them stay in memory until they are read.
+/// Maximum number of bytes of text that one byte may unpack to. Snapshots unpack to some 15, or to
+/// 200 if all cells are alike. The text stays in memory until it is parsed.
 const TIMES: u64 = 1024;
-/// A file may always unpack to this many.
+/// Unpacked size that any file may have, in bytes.
 const MIN_BYTES: u64 = 16 << 20;
-/// Bytes that are unpacked first, to see what the file is.
+/// Number of bytes that are unpacked first, to find out the kind of the file.
 const START: usize = 64 << 10;
 
-/// Whether a file of this name is compressed.
+/// Whether the name is that of a compressed file.
 pub fn is_named(path: &Path) -> bool {
     path.extension().is_some_and(|end| end.eq_ignore_ascii_case("zst"))
 }
@@ -33,7 +33,7 @@ pub fn is_compressed(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// Compresses what is written by `fill`.
+/// Compresses the bytes that `fill` writes.
 pub fn write<W: Write>(
     out: W,
     fill: impl FnOnce(&mut Encoder<'static, W>) -> io::Result<()>,
@@ -45,11 +45,11 @@ pub fn write<W: Write>(
     Ok(())
 }
 
-/// A compressed file of which only the start has been unpacked.
+/// A compressed file. Only its start is unpacked so far.
 pub struct Compressed<'a> {
     start: Vec<u8>,
     rest: Decoder<'static, &'a [u8]>,
-    /// Bytes of the file.
+    /// Size of the file, in bytes.
     len: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct Compressed<'a> {
 ///
 /// # Errors
 ///
-/// In words, if it is damaged or cut off.
+/// If the file is damaged or truncated. The error is in words.
 pub fn unpack(bytes: &[u8]) -> Result<Compressed<'_>> {
     let len = bytes.len() as u64;
     let mut start = Vec::new();
@@ -75,11 +75,11 @@ impl<'a> Compressed<'a> {
         &self.start
     }
 
-    /// All of a text. Memory is taken as it unpacks, up to the limit for texts.
+    /// The whole content, as text. Memory grows as it unpacks, up to the limit for texts.
     ///
     /// # Errors
     ///
-    /// In words, if it is damaged, or unpacks to more.
+    /// If the file is damaged, or unpacks to more. The error is in words.
     pub fn text(self) -> Result<Vec<u8>> {
         let most = (self.len * TIMES).clamp(MIN_BYTES, input::MAX_BYTES);
         self.up_to(most)
@@ -93,7 +93,7 @@ impl<'a> Compressed<'a> {
         Ok(whole)
     }
 
-    /// A reader of the bytes, for callers that keep few of them. [Explain](explain) its errors.
+    /// A reader of the content, for callers that keep little of it. [Explain](explain) its errors.
     pub fn reader(self) -> impl Read + use<'a> {
         self.bounded(LIMIT)
     }
@@ -113,7 +113,7 @@ struct Bounded<R> {
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        // One more byte is asked for, to see whether there is one.
+        // Read one byte more than allowed, to find out whether there is more.
         let room = usize::try_from(self.left.saturating_add(1)).unwrap_or(usize::MAX);
         let room = room.min(to.len());
         let found = self.from.read(&mut to[..room])?;
@@ -165,15 +165,15 @@ mod tests {
 
     fn unpacked(bytes: &[u8]) -> Result<Vec<u8>> {
         let text = unpack(bytes)?.text()?;
-        // The other reader yields the same.
+        // The other reader yields the same bytes.
         let mut read = Vec::new();
         unpack(bytes)?.reader().read_to_end(&mut read)?;
         assert_eq!(read, text);
         Ok(text)
     }
 
-    /// Cut anywhere, or with any byte changed, it is refused or the same as ever:
-    /// no wrong figure comes of it.
+    /// Truncated anywhere, or with any byte changed, a file is refused or read as before: never
+    /// with a wrong figure.
     #[test]
     fn damage_is_refused() {
         let text: Vec<u8> = (0..50_000u32).flat_map(|n| (n * n % 97).to_le_bytes()).collect();

@@ -1,4 +1,4 @@
-//! Aligned cells: the width and the side of each column, and how a row is put together.
+//! Aligned cells: width and alignment of each column, and how a row is assembled.
 
 use std::borrow::Cow;
 
@@ -10,9 +10,9 @@ pub(crate) struct Slot {
     pub(crate) title: Cow<'static, str>,
     pub(crate) width: usize,
     is_left: bool,
-    /// Long cells are cut at their end. Names, which differ there, are cut in the middle.
+    /// Whether long cells are cut at their end. Names, which differ there, are cut in the middle.
     is_text: bool,
-    /// Its name; empty where it has none.
+    /// The column's name; empty if it has none.
     pub(crate) key: &'static str,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Slot {
 #[derive(Clone, Debug)]
 pub struct Grid {
     pub(crate) slots: Vec<Slot>,
-    /// Stands for cut text.
+    /// The sign for cut text.
     pub(crate) ellipsis: char,
 }
 
@@ -35,12 +35,12 @@ impl Grid {
         self
     }
 
-    /// Adds a column whose cells begin at the left and are cut where they are too long.
+    /// Adds a column whose cells are left-aligned, and cut if they are too long.
     pub fn left(self, title: impl Into<Cow<'static, str>>, width: usize) -> Self {
         self.with(title.into(), width, true)
     }
 
-    /// Adds a column of figures, which end at the right.
+    /// Adds a column of figures, which are right-aligned.
     pub fn right(self, title: impl Into<Cow<'static, str>>, width: usize) -> Self {
         self.with(title.into(), width, false)
     }
@@ -93,7 +93,7 @@ impl Grid {
     pub fn key_at(&self, place: usize) -> Option<&'static str> {
         let mut right = 0;
         let slot = self.slots.iter().find(|slot| {
-            // With the blank behind it.
+            // Includes the blank behind the column.
             right += slot.width + 1;
             place < right
         });

@@ -5,11 +5,11 @@
 pub struct Sorted {
     /// Key of the column.
     pub key: &'static str,
-    /// Greatest first.
+    /// Whether the greatest comes first.
     pub descending: bool,
 }
 
-/// A column without its rows.
+/// A column of a table, without its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heading {
     /// Its name.
@@ -18,9 +18,10 @@ pub struct Heading {
     pub title: &'static str,
     /// What it shows, in a few words.
     pub meaning: &'static str,
-    /// The table always has it.
+    /// Whether the table always has the column.
     pub stays: bool,
-    /// Whether sorting by it begins greatest first; none where it cannot be sorted by.
+    /// Whether sorting by the column begins with the greatest. `None` if rows cannot be sorted by
+    /// it.
     pub sorts: Option<bool>,
 }
 
@@ -30,12 +31,12 @@ pub struct Chosen {
     /// All columns in the order of the menu, and whether the table has them.
     columns: Vec<(Heading, bool)>,
     sorted: Sorted,
-    /// The defaults.
+    /// The default columns and order.
     usual: (Vec<&'static str>, Sorted),
 }
 
 impl Chosen {
-    /// The first choices: these columns, sorted by one of them.
+    /// The initial choices: these columns, sorted by one of them.
     pub fn new(all: &[Heading], shown: &[&'static str], key: &'static str) -> Self {
         let descending = |it: &&Heading| it.key == key;
         let descending = all.iter().find(descending).and_then(|it| it.sorts).unwrap_or(true);
@@ -46,7 +47,7 @@ impl Chosen {
         chosen
     }
 
-    /// Shows these columns, in this order, and those that it always has.
+    /// Shows these columns, in this order, and those that the table always has.
     pub fn show(&mut self, keys: &[&str]) {
         for (heading, is_shown) in &mut self.columns {
             *is_shown = heading.stays || keys.contains(&heading.key);
@@ -82,7 +83,7 @@ impl Chosen {
         self.shown() == self.usual.0
     }
 
-    /// What the rows are sorted by.
+    /// The order of the rows.
     pub fn sorted(&self) -> Sorted {
         self.sorted
     }
@@ -100,13 +101,13 @@ impl Chosen {
         }
     }
 
-    /// Sorts by a heading that was clicked on: a second click turns the order round.
+    /// Sorts by a heading that was clicked on; a second click reverses the order.
     pub fn click(&mut self, key: &str) {
         let same = self.sorted.key == key;
         self.sort_by(key, same.then_some(!self.sorted.descending));
     }
 
-    /// Puts a column into the table, or takes it out. Fixed columns, which identify a row, stay.
+    /// Adds a column to the table, or removes it. Fixed columns, which identify a row, stay.
     pub fn check(&mut self, key: &str) {
         let column = self.columns.iter_mut().find(|(heading, _)| heading.key == key);
         if let Some((_, is_shown)) = column.filter(|(heading, _)| !heading.stays) {

@@ -1,5 +1,5 @@
-//! Declared tables: lists of columns, each with everything about it. Its kind decides how its cells
-//! are written, filtered, exported, sorted and summed.
+//! Declared tables: lists of columns, each with all its properties. The kind of a column decides
+//! how its cells are written, filtered, exported, sorted and summed.
 
 use std::cmp::Ordering;
 
@@ -55,7 +55,8 @@ impl Kind {
         }
     }
 
-    /// The value to sort by: changes by their size; a missing figure is less than every figure.
+    /// The value to sort by: changes by their absolute value; a missing figure is less than all
+    /// others.
     fn order(self, value: Option<f64>) -> f64 {
         let size = |value: f64| match self {
             Self::Points | Self::Change => value.abs(),
@@ -67,7 +68,7 @@ impl Kind {
 
 /// The context in which the cells of a table are written.
 pub(crate) trait Written {
-    /// How ticks are shown; without ticks, times are seconds.
+    /// The scale of ticks; without ticks, times are seconds.
     fn scale(&self) -> Scale {
         Scale { ticks_per_second: 1.0, unit: Unit::Time }
     }
@@ -80,7 +81,7 @@ impl Written for Scale {
 }
 
 /// Declares the columns of a table: key, title, width, kind with the figure of a row (or its words,
-/// for [`Kind::Text`]), further properties, and what it shows.
+/// for [`Kind::Text`]), further properties, and a description.
 macro_rules! table {
     (
         $row:ty, $with:ty;
@@ -106,12 +107,12 @@ pub(crate) use table;
 pub(crate) struct Column<R: 'static, C: 'static> {
     pub(crate) heading: Heading,
     pub(crate) kind: Kind,
-    /// Its least and greatest width on the screen, with room for the sorting mark.
+    /// Its minimum and maximum width on the screen, with room for the sorting mark.
     pub(crate) width: (usize, usize),
     pub(crate) is_left: bool,
-    /// Long cells are cut at their end.
+    /// Whether long cells are cut at their end.
     cuts_end: bool,
-    /// Where room is short, columns with the greatest rank go first.
+    /// Rank: on a narrow screen, columns with the greatest rank are dropped first.
     rank: u8,
     is_usual: bool,
     /// Its name in CSV and JSON, without the unit of times.
@@ -119,9 +120,9 @@ pub(crate) struct Column<R: 'static, C: 'static> {
     /// Whether the sum of all rows makes sense.
     pub(crate) is_summed: bool,
     value: fn(&R, &C) -> Option<f64>,
-    /// Its text, where the kind does not define it.
+    /// The text of a cell, if the kind does not define it.
     text: Option<fn(&R, &C) -> String>,
-    /// Its order, if it is not by figures or words.
+    /// The order of rows, if it is not by figures or words.
     order: Option<fn(&R, &R) -> Ordering>,
 }
 
@@ -140,7 +141,7 @@ macro_rules! properties {
 }
 
 impl<R, C: Written> Column<R, C> {
-    /// A column of figures, which end at the right. Sorting by it begins greatest first.
+    /// A column of figures, which are right-aligned. Sorting by it begins with the greatest.
     pub(crate) const fn new(
         key: &'static str,
         title: &'static str,
@@ -170,7 +171,7 @@ impl<R, C: Written> Column<R, C> {
         }
     }
 
-    /// A column of words, which begin at the left. Sorting by it begins least first.
+    /// A column of words, which are left-aligned. Sorting by it begins with the least.
     pub(crate) const fn words(
         key: &'static str,
         title: &'static str,
@@ -185,25 +186,25 @@ impl<R, C: Written> Column<R, C> {
     }
 
     properties! {
-        /// Its cells begin at the left; it may grow to a width.
+        /// Its cells are left-aligned; it may grow to a width.
         left(most: usize) is_left = true, width.1 = most;
-        /// Its cells end at the right.
+        /// Its cells are right-aligned.
         right() is_left = false;
         /// Its long cells are cut at their end, and not in the middle like names.
         cut() cuts_end = true;
         /// The table always has it.
         stays() heading.stays = true;
-        /// When room is short, the greatest rank goes first.
+        /// Sets its rank: columns with the greatest rank are dropped first.
         rank(rank: u8) rank = rank;
-        /// The table has it only if the user chooses it.
+        /// The table has it only if the user adds it.
         spare() is_usual = false;
         /// Sets how its cells are written.
         text(text: fn(&R, &C) -> String) text = Some(text);
         /// Sets how rows are sorted by it, least first.
         order(order: fn(&R, &R) -> Ordering) order = Some(order), heading.sorts = Some(false);
-        /// Sorting by it begins least first.
+        /// Sorting by it begins with the least.
         least() heading.sorts = Some(false);
-        /// Sorting by it begins greatest first.
+        /// Sorting by it begins with the greatest.
         greatest() heading.sorts = Some(true);
         /// Rows cannot be sorted by it.
         unsorted() heading.sorts = None;
@@ -218,7 +219,7 @@ impl<R, C: Written> Column<R, C> {
         (self.value)(row, with)
     }
 
-    /// The cell of a row; empty where the screen draws it.
+    /// The cell of a row; empty if the screen draws it.
     pub(crate) fn cell(&self, row: &R, with: &C) -> String {
         match self.text {
             Some(text) => text(row, with),
@@ -286,7 +287,7 @@ impl<R, C: Written> Table<R, C> {
         Fitted::new(shown, chosen.is_usual(), mark, (width, ellipsis), |column| column.width)
     }
 
-    /// Puts rows in order; equals stay as they are.
+    /// Sorts rows; equal ones keep their order.
     pub(crate) fn sort(&self, chosen: &Chosen, rows: &mut [&R], with: &C) {
         let Sorted { key, descending } = chosen.sorted();
         if let Some(column) = self.column(key) {
@@ -297,7 +298,8 @@ impl<R, C: Written> Table<R, C> {
         }
     }
 
-    /// All columns of some rows as text below their titles; the first is as wide as needed.
+    /// All columns of these rows as text, below their titles; the first column is as wide as
+    /// needed.
     pub(crate) fn text(&self, rows: &[R], with: &C, most: usize) -> String {
         let name = self.0.first().into_iter().flat_map(|column| {
             let title = text::width(column.heading.title);
@@ -321,18 +323,18 @@ impl<R, C: Written> Table<R, C> {
     }
 }
 
-/// The columns of a table that there is room for.
+/// The columns of a table that fit on the screen.
 pub(crate) struct Fitted<R: 'static, C: 'static> {
     pub(crate) columns: Vec<&'static Column<R, C>>,
-    /// With a slot for the mark, where there is one.
+    /// The grid; its first slot is the mark, if there is one.
     pub(crate) grid: Grid,
     pub(crate) width: usize,
 }
 
 impl<R, C> Fitted<R, C> {
     /// Chooses the columns that fit behind a mark of some width. If room is short, the columns with
-    /// the greatest ranks go; if the user has ordered the columns, the last ones go. Columns with
-    /// the least ranks grow first.
+    /// the greatest ranks are dropped; if the user has ordered the columns, the last ones are.
+    /// Columns with the least ranks grow first.
     pub(crate) fn new(
         mut columns: Vec<&'static Column<R, C>>,
         by_rank: bool,
@@ -346,7 +348,7 @@ impl<R, C> Fitted<R, C> {
             let used = before + columns.iter().map(|it| widths(it).0 + 1).sum::<usize>();
             let ranks = columns.iter().filter(|it| !it.heading.stays).map(|it| it.rank);
             let (most, last) = (ranks.max(), columns.iter().rposition(|it| !it.heading.stays));
-            // The last column has no blank behind it.
+            // The last column is not followed by a blank.
             match ((width + 1).checked_sub(used), most, last) {
                 (Some(left), ..) => break left,
                 (None, Some(most), _) if by_rank => {

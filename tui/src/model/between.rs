@@ -1,14 +1,14 @@
-//! What a process measured between two moments, as a snapshot of its own.
+//! A process's measurements between two moments, as a snapshot of its own.
 //!
 //! ```text
 //! process  |--------------------|=====================|
 //!        start                from                    to
 //! ```
 //!
-//! It looks as if the process had begun at `from`: sums, histograms and losses are the growth up to
-//! `to`, and times count from there. A point that was reset in between has its measurements since
-//! the reset. Extremes are exact where they exceed the earlier ones, else known to a bucket's
-//! width.
+//! The result looks as if the process had begun at `from`: sums, histograms and losses are the
+//! growth up to `to`, and times count from there. A point that was reset in between has its
+//! measurements since the reset. Extremes are exact if they exceed the earlier ones, else known to
+//! a bucket's width.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::histogram;
 use crate::snapshot::{Cell, Edge, Point, Snapshot, Stats};
 
-/// The window, or none where `to` is of another process, or not later.
+/// The growth from `from` to `to`. `None` if `to` is of another process, or not later.
 pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     let is_same = from.process.segment_id == to.process.segment_id;
     if !is_same || from.elapsed_ticks >= to.elapsed_ticks {
@@ -51,7 +51,7 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
             open.start = open.start.saturating_sub(from.elapsed_ticks);
         }
     }
-    // In a sum, the earlier part of a process that has joined is unknown.
+    // In a sum, the part of a process that joined later is unknown before it joined.
     let joined = to.process.members.iter().any(|member| !from.knows(member));
     for point in &mut to.points {
         let is_whole = reset.contains(&point.id);
@@ -113,7 +113,7 @@ mod tests {
             assert!((first.low..first.low + first.width).contains(&stats.min), "{stats:?}");
             assert!((last.low..last.low + last.width).contains(&stats.max), "{stats:?}");
         }
-        // In parts it is the same.
+        // Measuring it in two parts gives the same.
         let parts = [between(&all[2], all[3].clone()), between(&all[3], all[5].clone())];
         let sum = |s: &Snapshot| total(&s.cells);
         let parts = parts.map(|part| sum(&part.unwrap()));

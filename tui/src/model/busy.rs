@@ -1,14 +1,13 @@
-//! The process as a whole: its share of the CPUs, and how high the loads of its
-//! points have been lately.
+//! The process as a whole: its share of the CPUs, and the recent maximum of its points' loads.
 
 use std::collections::VecDeque;
 
 use super::interval::{Interval, smoothed};
 use crate::snapshot::{ProcessState, Snapshot};
 
-/// Polls whose greatest load is remembered.
+/// Number of polls whose greatest load is remembered.
 const POLLS: usize = 60;
-/// Polls that may exceed the scale: one burst must not flatten all others.
+/// Number of polls that may exceed the scale, so that a single burst does not flatten all others.
 const ODD: usize = 2;
 /// Ends of the scale below one CPU.
 const STEPS: [f64; 4] = [0.05, 0.1, 0.25, 0.5];
@@ -20,24 +19,24 @@ pub(super) struct Busy {
     pub(super) cpus: Option<f64>,
     /// The greatest load of a point in each of the last polls, newest last.
     tops: VecDeque<f64>,
-    /// The greatest load that is shown now, smoothed.
+    /// The greatest smoothed load on the screen.
     shown: f64,
 }
 
 impl Busy {
-    /// Takes an interval in.
+    /// Adds an interval.
     pub(super) fn take(&mut self, before: &Snapshot, now: &Snapshot, interval: Interval) {
         let spent = before.usage.zip(now.usage).filter(|_| running(before) == running(now));
         let spent = spent.and_then(|(before, now)| now.cpu_ns.checked_sub(before.cpu_ns));
         let load = spent.map(|spent| spent as f64 / 1e9 / interval.seconds);
         self.cpus = match load {
             Some(load) => Some(smoothed(self.cpus, load, interval.weight)),
-            // A process has come or gone, so the others' use is unknown.
+            // A process has come or gone, so the use of the others is unknown.
             None => self.cpus.filter(|_| now.usage.is_some()),
         };
     }
 
-    /// Remembers the greatest load of a poll, and the greatest of those shown.
+    /// Remembers the greatest load of a poll, and the greatest on the screen.
     pub(super) fn remember(&mut self, top: f64, shown: f64) {
         self.shown = shown;
         self.tops.push_back(top);
@@ -46,8 +45,8 @@ impl Busy {
         }
     }
 
-    /// The end of a scale that fits all loads shown and nearly all of the last polls: a round share
-    /// of a CPU, or a number of whole CPUs.
+    /// The end of a scale that fits all loads on the screen and nearly all of the last polls: a
+    /// round share of a CPU, or a number of whole CPUs.
     pub(super) fn scale(&self) -> f64 {
         let mut tops: Vec<f64> = self.tops.iter().copied().collect();
         tops.sort_by(|a, b| b.total_cmp(a));
@@ -56,7 +55,7 @@ impl Busy {
     }
 }
 
-/// How many processes ran.
+/// Number of running processes.
 fn running(snapshot: &Snapshot) -> usize {
     let members = snapshot.process.members.iter();
     members.filter(|member| member.state == ProcessState::Running).count()
@@ -107,7 +106,7 @@ mod tests {
         assert_eq!(busy.cpus, Some(1.5));
         busy.take(&used(4_000_000_000, 1), &used(5_000_000_000, 1), interval);
         assert_eq!(busy.cpus, Some(1.0));
-        // One has joined, with all that it used before.
+        // A process has joined, with all the CPU time that it has used before.
         busy.take(&used(5_000_000_000, 1), &used(99_000_000_000, 2), interval);
         assert_eq!(busy.cpus, Some(1.0));
         busy.take(&used(5_000_000_000, 1), &used(0, 1), interval);

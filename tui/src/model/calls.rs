@@ -1,7 +1,7 @@
-//! Who calls a point and whom it calls.
+//! Callers and callees of a point.
 //!
 //! A snapshot has an edge for each caller and callee on each lane, which counts every call since
-//! the callee's last reset. Measurements beyond the edges were called from elsewhere; see [`Edge`].
+//! the callee's last reset. Measurements that no edge counts had another caller; see [`Edge`].
 
 use std::collections::BTreeMap;
 
@@ -30,12 +30,12 @@ pub struct Related {
     pub inclusive: u64,
 }
 
-/// One side of calls.
+/// The other side of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     /// A point, by its id.
     Point(u32),
-    /// No caller.
+    /// No caller: an outermost call.
     Top,
     /// Unknown callers.
     Others,
@@ -58,11 +58,12 @@ impl Calls {
             exclusive: rest(total.exclusive, |caller| caller.exclusive),
             inclusive: rest(total.inclusive, |caller| caller.inclusive),
         };
-        // The edges were read a moment before the cells, if no call lacked one.
+        // Unless a lane had no room for an edge, a few calls without one only mean that the edges
+        // were read a moment before the cells.
         let is_late = !callers.is_empty()
             && others.count <= total.count / 100
             && figures.snapshot.lanes.iter().all(|lane| lane.unplaced == 0);
-        // A device calls nobody and is called by nobody.
+        // A device has neither callers nor callees.
         if others.count > 0 && !is_late && !figures.point().device {
             callers.push(others);
         }
@@ -91,7 +92,7 @@ mod tests {
     use crate::model::Model;
     use crate::source::synthetic::{Synthetic, cell, edge};
 
-    /// A model with edges, whose points have measured so much, each on lane 0.
+    /// A model with edges on lane 0, whose points have these totals.
     fn model(edges: &[Edge], totals: &[(u32, [u64; 3])]) -> Model {
         let mut snapshot = Synthetic::new().snapshot_mut().clone();
         snapshot.edges = edges.to_vec();

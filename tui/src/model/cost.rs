@@ -11,7 +11,7 @@ pub struct Cost {
     pub rate: f64,
     /// Share of one CPU that measuring takes.
     pub share: f64,
-    /// The cost as a share of the measured time; none without measured time.
+    /// The cost as a share of the measured time. `None` without measured time.
     pub of_its_time: Option<f64>,
 }
 
@@ -45,8 +45,8 @@ impl Costs {
                 Some(Cost { name: point.name(), rate, share, of_its_time })
             })
             .collect();
-        // In steps of an eighth or so, so that rows with nearly equal rates keep the order of their
-        // ids and do not change places at every poll.
+        // In steps of about an eighth, so that rows with nearly equal rates keep the order of their
+        // ids and do not swap places at every poll.
         points.sort_by_key(|cost| std::cmp::Reverse((cost.rate.ln() * 8.0).round() as i64));
         let sum = |figure: fn(&Cost) -> f64| points.iter().map(figure).sum();
         Self { rate: sum(|cost| cost.rate), share: sum(|cost| cost.share), points, pair_ticks }
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(costs.points[0].name, "lz.match_longest_in_the_whole_window");
         let matched = model.point(5).unwrap();
         assert_eq!(costs.points[0].of_its_time, Some(60.0 / matched.mean().unwrap()));
-        // One that is off costs nothing and is not listed.
+        // A point that is off costs nothing and is not listed.
         assert!(!costs.points.iter().any(|cost| cost.name == "config.reload"));
     }
 }

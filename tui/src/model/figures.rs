@@ -1,4 +1,4 @@
-//! The figures of one point, and the arithmetic that belongs to them.
+//! The figures of one point, and how they are computed.
 
 mod amounts;
 
@@ -34,33 +34,33 @@ pub struct Figures {
     rates: Rates,
     history: History,
     quantiles: OnceCell<Option<Quantiles>>,
-    /// Quantiles of an earlier snapshot, and how many snapshots ago that was.
+    /// Quantiles of an earlier snapshot, and its age in snapshots.
     earlier: Option<(Option<Quantiles>, u32)>,
 }
 
-/// What is shown of the last interval.
+/// The figures of the last interval.
 #[derive(Debug, Default)]
 struct Rates {
     rate: Option<f64>,
     load: Option<f64>,
-    /// Whether `load` has seen an interval, so that smoothing may go on from it.
+    /// Whether `load` includes an interval already, so that smoothing can continue from it.
     settled: bool,
     /// Amounts per second.
     amounts: [Option<f64>; AMOUNTS],
-    /// Where it is a sum over processes: what each process does in a tick.
+    /// For a sum over processes, the pace of each process.
     paces: Vec<Pace>,
 }
 
-/// Seconds over which loads are taken when a load is compared with an earlier one.
+/// Length of the slices in which loads are compared, seconds.
 const SLICE: f64 = 5.0;
-/// A change is marked if it is at least this share of a CPU and at least this factor.
+/// Minimum change of a load that is marked: a share of a CPU, and a factor.
 const MUCH: f64 = 0.05;
 const TIMES: f64 = 1.5;
 
 /// One point on one lane.
 #[derive(Clone, Debug)]
 pub struct LaneFigures<'a> {
-    /// The lane; none where the snapshot names a lane that it does not have.
+    /// The lane. `None` if the snapshot names a lane that it does not have.
     pub lane: Option<&'a Lane>,
     /// Id of the lane.
     pub id: u32,
@@ -68,7 +68,7 @@ pub struct LaneFigures<'a> {
     pub total: Stats,
 }
 
-/// What one of several processes does in a tick.
+/// The amount of work of one process per tick, in a sum over processes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
     count: f64,
@@ -83,8 +83,8 @@ impl Figures {
         let cells = &snapshot.cells;
         let left_out = snapshot.summed.as_ref().map(|summed| &summed.left_out);
         let of_point = |(index, point): (usize, &Point)| {
-            // Points and cells come in the same order, so both are walked side by side: a search
-            // would touch cells far away.
+            // Points and cells have the same order, so walk both side by side: a search would
+            // access distant cells.
             let behind = |cells: &[Arc<Cell>], is_passed: &dyn Fn(u32) -> bool| {
                 cells.iter().position(|cell| !is_passed(cell.point)).unwrap_or(cells.len())
             };
@@ -110,7 +110,7 @@ impl Figures {
         snapshot.points.iter().enumerate().map(of_point).collect()
     }
 
-    /// Takes rates over all the time since the figures began.
+    /// Computes rates over all the time since the figures began.
     pub(super) fn take_life(&mut self) {
         let Some(Length { ticks, seconds }) = Length::collected(&self.snapshot, self.point())
         else {
@@ -124,10 +124,10 @@ impl Figures {
         }
     }
 
-    /// Takes rates over the interval since `old`; `old` is none for a point that appeared within
-    /// it. `open` is the growth of its open regions in ticks, none where a reset hides it. `own` has
-    /// the length of the interval for each of several processes, where known. After a reset within
-    /// the interval, the rates are over the time since the reset.
+    /// Computes rates over the interval since `old`, which is `None` for a point that appeared
+    /// within it. `open` is the growth of its open regions in ticks, or `None` if a reset hides it.
+    /// `own` has the length of the interval for each of several processes, if known. After a reset
+    /// within the interval, the rates are over the time since the reset.
     pub(super) fn take_interval(
         &mut self,
         old: Option<Self>,
@@ -196,8 +196,8 @@ impl Figures {
     }
 
     /// The pace of each process of a sum since `old`. A process with unchanged figures keeps its
-    /// pace; a late process does nothing. None where it is no sum, or the age of a process is
-    /// unknown.
+    /// pace; a late process has the pace zero. `None` if the point is not a sum, or the age of a
+    /// process is unknown.
     fn paces(&self, old: &Self, own: &[Option<u64>]) -> Option<Vec<Pace>> {
         if !self.is_of_sum() {
             return None;
@@ -225,7 +225,7 @@ impl Figures {
         members.map(pace).collect()
     }
 
-    /// Count, exclusive time and amounts of each process of a sum; none where a cell's process is
+    /// Count, exclusive time and amounts of each process of a sum. `None` if a cell's process is
     /// unknown.
     fn of_each(&self) -> Option<Vec<(u64, u64, [u128; AMOUNTS])>> {
         let mut of_each =
@@ -244,15 +244,16 @@ impl Figures {
         Some(of_each)
     }
 
-    /// Takes the end of the process: the load is over its whole life, and there are no rates.
+    /// Handles the end of the process: the load is over its whole life, and there are no rates any
+    /// more.
     pub(super) fn take_end(&mut self) {
         let life = Length::collected(&self.snapshot, self.point()).filter(|_| self.has_load());
         let load = life.map(|life| self.total.exclusive as f64 / life.ticks);
         self.rates = Rates { load, ..Rates::default() };
     }
 
-    /// Whether it has a load. A device's time has none. The load of wall-clock spans may exceed 1,
-    /// since they overlap; it is in no sum of loads.
+    /// Whether the point has a load. A device's time has none. The load of wall-clock spans may
+    /// exceed 1, since they overlap; no sum of loads includes it.
     fn has_load(&self) -> bool {
         !self.point().device || self.point().wall
     }
@@ -263,23 +264,23 @@ impl Figures {
         process.state != ProcessState::Running
     }
 
-    /// Whether newer figures of its process should have come.
+    /// Whether newer figures of its process are overdue.
     pub(super) fn is_late(&self) -> bool {
         self.process().is_some_and(|process| process.late_since_unix_ns.is_some())
     }
 
-    /// Takes an interval in which nothing is known.
+    /// Handles an interval for which nothing is known.
     pub(super) fn take_gap(&mut self) {
         self.rates = Rates::default();
         self.mark_gap();
     }
 
-    /// What has become of a thread of its process, in a word.
+    /// The state of a thread of its process, in a word.
     pub fn state_of(&self, lane: &Lane) -> &'static str {
         state_word(&self.snapshot, lane)
     }
 
-    /// Takes over what `old` showed: nothing happened in between.
+    /// Keeps the figures of `old`: nothing happened in between.
     pub(super) fn keep(&mut self, old: Option<Self>) {
         if let Some(old) = old {
             self.rates = old.rates;
@@ -287,14 +288,14 @@ impl Figures {
         }
     }
 
-    /// Notes that the next sample does not follow on the last.
+    /// Marks that the next sample is not adjacent to the last one.
     pub(super) fn mark_gap(&mut self) {
         let at_ticks = self.snapshot.elapsed_ticks;
         self.history.push(at_ticks, Sample { at_ticks, load: None });
         self.rates.settled = false;
     }
 
-    /// The point itself. Its state is better asked of [`Self::state`].
+    /// The point itself. For its state, use [`Self::state`].
     #[inline]
     pub fn point(&self) -> &Point {
         &self.snapshot.points[self.index]
@@ -311,7 +312,7 @@ impl Figures {
         self.snapshot.clock.ticks_per_second
     }
 
-    /// Its name; `#5` for a point that was only given a number.
+    /// Its name; `#5` for a point without a name.
     pub fn name(&self) -> String {
         self.point().shown_name()
     }
@@ -321,27 +322,27 @@ impl Figures {
         self.point().number.unwrap_or(self.point().id)
     }
 
-    /// Its process, where there are several.
+    /// Its process, if there are several.
     pub fn process(&self) -> Option<&Process> {
         self.snapshot.member(self.point().process)
     }
 
-    /// Its process, or all that it is summed over.
+    /// Its process, or all processes that it is summed over.
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
         self.row().processes()
     }
 
-    /// The row that a filter tests.
+    /// The row for testing a filter.
     pub(crate) fn row(&self) -> Row<'_> {
         Row { snapshot: &self.snapshot, point: self.point(), cells: self.cells() }
     }
 
-    /// Whether the snapshot has its count and exclusive time alone.
+    /// Whether the snapshot has only its count and exclusive time.
     pub fn is_left_out(&self) -> bool {
         self.left_out
     }
 
-    /// Its state, with changes that the user has just made.
+    /// Its state, including changes that the user has just made.
     pub fn state(&self) -> PointState {
         self.state
     }
@@ -366,8 +367,8 @@ impl Figures {
         self.open.as_ref()
     }
 
-    /// Smoothed share of one CPU; above 1 when several threads are in it. Open regions count where
-    /// their time is known.
+    /// Smoothed share of one CPU; above 1 if several threads are in it. Open regions count if their
+    /// time is known.
     pub fn load(&self) -> Option<f64> {
         self.rates.load
     }
@@ -378,9 +379,9 @@ impl Figures {
     }
 
     /// The load imbalance of a parallel region, or of a point that is summed over several
-    /// processes: the greatest exclusive time of a process or thread over the mean. 1 if all have
-    /// the same; their number if one does everything. Processes that never came to the point count
-    /// too. In a parallel region only the work counts, not the wait.
+    /// processes: the greatest exclusive time of a process or thread over the mean. It is 1 if all
+    /// have the same time, and their number if one does all the work. Processes that never reached
+    /// the point count, too. In a parallel region only the work counts, not the wait.
     pub fn imbalance(&self) -> Option<f64> {
         let of_each: Vec<u128> = match self.point() {
             _ if self.is_of_sum() => {
@@ -403,13 +404,13 @@ impl Figures {
         &self.history
     }
 
-    /// Whether its load has changed much within the last minute, and if so, whether it
-    /// has risen.
+    /// Whether its load has changed much within the last minute, and if so, whether it has
+    /// increased.
     pub fn rises(&self) -> Option<bool> {
         let rate = self.snapshot.clock.ticks_per_second;
         let (now, slice) = (i128::from(self.snapshot.elapsed_ticks), (SLICE * rate) as u64);
         let slices = self.history.columns(now - i128::from(slice) * 12, slice, 12);
-        // The newest load beside the oldest known one of the minute.
+        // The newest load and the oldest known one of the minute.
         let last = slices.last()?.as_ref()?.mean;
         let first = slices[..9].iter().flatten().next()?.mean;
         let (less, more) = (last.min(first), last.max(first));
@@ -431,8 +432,8 @@ impl Figures {
         self.total.off_share()
     }
 
-    /// The quantiles that the table shows. They are computed when first asked for, so only rows on
-    /// the screen cost time.
+    /// The quantiles of the table. They are computed on first use, so only rows on the screen cost
+    /// time.
     pub fn quantiles(&self) -> Option<Quantiles> {
         *self.quantiles.get_or_init(|| {
             let summed = self.snapshot.summed.as_ref();
@@ -450,13 +451,13 @@ impl Figures {
         }
     }
 
-    /// The age of the known quantiles in snapshots; none if they are of this snapshot, or there are
-    /// none.
+    /// The age of the known quantiles in snapshots. `None` if they are of this snapshot, or there
+    /// are none.
     pub(crate) fn quantiles_ago(&self) -> Option<u32> {
         self.earlier.filter(|_| self.quantiles.get().is_none()).map(|(_, ago)| ago)
     }
 
-    /// The number of buckets behind its quantiles.
+    /// Number of buckets behind its quantiles.
     pub(crate) fn bucket_count(&self) -> usize {
         self.cells().iter().map(|cell| cell.histogram.len()).sum()
     }
@@ -472,23 +473,23 @@ impl Figures {
         histogram::merge(self.cells().iter().map(|cell| cell.histogram.as_slice()))
     }
 
-    /// Its figures lane by lane; nothing where they are known as sums over lanes.
+    /// Its figures lane by lane; empty if only sums over lanes are known.
     pub fn lanes(&self) -> impl Iterator<Item = LaneFigures<'_>> {
         self.parts().filter(|_| self.snapshot.has_threads_of(self.id()))
     }
 
-    /// How many threads were in it, where that is known.
+    /// Number of threads that were in it, if known.
     pub fn threads(&self) -> Option<usize> {
         self.snapshot.has_threads_of(self.id()).then_some(self.cells.len())
     }
 
-    /// Whether threads that found no lane of their own share one for it.
+    /// Whether threads without a lane of their own have measured it on the shared lane.
     pub fn is_shared(&self) -> bool {
         let is_shared = |lane: &Lane| lane.kind == LaneKind::Overflow;
         self.cells().iter().any(|cell| self.lane(cell.lane).is_some_and(is_shared))
     }
 
-    /// Its figures as the snapshot has them: lane by lane, or summed over those of a process.
+    /// Its figures as in the snapshot: lane by lane, or summed over the lanes of a process.
     fn parts(&self) -> impl Iterator<Item = LaneFigures<'_>> {
         self.cells().iter().map(|cell| LaneFigures {
             lane: self.lane(cell.lane),

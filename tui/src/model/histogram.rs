@@ -30,7 +30,7 @@ pub fn merge<'a>(histograms: impl IntoIterator<Item = &'a [Bucket]>) -> Vec<Buck
     merged.into_iter().map(|((low, width), count)| Bucket { low, width, count }).collect()
 }
 
-/// The growth of a histogram. Both are merged ones.
+/// The growth of a histogram. Both arguments are merged histograms.
 pub fn subtract(now: &[Bucket], before: &[Bucket]) -> Vec<Bucket> {
     let mut before = before.iter().peekable();
     let more = now.iter().filter_map(|bucket| {
@@ -43,7 +43,7 @@ pub fn subtract(now: &[Bucket], before: &[Bucket]) -> Vec<Bucket> {
     more.collect()
 }
 
-/// The middle of a bucket, which stands for all its values.
+/// The middle of a bucket, which represents all its values.
 #[inline]
 pub fn middle(bucket: &Bucket) -> u64 {
     bucket.low.saturating_add(bucket.width.saturating_sub(1) / 2)
@@ -51,11 +51,11 @@ pub fn middle(bucket: &Bucket) -> u64 {
 
 /// Buckets in an octave of the segment's histograms.
 const OCTAVE: u64 = 32;
-/// More than the number of any bucket.
+/// Upper bound of bucket numbers.
 const NUMBERS: u64 = 2047;
 
-/// The number of the bucket that a value lies in, in the segment's order: 32
-/// an octave of `value + 32`.
+/// The number of the bucket that contains a value, as in the segment: 32 buckets an octave of
+/// `value + 32`.
 #[inline]
 pub(crate) fn number_of(value: u64) -> u64 {
     let shifted = value.saturating_add(OCTAVE);
@@ -69,7 +69,7 @@ fn middle_of(number: u64) -> u64 {
     ((OCTAVE + place) << octave) - OCTAVE + ((1 << octave) - 1) / 2
 }
 
-/// Least value and first value beyond of the bucket with this number.
+/// The least value of the bucket with this number, and the first value beyond it.
 pub(crate) fn edges_of(number: u64) -> (f64, f64) {
     let (octave, place) = (number / OCTAVE, number % OCTAVE);
     let width = 2_f64.powi(octave as i32);
@@ -77,13 +77,13 @@ pub(crate) fn edges_of(number: u64) -> (f64, f64) {
     (low, low + width)
 }
 
-/// The values at these quantiles, limited to the measured extremes, since a bucket's middle may lie
-/// beyond them. None while the buckets are empty.
+/// The values at these quantiles, limited to the measured extremes, since a bucket's middle may be
+/// beyond them. `None` while the buckets are empty.
 ///
-/// It records bucket numbers, counted from the first one, and not values. There are fewer than
-/// 2,048, which an hdrhistogram of three digits keeps apart exactly in 16 KiB: nothing is lost. All
-/// lanes' buckets are added up first, in plain counters, and one histogram serves all points: a
-/// table of 1,000 points can be sorted by a quantile within a frame.
+/// It counts bucket numbers, from the first one on, and not values. There are fewer than 2,048
+/// numbers, which an hdrhistogram of three digits stores exactly in 16 KiB: nothing is lost. All
+/// lanes' buckets are first added up in plain counters, and one histogram is used for all points,
+/// so that a table of 1,000 points can be sorted by a quantile within a frame.
 pub fn quantiles<'a, const N: usize>(
     buckets: impl Iterator<Item = &'a Bucket>,
     extremes: (u64, u64),
@@ -107,7 +107,7 @@ thread_local! {
     static SCRATCH: RefCell<Option<Scratch>> = RefCell::new(Scratch::new());
 }
 
-/// Memory to compute quantiles in. It is all zero in between.
+/// Reused memory for computing quantiles. It is all zero between uses.
 struct Scratch {
     counts: Box<[u64]>,
     numbers: Histogram<u64>,
@@ -119,7 +119,7 @@ impl Scratch {
         Some(Self { counts: vec![0; NUMBERS as usize].into(), numbers })
     }
 
-    /// Adds buckets up; the numbers of the first and the last that are not empty.
+    /// Adds up buckets. Returns the numbers of the first and the last bucket that are not empty.
     fn add<'a>(
         &mut self,
         buckets: impl Iterator<Item = &'a Bucket>,
@@ -159,7 +159,7 @@ impl Scratch {
     }
 }
 
-/// The bulk lies between these shares of the measurements.
+/// The bulk of the measurements is between these shares.
 const BULK: (f64, f64) = (0.01, 0.999);
 
 /// One bar: the measurements between two values.
@@ -175,12 +175,12 @@ pub struct Bar {
     pub cumulative: f64,
 }
 
-/// The histogram as at most `rows` bars of equal width on a logarithmic
-/// scale, up to the last bucket in use.
+/// The histogram as at most `rows` bars of equal width on a logarithmic scale, up to the last
+/// bucket in use.
 ///
-/// The first bar holds the shortest thousandth, however far below it lies: one odd tiny measurement
-/// would press all others into a few bars. The longest are never pressed together, since they are
-/// what one looks for.
+/// The first bar contains the shortest thousandth, whatever its range: a single tiny measurement
+/// would squeeze all others into a few bars. The longest measurements are never squeezed together,
+/// since they matter most.
 pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
     let full = || buckets.iter().filter(|bucket| bucket.count > 0);
     let all = full().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count));
@@ -195,11 +195,11 @@ pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
         return Vec::new();
     };
     let last = full().next_back().unwrap_or(first);
-    // Zero has no logarithm; it shares the bar of one.
+    // Zero has no logarithm, so it counts as one.
     let log = |value: u64| (value.max(1) as f64).ln();
     let low = log(first.low);
     let high = log(last.low.saturating_add(last.width)).max(low + f64::EPSILON);
-    // No bar is narrower than its buckets.
+    // A bar is at least as wide as its buckets.
     let narrowest = log(last.low.saturating_add(last.width)) - log(last.low);
     let most = if narrowest > 0.0 { ((high - low) / narrowest).ceil() as usize } else { 1 };
     let rows = rows.min(most.max(1));
@@ -222,7 +222,7 @@ pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
     cumulated(bars)
 }
 
-/// Gives bars their cumulative shares.
+/// Computes the cumulative shares of the bars.
 fn cumulated(mut bars: Vec<Bar>) -> Vec<Bar> {
     let all: f64 = bars.iter().map(|bar| bar.count as f64).sum();
     let mut so_far = 0.0;
@@ -233,13 +233,13 @@ fn cumulated(mut bars: Vec<Bar>) -> Vec<Bar> {
     bars
 }
 
-/// The histogram as at most `rows` bars: one below the 1st percentile, one beyond the
-/// 99.9th, and [`log_bars`] between them, so that a few odd measurements do not press
-/// all others into two rows.
+/// The histogram as at most `rows` bars: one below the 1st percentile, one beyond the 99.9th, and
+/// [`log_bars`] between them, so that a few odd measurements do not squeeze all others into two
+/// rows.
 pub fn bulk_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
     let all = buckets.iter().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count)) as f64;
     let mut so_far = 0.0;
-    // Each bucket with the share below it, without and with it.
+    // Each bucket with the cumulative share before it and after it.
     let shares = buckets.iter().map(|bucket| {
         let below = so_far;
         so_far += bucket.count as f64;
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(counts, [(5, 3), (70, 2), (992, 1)]);
     }
 
-    /// The plain way: sort, and count off.
+    /// The simple way: sort, and take the value at the index.
     fn naive_quantile(sorted: &[u64], quantile: f64) -> u64 {
         let rank = (quantile * sorted.len() as f64).ceil() as usize;
         sorted[rank.clamp(1, sorted.len()) - 1]

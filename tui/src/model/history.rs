@@ -1,5 +1,5 @@
-//! A bounded memory of a point's load: every poll of the last minutes, and coarser steps the older
-//! it is.
+//! A bounded history of a point's load: every poll of the last minutes, and coarser steps for older
+//! times.
 //!
 //! ```text
 //! oldest  [ 4 polls ][ 4 polls ] ... [ 2 ][ 2 ][ 2 ] ... [1][1][1][1]  newest
@@ -12,17 +12,17 @@
 
 use std::collections::VecDeque;
 
-/// How many buckets a tier keeps.
+/// Number of buckets of a tier.
 const KEPT: usize = 160;
-/// Number of tiers; a bucket holds twice as much as one of the tier before.
+/// Number of tiers; a bucket covers twice as much as one of the previous tier.
 const TIERS: usize = 9;
 
 /// The load over one interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// When the interval ended, ticks since the segment was created.
+    /// End of the interval, ticks since the segment was created.
     pub at_ticks: u64,
-    /// Share of one CPU; none where unknown: after a reset, or a pause of the viewer.
+    /// Share of one CPU. `None` if unknown: after a reset, or a pause of the viewer.
     pub load: Option<f64>,
 }
 
@@ -35,10 +35,10 @@ pub struct Slice {
     pub peak: f64,
 }
 
-/// One or more intervals that follow on one another.
+/// One or more adjacent intervals.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// When the last one ended; it began where the bucket before ended.
+    /// End of the last interval; the bucket begins at the end of the previous bucket.
     until: u64,
     /// NaN where the load is unknown. Known and unknown time never share a bucket.
     mean: f32,
@@ -48,9 +48,9 @@ struct Bucket {
 /// The loads of one point.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// When the oldest bucket began.
+    /// Begin of the oldest bucket.
     from: u64,
-    /// The finest first. No tier but the first is ever empty.
+    /// The tiers, the finest first. Only the first one may be empty.
     tiers: Vec<VecDeque<Bucket>>,
 }
 
@@ -76,11 +76,11 @@ impl History {
                 None => return,
             }
         }
-        // Forget what the last tier has no room for.
+        // Drop the bucket: the last tier is full.
         self.from = bucket.until;
     }
 
-    /// Takes the oldest bucket out of a tier, merged with the next if possible. None if it was
+    /// Removes the oldest bucket of a tier, merged with the next one if possible. `None` if it was
     /// empty: a mark between two intervals.
     fn oldest_of(&mut self, tier: usize) -> Option<Bucket> {
         let coarser = self.tiers.get(tier + 1).and_then(|coarser| coarser.back());
@@ -107,7 +107,7 @@ impl History {
         Some(Bucket { until: next.until, mean: mean as f32, peak })
     }
 
-    /// The last `n` samples that are kept one by one, oldest first.
+    /// The last `n` samples that are stored one by one, oldest first.
     pub fn last(&self, n: usize) -> impl Iterator<Item = Sample> {
         let finest = self.tiers.first().into_iter();
         let samples = finest.flat_map(move |t| t.range(t.len().saturating_sub(n)..));
@@ -117,14 +117,15 @@ impl History {
         })
     }
 
-    /// When the known time begins, ticks since the segment was created; none if there is nothing
+    /// Begin of the known time, ticks since the segment was created. `None` if there is no sample
     /// yet.
     pub fn from(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.from)
     }
 
-    /// The load in each of `columns` parts of the time, `ticks` long each, from a moment on that
-    /// may lie before the segment's creation; none where unknown.
+    /// The load in each of `columns` adjacent parts of the time, each `ticks` long. The first
+    /// begins at `from`, which may be before the segment was created. A part is `None` if its load
+    /// is unknown.
     pub fn columns(&self, from: i128, ticks: u64, columns: usize) -> Vec<Option<Slice>> {
         let mut slices = vec![Sum::default(); columns];
         let ticks = i128::from(ticks.max(1));
@@ -146,7 +147,7 @@ impl History {
         slices.into_iter().map(Sum::slice).collect()
     }
 
-    /// Since when the load has not been below `load`, ticks; none if it is just now.
+    /// The moment since which the load has been at least `load`, ticks. `None` if it is less now.
     pub fn since(&self, load: f64) -> Option<u64> {
         let newest_first = || self.tiers.iter().flat_map(|tier| tier.iter().rev());
         let reaches = |bucket: &&Bucket| f64::from(bucket.mean) >= load;
@@ -155,12 +156,12 @@ impl History {
         (burning > 0).then_some(before)
     }
 
-    /// How many buckets there are.
+    /// Number of buckets.
     pub fn len(&self) -> usize {
         self.tiers.iter().map(VecDeque::len).sum()
     }
 
-    /// Whether there is no sample yet.
+    /// Whether the history is still empty.
     pub fn is_empty(&self) -> bool {
         self.tiers.iter().all(VecDeque::is_empty)
     }
@@ -172,7 +173,7 @@ impl Bucket {
     }
 }
 
-/// Sums of buckets in a column.
+/// Sums of the buckets in a column.
 #[derive(Clone, Default)]
 struct Sum {
     known: f64,
@@ -221,14 +222,14 @@ mod tests {
         assert!(history.len() <= TIERS * KEPT);
         let reach = polls * 10 - history.from().unwrap();
         assert!((75_000 * 10..85_000 * 10).contains(&reach), "{reach}");
-        // Also when nothing fits into a bucket with its neighbour.
+        // Also if no bucket can be merged with its neighbour.
         let unlike = (0..polls).map(|poll| (poll % 2 == 0).then_some(0.5));
         assert!(super::tests::history(unlike).len() <= TIERS * KEPT);
     }
 
     #[test]
     fn what_is_long_ago_keeps_its_sum_and_its_greatest() {
-        // One poll in a thousand is a hundred times the others.
+        // One poll in a thousand is a hundred times as high as the others.
         let load = |poll: u64| if poll % 1000 == 500 { 1.0 } else { 0.01 };
         let polls = 20_000;
         let history = history((0..polls).map(|poll| Some(load(poll))));
@@ -252,7 +253,7 @@ mod tests {
         };
         assert_eq!(means(0, 10, 5), [Some(20), Some(40), None, Some(80), None]);
         assert_eq!(means(-20, 20, 3), [None, Some(30), Some(80)]);
-        // Finer than the polls, and across their ends.
+        // Columns narrower than a poll, and across the ends of polls.
         assert_eq!(means(5, 5, 4), [Some(20), Some(40), Some(40), None]);
         assert_eq!(means(5, 10, 1), [Some(30)]);
         let wide = history.columns(-100, 1000, 1)[0].unwrap();

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use crate::snapshot::Snapshot;
 
-/// For each of several processes, the ticks between its figures in two snapshots, where known.
+/// For each of several processes, the ticks between its figures in two snapshots, if known.
 pub(super) fn own_intervals(before: &Snapshot, now: &Snapshot) -> Vec<Option<u64>> {
     let then: HashMap<&str, u64> = before.aged().collect();
     let own = |(id, age): (&str, u64)| age.checked_sub(*then.get(id)?);
     now.aged().map(own).collect()
 }
 
-/// What one of several processes has of such a list.
+/// The entry of one of several processes in such a list.
 pub(super) fn of_place(own: &[Option<u64>], process: Option<u32>) -> Option<u64> {
     *own.get(process? as usize)?
 }
@@ -21,7 +21,7 @@ pub(super) fn of_place(own: &[Option<u64>], process: Option<u32>) -> Option<u64>
 pub(super) struct Interval {
     pub(super) ticks: u64,
     pub(super) seconds: f64,
-    /// Weight of its loads in the smoothed ones.
+    /// Weight of this interval's load in the smoothed one.
     pub(super) weight: f64,
 }
 
@@ -32,7 +32,7 @@ impl Interval {
     }
 }
 
-/// A load smoothed with the one before, if there is one.
+/// A load smoothed with the previous one, if there is one.
 pub(super) fn smoothed(before: Option<f64>, now: f64, weight: f64) -> f64 {
     before.map_or(now, |before| before + weight * (now - before))
 }

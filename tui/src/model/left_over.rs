@@ -1,10 +1,10 @@
-//! Switches that viewers left when they were killed.
+//! Switched points that viewers left behind when they were killed.
 
 use crate::snapshot::{Point, PointState};
 use crate::text;
 
-/// Points that are still as killed viewers left them. If any of them is off, only those that are
-/// off; otherwise those that are on.
+/// Points that are still in the state in which killed viewers left them. If any of them is off,
+/// only those that are off; otherwise those that are on.
 #[derive(Debug)]
 pub struct LeftOver {
     /// Their ids.
@@ -14,7 +14,7 @@ pub struct LeftOver {
 }
 
 impl LeftOver {
-    /// None where no killed viewer left a switch.
+    /// The points that killed viewers left switched. `None` if there are none.
     pub fn of<'a>(points: impl Iterator<Item = &'a Point> + Clone) -> Option<Self> {
         [PointState::Off, PointState::On].into_iter().find_map(|state| {
             let left = points.clone().filter(|point| point.left_over && point.state == state);
@@ -30,7 +30,7 @@ impl LeftOver {
         format!("{count} {are} {state}, left by a viewer that was killed")
     }
 
-    /// The text, and that a key puts the points back.
+    /// The text, with the key that puts the points back.
     pub fn text_with_key(&self, key: &str) -> String {
         let them = if self.ids.len() == 1 { "it" } else { "them" };
         format!("{}; {key} switches {them} {}", self.text(), word(!self.on))

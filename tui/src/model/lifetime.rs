@@ -1,4 +1,4 @@
-//! Sums that go on across resets of points, for readers that must never see a counter go backwards.
+//! Sums that continue across resets of points, for readers that must never see a counter decrease.
 //!
 //! ```text
 //! count in the segment   0 ... 900 | reset | 0 ... 300
@@ -14,11 +14,11 @@ use std::sync::Arc;
 use super::histogram;
 use crate::snapshot::{Cell, Snapshot};
 
-/// What resets of one process's points have taken away.
+/// The figures that resets of one process's points have discarded.
 #[derive(Debug, Default)]
 pub struct Lifetime {
     cells: HashMap<(u32, u32), Life>,
-    /// How often a point had been reset when it was first seen, and when last.
+    /// Number of resets of a point when it was first seen, and the time of the last one then.
     first: HashMap<u32, (u32, Option<u64>)>,
     snapshots: u64,
 }
@@ -26,18 +26,18 @@ pub struct Lifetime {
 /// One cell.
 #[derive(Debug)]
 struct Life {
-    /// Resets of its point that are counted already.
+    /// Number of resets of its point that are included already.
     resets: u32,
-    /// The snapshot that it was last seen in.
+    /// Number of the snapshot that last had the cell.
     seen: u64,
     last: Arc<Cell>,
-    /// What it held before resets, as retired; none where there were none.
+    /// The sums before resets, as retired figures. `None` without resets.
     before: Option<Box<Cell>>,
 }
 
 impl Lifetime {
-    /// Adds what earlier resets took away, as if they had not been. Call it with the snapshots of
-    /// one process, one after the other.
+    /// Adds the figures that earlier resets discarded, as if the resets had not happened. Call it
+    /// with successive snapshots of one process.
     pub fn extend(&mut self, mut snapshot: Snapshot) -> Snapshot {
         self.snapshots += 1;
         let mut resets = HashMap::new();
@@ -58,7 +58,7 @@ impl Lifetime {
             life.take(cell, of(cell.point));
             *cell = life.whole();
         }
-        // A cell that has just been reset is empty, and missing from the snapshot.
+        // A cell that was just reset is empty, and missing from the snapshot.
         for ((point, lane), life) in &mut self.cells {
             if life.seen != self.snapshots {
                 life.seen = self.snapshots;
@@ -77,8 +77,8 @@ impl Life {
         let count = |cell: &Cell| cell.stats.count.saturating_add(cell.retired.count);
         let shrunk = count(now) < count(&self.last);
         if shrunk || resets != self.resets {
-            // A reset may come between the reading of points and of cells: then the next snapshot
-            // reports one that is counted already.
+            // A reset may happen between reading the points and reading the cells. The cells show
+            // it now and the points in the next snapshot, where it must not be counted again.
             let early = shrunk && resets == self.resets;
             self.resets = if early { resets.wrapping_add(1) } else { resets };
             let whole = self.whole();
@@ -131,7 +131,7 @@ mod tests {
         let expected = plus(before, sums(&second, POINT));
         assert_eq!(sums(&extended, POINT), expected);
         assert_eq!(extended.points[POINT as usize].resets, 0);
-        // The others are as they were, and so is a snapshot without news.
+        // The others are unchanged, and so is a snapshot without new figures.
         assert_eq!(sums(&extended, 2), sums(&second, 2));
         assert_eq!(sums(&life.extend(second.clone()), POINT), expected);
         source.act(Change::Reset(POINT)).unwrap();

@@ -1,8 +1,8 @@
-//! What the viewer noticed, with time: who switched what, what was lost, what
-//! became of the process.
+//! The log: events with their times, such as switches and who made them, losses, and the end of the
+//! process.
 //!
-//! It sees every snapshot and compares it with the one before. This viewer's own changes are noted
-//! as they happen; any other change was made by another viewer or the program.
+//! The log compares every snapshot with the previous one. This viewer's own changes are noted as
+//! they happen; any other change was made by another viewer or the program.
 
 mod member_events;
 
@@ -18,35 +18,35 @@ use crate::snapshot::{ClockKind, Point, PointState, ProcessState, Snapshot};
 use crate::text::first_names;
 use crate::units;
 
-/// How many entries are kept.
+/// Maximum number of entries.
 const KEPT: usize = 1000;
-/// Repetitions within this time are counted, not listed.
+/// Repetitions within this time are counted instead of listed.
 const SAME_NS: u64 = 60_000_000_000;
 /// A smaller change of a clock's rate is only a better calibration.
 const RATE_CHANGE: f64 = 0.001;
 /// Number of the newest entries that are searched for a repetition.
 const SAME_AMONG: usize = 8;
 
-/// The author of a change in the log.
+/// The author of this viewer's changes.
 const THIS: &str = "by this viewer";
 const OTHERS: &str = "by another viewer or the program";
 /// The resolution of alpha in a segment.
 const ALPHA_STEP: f64 = 1e-6;
 
-/// Something that was noticed.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// When, nanoseconds since the Unix epoch; the last time, if several.
+    /// Time of the event, nanoseconds since the Unix epoch; of the last one if there are several.
     pub unix_ns: u64,
-    /// Whether somebody should look into it.
+    /// Whether the event needs attention.
     pub is_problem: bool,
-    /// What happened.
+    /// Description of the event.
     pub text: String,
-    /// For losses: the kind, when it was first counted, and the count so far.
+    /// For losses: the kind, the time when it was first counted, and the count so far.
     loss: Option<(&'static str, u64, u64)>,
 }
 
-/// The entries, oldest first, and what is needed to notice more.
+/// The entries, oldest first, and the state for finding further events.
 #[derive(Debug, Default)]
 pub struct Log {
     entries: VecDeque<Entry>,
@@ -58,7 +58,7 @@ pub struct Log {
     own: HashMap<u32, Own>,
 }
 
-/// A change by this viewer, which may come back late over a slow line or from one of several
+/// A change by this viewer. Its confirmation may come late over a slow line, or from one of several
 /// places.
 #[derive(Debug, Default)]
 struct Own {
@@ -79,13 +79,13 @@ struct Changes {
 }
 
 impl Own {
-    /// Whether this viewer has set this state. True only once.
+    /// Whether this viewer has set this state. Returns true only once per change.
     fn take_state(&mut self, state: PointState, unix_ns: u64) -> bool {
         self.state.take_if(|own| *own == state && unix_ns < self.until_unix_ns).is_some()
     }
 
-    /// Whether this viewer has set this alpha, which segments keep with [`ALPHA_STEP`]s. True only
-    /// once.
+    /// Whether this viewer has set this alpha, which segments store in steps of [`ALPHA_STEP`].
+    /// Returns true only once per change.
     fn take_alpha(&mut self, alpha: Option<f64>, unix_ns: u64) -> bool {
         let is_same = |own: &mut Option<f64>| match (*own, alpha) {
             (Some(own), Some(alpha)) => (own - alpha).abs() <= ALPHA_STEP,
@@ -94,13 +94,14 @@ impl Own {
         self.alpha.take_if(|own| is_same(own) && unix_ns < self.until_unix_ns).is_some()
     }
 
-    /// Whether this viewer fenced the point or took its fences away. True only once.
+    /// Whether this viewer fenced the point or removed its fences. Returns true only once per
+    /// change.
     fn take_fenced(&mut self, fenced: bool, unix_ns: u64) -> bool {
         self.fenced.take_if(|own| *own == fenced && unix_ns < self.until_unix_ns).is_some()
     }
 
-    /// Whether this viewer made so many resets. In a sum, whose parts follow one by one, any number
-    /// counts.
+    /// Whether this viewer made `resets` resets. In a sum, whose members report one by one, any
+    /// number matches.
     fn take_resets(&mut self, resets: u32, is_sum: bool, unix_ns: u64) -> bool {
         if unix_ns >= self.until_unix_ns || self.resets == 0 {
             return false;
@@ -117,32 +118,32 @@ impl Log {
         &self.entries
     }
 
-    /// How many there have ever been.
+    /// Number of entries that were ever added.
     pub fn pushed(&self) -> u64 {
         self.pushed
     }
 
-    /// Problems since the log was last looked at.
+    /// Number of problems since the log was last read.
     pub fn unread(&self) -> usize {
         self.unread
     }
 
-    /// Marks all as read.
+    /// Marks all entries as read.
     pub fn read(&mut self) {
         self.unread = 0;
     }
 
-    /// Notes something that needs no attention. Repetitions are not noted.
+    /// Adds an event that needs no attention. Repetitions are not added.
     pub fn note(&mut self, unix_ns: u64, text: impl Into<String>) {
         self.say(unix_ns, false, text.into());
     }
 
-    /// Notes something that somebody should look into.
+    /// Adds an event that needs attention.
     pub fn problem(&mut self, unix_ns: u64, text: impl Into<String>) {
         self.say(unix_ns, true, text.into());
     }
 
-    /// Notes that this viewer switched a point, and which processes did not follow.
+    /// Adds that this viewer switched a point; `but` says which processes did not follow.
     pub fn toggled(
         &mut self,
         unix_ns: u64,
@@ -155,13 +156,13 @@ impl Log {
         self.changed(unix_ns, format!("{name} switched {} {THIS}", word(state)), but);
     }
 
-    /// Notes that this viewer reset a point, and which processes did not follow.
+    /// Adds that this viewer reset a point; `but` says which processes did not follow.
     pub fn reset(&mut self, unix_ns: u64, id: u32, name: &str, but: Option<&str>) {
         self.own(unix_ns, id).resets += 1;
         self.changed(unix_ns, format!("{name} reset {THIS}"), but);
     }
 
-    /// Notes that this viewer set alpha of a point, and which processes did not follow.
+    /// Adds that this viewer set alpha of a point; `but` says which processes did not follow.
     pub fn averaged(
         &mut self,
         unix_ns: u64,
@@ -174,8 +175,8 @@ impl Log {
         self.changed(unix_ns, averaged(name, alpha, THIS), but);
     }
 
-    /// Notes that this viewer fenced a point or removed its fences, and which processes did not
-    /// follow.
+    /// Adds that this viewer fenced a point or removed its fences; `but` says which processes did
+    /// not follow.
     pub fn fenced(&mut self, unix_ns: u64, id: u32, name: &str, fenced: bool, but: Option<&str>) {
         self.own(unix_ns, id).fenced = Some(fenced);
         self.changed(unix_ns, fences(name, fenced, THIS), but);
@@ -194,8 +195,8 @@ impl Log {
         }
     }
 
-    /// Compares a snapshot with the one before. Returns which of several processes
-    /// came or went.
+    /// Compares a snapshot with the previous one. Returns messages about processes that came or
+    /// went.
     pub fn observe(&mut self, unix_ns: u64, snapshot: &Arc<Snapshot>) -> Vec<MemberEvent> {
         let same = |known: &Arc<Snapshot>| known.process.segment_id == snapshot.process.segment_id;
         let events = match self.known.take().filter(same) {
@@ -225,7 +226,7 @@ impl Log {
         }
         self.note_left_over(unix_ns, 0, snapshot);
         self.tell_state(unix_ns, snapshot);
-        // Processes that were there from the start are no news.
+        // Processes that existed from the start are not reported as new.
         let mut found = snapshot.process.members.clone();
         found.iter_mut().for_each(|member| member.state = ProcessState::Running);
         self.add_events(unix_ns, member_events::of(&found, snapshot))
@@ -248,10 +249,10 @@ impl Log {
         for point in &snapshot.points {
             while old.next_if(|old| old.id < point.id).is_some() {}
             match old.next_if(|old| old.id == point.id) {
-                // A sum's state and resets change with its parts.
+                // The state and the resets of a sum change with its members.
                 Some(_) if !events.is_empty() && point.process.is_none() => {}
                 Some(old) => self.compare_point(unix_ns, old, snapshot, point),
-                // Points of a process that has just joined are no news.
+                // Points of a process that has just joined are not reported as new.
                 None if snapshot.member(point.process).is_some_and(|it| !known.knows(it)) => {}
                 None => new.push(name_of(snapshot, point)),
             }
@@ -277,7 +278,7 @@ impl Log {
         self.add_events(unix_ns, events)
     }
 
-    /// Notes who came or went.
+    /// Adds entries for processes that came or went.
     fn add_events(&mut self, unix_ns: u64, events: Vec<MemberEvent>) -> Vec<MemberEvent> {
         for event in &events {
             self.say(unix_ns, event.is_problem, event.text.clone());
@@ -315,7 +316,7 @@ impl Log {
         }
     }
 
-    /// Logs the points that killed viewers left switched, if there are more than before.
+    /// Adds an entry about points that killed viewers left switched, if there are more than before.
     fn note_left_over(&mut self, unix_ns: u64, before: usize, snapshot: &Snapshot) {
         if let Some(left) = left_over(snapshot).filter(|left| left.ids.len() > before) {
             self.note(unix_ns, left.text());
@@ -335,7 +336,7 @@ impl Log {
         }
     }
 
-    /// Counts a loss; repeated losses share one entry a minute.
+    /// Counts a loss; repeated losses share one entry per minute.
     fn lose(&mut self, unix_ns: u64, what: &'static str, more: u64, total: u64) {
         let newest = self.entries.iter().enumerate().rev().take(SAME_AMONG);
         let is_same = |entry: &Entry| {
@@ -363,7 +364,7 @@ impl Log {
 
     fn say(&mut self, unix_ns: u64, is_problem: bool, text: String) {
         match self.entries.back_mut() {
-            // A failing poll fails every time.
+            // A failing poll fails again every time.
             Some(last) if last.text == text && unix_ns < last.unix_ns + SAME_NS => {
                 last.unix_ns = unix_ns;
                 self.unread += usize::from(is_problem && !last.is_problem);
@@ -436,7 +437,7 @@ mod tests {
             watch
         }
 
-        /// The texts that a poll brought, problems with a mark.
+        /// The texts of the entries that a poll added; problems have a mark.
         fn poll(&mut self) -> Vec<String> {
             self.now += SECOND;
             let before = self.log.pushed() as usize;
@@ -470,14 +471,14 @@ mod tests {
         assert_eq!(watch.poll(), others);
         assert_eq!(watch.log.unread(), 0);
 
-        // Two at once: one of them was another's.
+        // Two resets at once: one of them was made by another viewer.
         watch.source.act(Change::Reset(4)).unwrap();
         watch.source.act(Change::Reset(4)).unwrap();
         watch.log.reset(watch.now, 4, "lz.compress", None);
         assert_eq!(watch.poll(), [others[1]]);
     }
 
-    /// Places answer at different times, and each adds its own to the resets of a sum.
+    /// Places answer at different times, and each adds its own resets to those of the sum.
     #[test]
     fn what_only_some_places_follow_is_told_with_which() {
         let mut watch = Watch::new();
@@ -529,7 +530,7 @@ mod tests {
         snapshot.clock.kind = ClockKind::Cputime;
         snapshot.points[2].state = PointState::InvalidBeginBegin;
         let twin = Point { id: 9, name: String::new(), ..snapshot.points[1].clone() };
-        // The made-up process does no work for a point that it does not know.
+        // The made-up process does no work for points that it does not know.
         snapshot.points.push(twin);
         assert_eq!(
             watch.poll(),
@@ -575,7 +576,7 @@ mod tests {
             watch.poll()
         };
         assert_eq!(members(&mut watch, &|all| all.push(process(7))), ["worker[7] joined"]);
-        // Its points are no news of their own.
+        // The points of a new process are not reported separately.
         let point =
             Point { id: 9, process: Some(1), ..watch.source.snapshot_mut().points[1].clone() };
         watch.source.snapshot_mut().points.push(point);
@@ -594,7 +595,7 @@ mod tests {
         assert_eq!(watch.poll(), [""; 0]);
         let gone = members(&mut watch, &|all| drop(all.remove(2)));
         assert_eq!(gone, ["worker[9] ended a while ago: its rows are gone"]);
-        // One that came and died between two looks is told with both.
+        // A process that came and died between two polls is reported with both events.
         let died = Process { state: ProcessState::Crashed, ..process(10) };
         let both = members(&mut watch, &|all| all.push(died.clone()));
         assert_eq!(both, ["worker[10] joined", "!worker[10] crashed or was killed"]);

@@ -1,18 +1,18 @@
-//! Explains losses: what they mean for the figures, on which threads they happened, and what can be
-//! done.
+//! Explains losses: their effect on the figures, the threads on which they happened, and what can
+//! be done.
 
 use crate::snapshot::{Lane, Loss, Losses, Snapshot};
 use crate::units;
 
-/// Threads that are named with each loss.
+/// Maximum number of threads that are named with each loss.
 const THREADS: usize = 3;
 
-/// Whether there is anything to explain.
+/// Whether there are losses to explain.
 pub fn is_any(snapshot: &Snapshot) -> bool {
     snapshot.losses.lasting().next().is_some()
 }
 
-/// Losses and their counts, without overwritten records, which are no loss.
+/// Losses and their counts, except overwritten records, which are not a loss.
 pub fn told(losses: &Losses) -> impl Iterator<Item = (Loss, u64)> {
     losses.iter().filter(|(kind, _)| *kind != Loss::RecordsLost)
 }
@@ -28,7 +28,7 @@ pub fn words(kind: Loss, count: u64) -> String {
     }
 }
 
-/// Each kind of loss in a sentence or two; cells that are read again at the next poll are left out.
+/// Each kind of loss in a sentence or two. Cells that are read again at the next poll are left out.
 pub fn explained(snapshot: &Snapshot) -> Vec<String> {
     let explain = |(kind, count): (Loss, u64)| {
         let of = |lane: &Lane| Some((lane.amiss[kind], lane.name.clone())).filter(|it| it.0 > 0);
@@ -38,8 +38,8 @@ pub fn explained(snapshot: &Snapshot) -> Vec<String> {
     snapshot.losses.lasting().map(explain).chain(without_caller(&snapshot.lanes)).collect()
 }
 
-/// Measurements without a known caller, since a lane had no room for another pair of caller and
-/// callee. No figure of a point lacks anything by that.
+/// Measurements without a known caller, because a lane had no room for another pair of caller and
+/// callee. No figure of a point lacks them.
 fn without_caller(lanes: &[Lane]) -> Option<String> {
     let lanes: Vec<&Lane> = lanes.iter().filter(|lane| lane.unplaced > 0).collect();
     let all: u64 = lanes.iter().map(|lane| lane.unplaced).fold(0, u64::saturating_add);
@@ -53,7 +53,7 @@ fn without_caller(lanes: &[Lane]) -> Option<String> {
     })
 }
 
-/// ` (worker 10, main 2)`: the most first.
+/// ` (worker 10, main 2)`: the threads with the most losses first.
 fn named(mut found: Vec<(u64, String)>) -> String {
     found.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     let named = |(count, name): &(u64, String)| format!("{name} {}", units::count(*count));

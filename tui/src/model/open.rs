@@ -1,4 +1,4 @@
-//! What the regions that are open have come to so far.
+//! The time that open regions have taken so far.
 //!
 //! ```text
 //! lane      loop  [..........................................  open: on a CPU for 900 so far
@@ -7,11 +7,11 @@
 //!           loop = 900 - 200 - what its ended steps took in all
 //! ```
 //!
-//! A region is in no figure before it ends. How long it has been open is always known. How long it
-//! has been on a CPU is known where the snapshot says so. Its own part follows from the edges: take
-//! the time of all callees of its point on the lane, and subtract what calls that have ended took.
-//! Measuring costs time too, which a region leaves out when it ends: a fixed number of ticks for
-//! each call inside.
+//! Figures include a region only once it has ended. How long it has been open is always known. Its
+//! time on a CPU is known if the snapshot has it. Its exclusive time follows from the edges: take
+//! the time of all callees of its point on the lane, and subtract the time of calls within ended
+//! regions. Measuring costs time too, a fixed number of ticks for each call inside, which is left
+//! out as it is when a region ends.
 
 use std::collections::HashMap;
 
@@ -26,13 +26,13 @@ pub struct OpenRegion {
     pub point: u32,
     /// Begin, ticks since the segment was created.
     pub start: u64,
-    /// Ticks since then.
+    /// Ticks since the begin.
     pub span: u64,
-    /// Ticks on a CPU since it began, where known.
+    /// Ticks on a CPU since it began, if known.
     pub on_cpu: Option<u64>,
-    /// Exclusive ticks since it began, where known.
+    /// Exclusive ticks since it began, if known.
     pub exclusive: Option<u64>,
-    /// Exclusive ticks so far. A reset since its begin shifts them; their growth is right.
+    /// Exclusive ticks so far. A reset since its begin offsets them, but their growth is right.
     own: Option<f64>,
 }
 
@@ -43,31 +43,32 @@ impl OpenRegion {
     }
 }
 
-/// The regions of a point that are open.
+/// The open regions of a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OpenNow {
-    /// How many.
+    /// Number of open regions.
     pub count: usize,
     /// Ticks since the first of them began.
     pub span: u64,
-    /// Ticks that all of them were on a CPU; none where one of them is not known.
+    /// Ticks on a CPU of all open regions together. `None` if one of them is unknown.
     pub on_cpu: Option<u64>,
-    /// Exclusive ticks of all of them; none where they are not known.
+    /// Exclusive ticks of all open regions together. `None` if they are unknown.
     pub exclusive: Option<u64>,
 }
 
-/// A point that is open on a lane.
+/// A point with an open region on a lane.
 #[derive(Default)]
 struct Around {
-    /// The region around it there.
+    /// The point of the enclosing region.
     caller: Option<u32>,
-    /// Inclusive ticks of all that its regions have called.
+    /// Inclusive ticks of all calls from its regions.
     callees: u64,
-    /// It is or was inside itself, so calls of one level cannot be told from calls of another.
+    /// Whether the point is or was recursive, so that calls from one level cannot be distinguished
+    /// from calls of another.
     is_tangled: bool,
 }
 
-/// The regions that are open on threads that run, lane by lane, the outermost first.
+/// The open regions of running threads, lane by lane, the outermost first.
 pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
     if snapshot.process.state != ProcessState::Running {
         return Vec::new();
@@ -110,7 +111,7 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
     }
     let cost = snapshot.clock.overhead_pair as f64;
     let was_reset = snapshot.points.iter().any(|point| point.resets > 0);
-    // A region that began later has lost nothing by a reset.
+    // A region that began after the reset has lost nothing by it.
     let resets = snapshot.points.iter().filter(|point| point.resets > 0);
     let last_reset = resets.map(|point| point.since_ticks.unwrap_or(u64::MAX)).max().unwrap_or(0);
     let mut regions = Vec::new();
@@ -123,16 +124,17 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
                 let ended = ended_callees(snapshot, place);
                 let callees = around.callees as f64 - ended;
                 let calls = inside.of(place);
-                // Ended regions of the point made a part of the calls inside: estimate it by their
-                // share of the time.
+                // Ended regions of the point made some of the calls inside: estimate that number by
+                // their share of the time.
                 let calls = match around.callees {
                     0 => calls,
                     all => calls * (callees / all as f64).clamp(0.0, 1.0),
                 };
                 let all = on_cpu as f64 - next as f64;
                 let own = all - callees - calls * cost;
-                // The cost of ended calls adds up over the program's life, and so does recursion
-                // through other points. Clamp it: it cannot exceed the time that there was.
+                // The estimate of ended calls has an error that grows with the program's life, and
+                // so has recursion through other points. Clamp the result to the time that there
+                // was.
                 Some(if open.start < last_reset { own } else { own.clamp(0.0, all.max(0.0)) })
             });
             let Open { point, start, on_cpu } = *open;
@@ -161,7 +163,7 @@ fn ended_callees(snapshot: &Snapshot, (lane, point): (u32, u32)) -> f64 {
 /// Counts, for each point of a lane, the regions that have ended inside its regions.
 #[derive(Default)]
 struct Inside<'a> {
-    /// The edges from a point, by its lane and itself.
+    /// The edges to a point's callees, by the lane and the point.
     callees: HashMap<(u32, u32), Vec<&'a Edge>>,
     /// All calls of a point, from any caller.
     calls: HashMap<(u32, u32), u64>,
@@ -169,8 +171,9 @@ struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    /// Inclusive ticks of these calls. Calls of the same point inside them keep their time to
-    /// themselves, so each caller gets a share by its number of calls.
+    /// Inclusive ticks of these calls. If a call contains further calls of the same point, an edge
+    /// from the point to itself has their time. Each caller gets a share of it by its number of
+    /// calls.
     fn whole(&self, edge: &Edge) -> u64 {
         let itself = (edge.lane, edge.point);
         let mut callees = self.callees.get(&itself).into_iter().flatten();
@@ -182,13 +185,13 @@ impl Inside<'_> {
         edge.inclusive.saturating_add((nested.inclusive as f64 * share.min(1.0)) as u64)
     }
 
-    /// Ended regions inside a point's regions, at any depth. Where several points call one, each
-    /// gets a share by its number of calls.
+    /// Ended regions inside a point's regions, at any depth. If several points call the same one,
+    /// each gets a share by its number of calls.
     fn of(&mut self, place: (u32, u32)) -> f64 {
         if let Some(found) = self.found.get(&place) {
             return *found;
         }
-        // Recursion ends here.
+        // This ends recursion.
         self.found.insert(place, 0.0);
         let edges = self.callees.get(&place).cloned().unwrap_or_default();
         let inside = edges.iter().map(|edge| {
@@ -203,7 +206,7 @@ impl Inside<'_> {
 }
 
 impl OpenNow {
-    /// Sums up one point's regions; none where it has no open region.
+    /// Sums up one point's regions. `None` if it has no open region.
     pub(super) fn of(point: u32, regions: &[OpenRegion]) -> Option<Self> {
         let of_point = || regions.iter().filter(|region| region.point == point);
         let sum = |on_cpu: fn(&OpenRegion) -> Option<u64>| {
@@ -219,10 +222,10 @@ impl OpenNow {
     }
 }
 
-/// The growth of the open regions' own time between two snapshots, in ticks by lane and point. It
-/// is negative where a region has ended. Regions whose time is unknown in either snapshot are left
-/// out. No growth exceeds `ticks`, the time between the snapshots: a region may have been open
-/// before its process was watched.
+/// The growth of the exclusive time of open regions between two snapshots, in ticks by lane and
+/// point. It is negative if a region has ended. Regions whose time is unknown in either snapshot
+/// are left out. No growth exceeds `ticks`, the time between the snapshots: a region may have been
+/// open before its process was watched.
 pub(super) fn grown(
     before: &[OpenRegion],
     now: &[OpenRegion],
@@ -333,8 +336,8 @@ mod tests {
         assert_eq!((own[0], own[1]), (Some(390 - 5), Some(28)));
     }
 
-    /// Nested calls of one point keep their time in an edge from the point to itself, so it does
-    /// not count as the caller's own.
+    /// The time of nested calls of one point is in an edge from the point to itself, so it does not
+    /// count as the caller's own.
     #[test]
     fn what_recursion_takes_is_not_its_callers() {
         let program = Program { open: Some((100, 500)), two: [2, 40, 60], ..NOTHING };
@@ -350,7 +353,7 @@ mod tests {
     }
 
     /// Recursion through other points hides time in the edges. Over a long life the hidden time
-    /// would exceed all that the open region ever had.
+    /// would exceed the whole time of the open region.
     #[test]
     fn no_region_has_more_of_its_own_than_it_was_on_a_cpu() {
         // Ended calls of 1 contain 900,000 ticks that no edge from 1 has.
@@ -361,7 +364,7 @@ mod tests {
             ..NOTHING
         };
         assert_eq!(exclusive(snapshot(program)), [Some(500)]);
-        // It has just begun, so it is a load of neither 90 CPUs nor one.
+        // The region has just begun, so its load is neither 90 CPUs nor one.
         let before = Program { now: 999_000, open: None, ..program };
         let (points, thread) = loads(&[before, program]);
         assert_eq!((points[0], thread), (Some(0.5), Some(0.5)));
@@ -400,12 +403,12 @@ mod tests {
         let (points, thread) = loads(&[first, second]);
         assert_eq!((points[0], points[1]), (Some(0.2), Some(0.6)));
         assert_eq!(thread, Some(0.8));
-        // Then it ends with what it had come to.
+        // Then the region ends with the time that it had as an open one.
         let third = Program { now: 3_000, one: [1, 600, 2_300], two: [3, 1_700, 1_700], ..NOTHING };
         let (points, thread) = loads(&[first, second, third]);
         assert_eq!((points[0], points[1]), (Some(0.2), Some(0.6)));
         assert_eq!(thread, Some(0.8));
-        // One snapshot alone has the whole life.
+        // The figures of a single snapshot are over the whole life.
         let (points, _) = loads(&[second]);
         assert_eq!((points[0], points[1]), (Some(0.2), Some(0.55)));
     }
@@ -429,7 +432,8 @@ mod tests {
         let (points, thread) = loads(&programs);
         assert_eq!((points[0], points[1]), (Some(0.2), Some(0.6)));
         assert_eq!(thread, Some(0.8));
-        // The kernel's figure stands still for some milliseconds while the callees' figures grow.
+        // The kernel's figure does not change for some milliseconds while the callees' figures
+        // grow.
         let behind = at(2_000, 700, [2, 1_100, 1_100], 0);
         let (points, _) = loads(&[programs[0], behind]);
         assert_eq!(points[0], Some(0.0));

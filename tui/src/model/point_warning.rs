@@ -3,30 +3,30 @@
 use super::figures::Figures;
 use crate::snapshot::PointState;
 
-/// Something about a point that its figures do not show.
+/// A reason for care with a point's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointWarning {
-    /// It was begun twice without an end.
+    /// The point was begun twice without an end.
     Invalid,
-    /// Threads without a lane of their own measured it.
+    /// Threads without a lane of their own have measured it.
     Overflow,
     /// Its time is a device's.
     Device,
     /// Its time is the wall clock's.
     Wall,
-    /// Its measurements are so short that measuring them decides their length.
+    /// Its measurements are so short that the cost of measuring dominates their length.
     Short,
 }
 
 /// A mean below this many times the cost of a begin and end is not exact.
 ///
-/// Stamps do not wait for a region's work, and a processor has up to some 500 instructions under
-/// way. A chain of multiplications of 91 ns was measured as 43, one of 182 ns as 136, where a begin
-/// and end cost 19.
+/// Reading the counter does not wait for a region's work to finish, and a processor may have some
+/// 500 instructions in flight. A chain of multiplications of 91 ns was measured as 43, one of 182
+/// ns as 136, with a begin and end costing 19.
 const SHORT: f64 = 10.0;
 
 impl PointWarning {
-    /// In a word, in a few words, and what it means and what can be done.
+    /// A word, a few words, and an explanation with advice.
     fn texts(self) -> [&'static str; 3] {
         match self {
             Self::Invalid => [
@@ -65,17 +65,17 @@ impl PointWarning {
         }
     }
 
-    /// In a word, where there is no room for more.
+    /// The warning in one word, for short room.
     pub fn word(self) -> &'static str {
         self.texts()[0]
     }
 
-    /// In a few words.
+    /// The warning in a few words.
     pub fn words(self) -> &'static str {
         self.texts()[1]
     }
 
-    /// What it means, and what can be done.
+    /// An explanation, with advice.
     pub fn explanation(self) -> &'static str {
         self.texts()[2]
     }
@@ -108,7 +108,7 @@ impl Figures {
     /// Whether its measurements are too short for an exact mean.
     pub fn is_short(&self) -> bool {
         let least = SHORT * self.snapshot.clock.overhead_pair as f64;
-        // A device makes its own stamps.
+        // A device takes its own timestamps.
         !self.point().device && self.mean().is_some_and(|mean| mean < least)
     }
 }

@@ -1,7 +1,7 @@
 //! The recent measurements of all points of a process.
 //!
-//! At most two moments are kept beside the marked one, so that a large program costs few copies.
-//! The window is 10 to 20 seconds long, and shorter at first.
+//! Besides the marked moment, at most two moments are kept, so that a large program costs few
+//! copies. The window is 10 to 20 seconds long, and shorter at first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct Moment {
     open: Vec<OpenRegion>,
 }
 
-/// What was measured in a window.
+/// The measurements in a window.
 #[derive(Debug)]
 pub struct RecentWindow {
     /// The sums and edges, without histograms and records.
@@ -39,7 +39,7 @@ pub struct RecentWindow {
 }
 
 impl Recent {
-    /// Takes the model's current moment.
+    /// Adds the model's current moment.
     pub fn see(&mut self, model: &Model) {
         let Some(now) = model.snapshot() else { return };
         let is_other = |moment: &Moment| {
@@ -61,17 +61,17 @@ impl Recent {
         }
     }
 
-    /// Lets the marked window begin now.
+    /// Starts the marked window now.
     pub fn mark(&mut self, model: &Model) {
         self.mark = Moment::of(model);
     }
 
-    /// Whether a moment was marked.
+    /// Whether the user has marked a moment.
     pub fn is_marked(&self) -> bool {
         self.mark.is_some()
     }
 
-    /// What was measured since the mark, or recently; none without an earlier moment.
+    /// The measurements since the mark, or recent ones. `None` without an earlier moment.
     pub fn window(&self, model: &Model, since_mark: bool) -> Option<RecentWindow> {
         let from = if since_mark { self.mark.as_ref() } else { self.kept.front() }?;
         let now = Moment::of(model)?;
@@ -83,7 +83,7 @@ impl Recent {
             let known = grown.binary_search_by_key(&place, |(place, _)| *place).ok();
             region.exclusive = known.map(|place| grown[place].1.max(0.0) as u64);
         }
-        // A point that is open twice on a thread has grown once.
+        // If a point is open twice on a thread, count its growth once.
         let mut seen = std::collections::HashSet::new();
         for region in open.iter_mut().rev() {
             if !seen.insert((region.lane, region.point)) {
@@ -98,7 +98,7 @@ impl Recent {
 impl Moment {
     /// The model's moment, without histograms and records.
     fn of(model: &Model) -> Option<Self> {
-        // Sums do not say which thread they belong to.
+        // Snapshots of sums do not say which thread a figure belongs to.
         let whole = model.snapshot().filter(|snapshot| snapshot.summed.is_none())?;
         let lean = |cell: &Arc<Cell>| {
             let (stats, retired) = (cell.stats.clone(), cell.retired.clone());

@@ -1,4 +1,4 @@
-//! A point of a snapshot, whose threads and processes a filter asks for.
+//! A point of a snapshot, with its threads and processes, for filters.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The processes that it is of: its own, or all that it is summed over.
+    /// Its process, or all processes that it is summed over.
     pub(crate) fn processes(self) -> impl Iterator<Item = &'a Process> {
         let own = self.snapshot.member(self.point.process);
         own.map_or_else(|| self.snapshot.processes(), std::slice::from_ref).iter()
     }
 
-    /// The threads that were in it, where they are known.
+    /// The threads that were in it, if known.
     pub(crate) fn lanes(self) -> impl Iterator<Item = &'a Lane> {
         let cells = if self.snapshot.has_threads_of(self.point.id) { self.cells } else { &[] };
         cells.iter().filter_map(move |cell| self.snapshot.lane(cell.lane))

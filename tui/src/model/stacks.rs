@@ -1,18 +1,18 @@
 //! Exclusive time and calls by call path.
 //!
-//! The cells say exactly how long each point took on each thread, and the edges how much of that it
-//! took inside each caller. Callers have callers in the same way, but which call led to which is
-//! unknown. So a path's last two frames are exact, and the outer part is shared out by the callers'
-//! inclusive times, as if a point did the same for every caller. The stack of open regions is
-//! exact.
+//! The cells have the exact time of each point on each thread, and the edges the part of it inside
+//! each caller. The time of a caller is known by its own callers, too, but not which call led to
+//! which. So a path's last two frames are exact. The outer part is divided in proportion to the
+//! callers' inclusive times, as if a point did the same work for every caller. The stack of open
+//! regions is exact.
 //!
 //! ```text
 //! edges      a > parse 30, b > parse 10, parse > lex 8
 //! stacks     a > parse > lex 6, b > parse > lex 2
 //! ```
 //!
-//! A recursive point is in a path at most twice: as its end, and once further out. Calls without an
-//! edge come from [`Frame::Others`], and so does any part below a hundredth of an edge.
+//! A recursive point is in a path at most twice: at its end, and once further out. Calls without an
+//! edge come from [`Frame::Others`], and so do parts below a hundredth of an edge.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use super::open::OpenRegion;
 use super::tree::{Frame, Tree};
 use crate::snapshot::{Cell, Edge, Lane, Snapshot, Stats};
 
-/// Most frames of a path, below its thread.
+/// Maximum number of frames of a path, below its thread.
 const DEEPEST: usize = 128;
-/// The smallest part of an edge that gets a path, as a divisor.
+/// Minimum part of an edge that gets a path of its own, as a divisor.
 const MIN_PART: u64 = 100;
 
-/// The paths of all threads.
+/// The paths of all threads, with their weights.
 #[derive(Debug, Default)]
 pub struct Stacks {
     /// The paths alone.
@@ -48,18 +48,18 @@ pub struct Weight {
 /// The calls of one thread.
 #[derive(Default)]
 struct Thread<'a> {
-    /// By the point inside.
+    /// The edges by their callee.
     edges: HashMap<u32, Vec<&'a Edge>>,
-    /// The open regions, each with its caller and how long it has been open.
+    /// The open regions, each with its caller and its age in ticks.
     open: Vec<(Option<u32>, u32, u64)>,
     /// Inclusive ticks of points.
     inclusive: HashMap<u32, u64>,
-    /// Some calls found no edge.
+    /// Whether some calls found no room for an edge.
     has_unplaced: bool,
 }
 
 impl Stacks {
-    /// The paths of a snapshot whose last point passes, with the time of its open regions so far.
+    /// The paths of a snapshot whose last point passes, including the time of open regions so far.
     ///
     /// Weights are grouped by thread, and within it by the last point.
     pub fn of(snapshot: &Snapshot, open: &[OpenRegion], passes: impl Fn(u32) -> bool) -> Self {
@@ -103,7 +103,7 @@ impl Stacks {
         &self.weights
     }
 
-    /// The frames of a path, from the thread on.
+    /// The frames of a path, beginning with the thread.
     pub fn path(&self, weight: &Weight) -> Vec<Frame> {
         self.tree.path(weight.node)
     }
@@ -146,7 +146,7 @@ impl Stacks {
         }
     }
 
-    /// Adds the time of a thread's open regions so far, where known.
+    /// Adds the time of a thread's open regions so far, if known.
     fn add_open(&mut self, open: &[OpenRegion], passes: &impl Fn(u32) -> bool) {
         for (level, region) in open.iter().enumerate() {
             if let Some(exclusive) = region.exclusive.filter(|_| passes(region.point)) {
@@ -170,7 +170,7 @@ impl Stacks {
     }
 }
 
-/// A part of the measurements.
+/// A part of a point's measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     exclusive: u64,
@@ -212,14 +212,14 @@ impl Thread<'_> {
         let mut caller = None;
         for open in &lane.open {
             let span = now.saturating_sub(open.start);
-            // Even a region that has just begun may have called something.
+            // Even a region that has just begun may have callees.
             self.open.push((caller, open.point, open.on_cpu.unwrap_or(span).min(span).max(1)));
             caller = Some(open.point);
         }
     }
 
-    /// The callers of a point with their inclusive ticks, or their calls where there are no ticks;
-    /// and the same of unknown callers.
+    /// The callers of a point with their inclusive ticks, and the ticks of unknown callers. If all
+    /// ticks are zero, calls instead.
     fn callers(&self, point: u32) -> (Vec<(Option<u32>, u64)>, u64) {
         let edges = self.edges.get(&point).map_or(&[][..], Vec::as_slice);
         let open = self.open.iter().filter(|(_, inside, _)| *inside == point);
@@ -228,7 +228,7 @@ impl Thread<'_> {
         let told = edges.iter().fold(0_u64, |sum, edge| sum.saturating_add(edge.inclusive));
         let all = self.inclusive.get(&point).copied().unwrap_or(0);
         let others = all.saturating_sub(told);
-        // As in `add_thread`.
+        // For the same reason as in `add_thread`.
         let is_late = !self.has_unplaced && !edges.is_empty() && others <= all / MIN_PART;
         let others = if is_late { 0 } else { others };
         let callers: Vec<_> = inclusive.chain(open).collect();
@@ -242,13 +242,13 @@ impl Thread<'_> {
 /// The paths of an edge or of several, from the inside out.
 struct Paths<'a> {
     thread: &'a Thread<'a>,
-    /// Each path, whether unknown callers are around it, and its part.
+    /// The paths; each with whether unknown callers enclose it, and its part.
     found: Vec<(Vec<u32>, bool, Share)>,
 }
 
 impl Paths<'_> {
-    /// Extends a path outwards. `caller` called its outermost point for this part of the edge that
-    /// the path ends with.
+    /// Extends a path outwards. `share` is the part of the edge at the path's end for which
+    /// `caller` called the path's outermost point.
     fn extend(&mut self, path: &mut Vec<u32>, caller: Option<u32>, share: Share, all: Share) {
         let Some(caller) = caller else {
             return self.found.push((path.clone(), false, share));
@@ -277,13 +277,13 @@ impl Paths<'_> {
     }
 }
 
-/// Shares out a number in proportion to weights, in whole parts that add up to it.
+/// Divides a number in proportion to weights, into integers that add up to it.
 pub(crate) fn share_out(number: u64, weights: &[u64]) -> Vec<u64> {
     let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
-    // Where all weights are zero, all get the same.
+    // If all weights are zero, all parts are equal.
     let share = |weight: u64| if sum > 0 { u128::from(weight) } else { 1 };
     let all = if sum > 0 { sum } else { weights.len() as u128 };
-    // Weights of a damaged file may be too large to multiply.
+    // The weights of a damaged file may be too large to multiply.
     let too_long = u64::BITS.saturating_sub(all.leading_zeros());
     let (mut so_far, mut given) = (0, 0);
     let part = |weight: &u64| {

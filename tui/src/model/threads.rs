@@ -12,28 +12,28 @@ use super::interval::{Interval, of_place, seconds, smoothed};
 use super::open::OpenRegion;
 use super::window::Length;
 
-/// A point becomes the top one when it has this many times as much, so that two nearly equal points
-/// do not change places at every poll.
+/// Factor by which a point must exceed the top one to replace it, so that two nearly equal points
+/// do not swap places at every poll.
 const TAKES_OVER: f64 = 1.25;
 
-/// One thread, or what ended threads left on a lane.
+/// One thread, or the figures that ended threads left on a lane.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
     /// Its lane.
     pub lane: Lane,
-    /// Points that it has measured.
+    /// Number of points that it has measured.
     pub points: usize,
     /// Exclusive ticks of its regions since their last reset.
     pub exclusive: u64,
     /// Its share of a CPU in regions, smoothed.
     pub load: Option<f64>,
-    /// Its share of a CPU by the kernel, smoothed the same way; none where unknown.
+    /// Its share of a CPU by the kernel, smoothed like `load`. `None` if unknown.
     pub cpu: Option<f64>,
     /// Switches per second.
     pub switch_rate: Option<f64>,
     /// The point that took most of its recent time.
     pub top: Option<Top>,
-    /// Whether `load` has had an interval.
+    /// Whether `load` includes an interval already.
     settled: bool,
 }
 
@@ -61,7 +61,7 @@ impl Thread {
         Some((self.cpu? - self.load?).max(0.0))
     }
 
-    /// Takes over its earlier loads and rates.
+    /// Continues from its earlier loads and rates.
     fn go_on(&mut self, old: &Self) {
         self.load = old.load;
         self.cpu = old.cpu;
@@ -100,8 +100,8 @@ pub(super) fn life(snapshot: &Snapshot, open: &[OpenRegion], seconds: f64) -> Ve
     threads
 }
 
-/// The threads of a later snapshot. `open` is the growth of open regions by lane and point, and
-/// `own` the length of the interval for each of several processes, where known.
+/// The threads of a later snapshot. `open` is the growth of open regions by lane and point; `own`
+/// is the length of the interval for each of several processes, if known.
 pub(super) fn interval(
     snapshot: &Snapshot,
     before: &Snapshot,
@@ -119,7 +119,7 @@ pub(super) fn interval(
     for (thread, grown) in threads.iter_mut().zip(grown) {
         let old = find(old, thread.lane.id).filter(|old| old.lane.tid == thread.lane.tid);
         let ticks = match (of_place(own, thread.lane.process), old) {
-            // Nothing was measured since: loads and rates stay.
+            // Nothing was measured since, so loads and rates stay.
             (Some(0), Some(old)) => {
                 thread.go_on(old);
                 continue;
@@ -146,8 +146,8 @@ pub(super) fn interval(
     threads
 }
 
-/// The threads of a process that has just ended: shares are over its whole life, and there are no
-/// rates.
+/// The threads of a process that has just ended: shares are over its whole life, and rates are
+/// unknown.
 pub(super) fn end(snapshot: &Snapshot, seconds: f64) -> Vec<Thread> {
     let mut threads = life(snapshot, &[], seconds);
     for thread in &mut threads {
@@ -156,7 +156,7 @@ pub(super) fn end(snapshot: &Snapshot, seconds: f64) -> Vec<Thread> {
     threads
 }
 
-/// The process of a thread, also among several.
+/// The process of a thread, with one process or several.
 pub fn process_of<'a>(snapshot: &'a Snapshot, lane: &Lane) -> &'a Process {
     snapshot.member(lane.process).unwrap_or(&snapshot.process)
 }
@@ -180,7 +180,7 @@ pub fn state_word(snapshot: &Snapshot, lane: &Lane) -> &'static str {
     }
 }
 
-/// The threads of a snapshot before which nothing happened.
+/// The threads of a snapshot since the previous one of which nothing has happened.
 pub(super) fn keep(snapshot: &Snapshot, old: &[Thread]) -> Vec<Thread> {
     let (mut threads, _) = sums(snapshot, None, &[]);
     let has_threads = snapshot.has_threads();
@@ -222,7 +222,7 @@ fn sums(
 ) -> (Vec<Thread>, Vec<Grown>) {
     let thread = |lane: &Lane| Thread { lane: lane.clone(), ..Thread::default() };
     let mut threads: Vec<Thread> = snapshot.lanes.iter().map(thread).collect();
-    // Sums belong to no thread.
+    // Snapshots of sums have no threads.
     let all = if snapshot.has_threads() { snapshot.cells.as_slice() } else { &[] };
     let mut grown = vec![Grown::default(); snapshot.lanes.len()];
     let tops: Vec<Option<u32>> = snapshot.lanes.iter().map(|lane| top_of(old, lane.id)).collect();
@@ -231,7 +231,7 @@ fn sums(
     let mut points = snapshot.points.iter().peekable();
     for cell in all {
         while points.next_if(|point| point.id < cell.point).is_some() {}
-        // A device's time is no thread's.
+        // A device's time is not a thread's time.
         if points.peek().is_some_and(|point| point.id == cell.point && point.device) {
             continue;
         }
@@ -242,7 +242,7 @@ fn sums(
             thread.points += usize::from(cell.stats.count > 0 || cell.retired.count > 0);
             thread.exclusive = thread.exclusive.saturating_add(now);
         }
-        // Both snapshots share unchanged cells, which most are.
+        // Both snapshots share unchanged cells, and most are unchanged.
         if cells.next_if(|old| Arc::ptr_eq(old, cell)).is_some() {
             continue;
         }
@@ -252,7 +252,7 @@ fn sums(
             continue;
         }
         let Some(place) = place else { continue };
-        // Less than before means a reset; this is the time since.
+        // A decrease means a reset; the value is then the time since the reset.
         let added = now.checked_sub(same.map_or(0, |same| exclusive(same))).unwrap_or(now);
         let point = points.peek().filter(|point| before.is_none() && point.id == cell.point);
         let added = point.map_or(added, |point| in_life(snapshot, point, added));
@@ -268,7 +268,7 @@ fn sums(
     (threads, grown)
 }
 
-/// A point's time projected to the process's whole life, at its rate since its figures began.
+/// A point's time extrapolated to the process's whole life, at its rate since its figures began.
 fn in_life(snapshot: &Snapshot, point: &Point, exclusive: u64) -> u64 {
     match Length::collected(snapshot, point).map(|length| length.ticks) {
         Some(ticks) if ticks < snapshot.elapsed_ticks as f64 => {
@@ -319,7 +319,7 @@ fn exclusive(cell: &Cell) -> u64 {
 
 fn place(snapshot: &Snapshot, lane: u32) -> Option<usize> {
     let lanes = &snapshot.lanes;
-    // A lane's place is nearly always its number.
+    // A lane's index is nearly always its id.
     if lanes.get(lane as usize).is_some_and(|found| found.id == lane) {
         return Some(lane as usize);
     }
@@ -333,8 +333,8 @@ mod tests {
     use crate::source::Source;
     use crate::source::synthetic::{Synthetic, cell};
 
-    /// Two snapshots a thousand ticks apart; one thread, whose points 1 and 2 have
-    /// added so many exclusive ticks.
+    /// Two snapshots a thousand ticks apart, of one thread. In each, points 1 and 2 have these
+    /// exclusive ticks.
     fn apart(first: [u64; 2], second: [u64; 2]) -> (Snapshot, Snapshot) {
         let mut snapshot = Synthetic::new().poll().unwrap();
         snapshot.lanes.truncate(1);
@@ -443,7 +443,7 @@ mod tests {
         for snapshot in [first, second, third] {
             model.fold(snapshot);
         }
-        // Nothing of the share of the one before fades out here.
+        // The previous thread's share does not fade out here.
         assert_eq!(model.thread_figures()[0].load, Some(0.0));
     }
 

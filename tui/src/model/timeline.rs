@@ -1,4 +1,4 @@
-//! The last moments of every thread, out of the records of its ring.
+//! The last moments of every thread, from the records of its ring.
 //!
 //! ```text
 //! records, each written at its end     tracks, levels, regions
@@ -7,15 +7,15 @@
 //!   work   depth 0   [10..60)
 //! ```
 //!
-//! A ring keeps its last records, which are written when a region ends. What ended before the
-//! oldest record is lost, and what ended after it is there. An open region has no record, so the
-//! regions inside it have a level with nothing above it.
+//! A ring keeps its last records, which are written when a region ends. Regions that ended before
+//! the oldest record are lost; those that ended after it are present. An open region has no record,
+//! so there is an empty level above the regions inside it.
 //!
-//! A device's work for a thread is no region of the thread and has its own line. Its record is
-//! written when the device is found to be done.
+//! A device's work for a thread is not a region of the thread and has a line of its own. Its record
+//! is written when the program finds that the device has finished.
 //!
-//! Somebody else writes the records. Whatever they say, a region ends no earlier than it begins,
-//! and no loop depends on their order.
+//! The records are not trusted. Whatever they contain, a region ends no earlier than it begins, and
+//! no loop depends on their order.
 
 pub mod columns;
 
@@ -23,7 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::snapshot::{Lane, LaneKind, Record, Snapshot};
 
-/// Shorter absences of a thread cannot be told from the cost of measuring, seconds.
+/// Absences of a thread shorter than this cannot be distinguished from the cost of measuring,
+/// seconds.
 const SHORTEST_AWAY: f64 = 2e-6;
 
 /// The last moments of a process.
@@ -31,13 +32,14 @@ const SHORTEST_AWAY: f64 = 2e-6;
 pub struct Timeline {
     /// Segment id of the process.
     pub segment_id: String,
-    /// When it was taken, ticks since the segment was created: "now".
+    /// The moment of the snapshot, ticks since the segment was created: "now".
     pub taken: u64,
     /// Ticks per second; never zero.
     pub ticks_per_second: f64,
     /// The threads that run or have left records, in the order of their lanes.
     pub tracks: Vec<Track>,
-    /// The snapshot has no records although the process wrote some: it is of a file without them.
+    /// Whether the snapshot has no records although the process wrote some, as in a file without
+    /// records.
     pub lacks_records: bool,
 }
 
@@ -46,24 +48,24 @@ pub struct Timeline {
 pub struct Track {
     /// Its lane.
     pub lane: Lane,
-    /// Its regions by strand and depth, and never empty.
+    /// Its regions by strand and depth; at least one level.
     pub levels: Vec<Level>,
-    /// Records that have been overwritten.
+    /// Number of records that have been overwritten.
     pub lost: u64,
-    /// Where its kept records begin: what ended before is lost. None where nothing is lost.
+    /// The moment before which ended regions are lost. `None` if nothing is lost.
     pub lost_until: Option<u64>,
 }
 
-/// The regions of a thread that lie at one depth.
+/// The regions of a thread at one depth.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Level {
-    /// 0 for the thread's own context. Tasks whose lives do not overlap share a
-    /// strand above that, and so do devices above those.
+    /// 0 for the thread's own context. Tasks whose lives do not overlap share a strand above that,
+    /// and so do devices above those.
     pub strand: u32,
-    /// 1 for the first device at work for the thread, and so on; none where these are
-    /// the thread's own regions or those of its tasks.
+    /// 1 for the first device that worked for the thread, and so on. `None` for regions of the
+    /// thread itself or of its tasks.
     pub device: Option<u32>,
-    /// How many regions were open around these.
+    /// Number of regions that were open around these.
     pub depth: u32,
     /// In the order of their starts.
     pub regions: Vec<Region>,
@@ -78,13 +80,13 @@ pub struct Region {
     pub context: u32,
     /// Begin, ticks since the segment was created.
     pub start: u64,
-    /// End; no earlier.
+    /// End, ticks; at or after `start`.
     pub end: u64,
     /// Exclusive ticks.
     pub exclusive: u64,
     /// Ticks from begin to end of the regions directly inside.
     pub nested: u64,
-    /// Exclusive ticks in which its thread or task did not run; none where regions inside it are
+    /// Exclusive ticks in which its thread or task did not run. `None` if regions inside it are
     /// lost.
     pub away: Option<u64>,
 }
@@ -117,7 +119,7 @@ impl Region {
 }
 
 impl Level {
-    /// Place of the region at a moment, or nearest to it.
+    /// The index of the region at a moment, or of the nearest one.
     pub fn nearest(&self, at: u64) -> Option<usize> {
         let behind = self.regions.partition_point(|region| region.start <= at);
         let Some(before) = behind.checked_sub(1) else {
@@ -139,7 +141,7 @@ impl Timeline {
     }
 
     /// Makes the timeline of a snapshot's records. Levels of `before` stay, so that lines do not
-    /// come and go with their regions.
+    /// appear and disappear with their regions.
     pub fn of(snapshot: &Snapshot, before: Option<&Self>) -> Self {
         let rate = snapshot.clock.ticks_per_second;
         let ticks_per_second = if rate.is_finite() && rate > 0.0 { rate } else { 1e9 };
@@ -204,10 +206,11 @@ impl Timeline {
         track.levels.iter().find(|level| (level.strand, level.depth) == (line.strand, line.depth))
     }
 
-    /// How far back the records reach: for the thread that wrote most, where any are lost.
+    /// The time that the records cover. If records are lost, that of the thread that wrote the
+    /// most.
     pub fn reach(&self) -> u64 {
         let back = |to: u64| self.taken.saturating_sub(to);
-        // Threads out of sight may have no records here.
+        // Threads that are out of view may have no records here.
         let is_known = |track: &&Track| track.levels.iter().any(|it| !it.regions.is_empty());
         let known = self.tracks.iter().filter(is_known);
         let lost = known.filter_map(|track| track.lost_until).map(back).min();
@@ -221,8 +224,8 @@ impl Timeline {
     }
 }
 
-/// Time that is not counted as absence: the cost of measuring, which is taken out of exclusive time
-/// but not out of the span.
+/// Time that is not counted as absence: the cost of measuring, which exclusive time leaves out and
+/// the span includes.
 struct Slack {
     pair: u64,
     least: u64,
@@ -240,7 +243,7 @@ impl Track {
         let lost = lane.records_written.saturating_sub(records.len() as u64);
         let (of_devices, records): (Vec<&Record>, Vec<&Record>) =
             records.iter().copied().partition(|record| devices.contains(&record.point));
-        // A device's record is written after its end.
+        // A device's record is written some time after its end.
         let first_end = records.iter().map(|record| record.end()).min();
         let lost_until = (lost > 0).then(|| first_end.unwrap_or(taken).min(taken));
 
@@ -275,8 +278,8 @@ impl Track {
     }
 }
 
-/// The strand of each context: the first whose tasks have all ended before this one began, as far
-/// as records show.
+/// The strand of each context: the first one whose tasks have all ended before this one began, as
+/// far as records show.
 fn strands(records: &[&Record]) -> BTreeMap<u32, u32> {
     let mut lives = lives(records);
     lives.remove(&0);
@@ -295,8 +298,8 @@ fn strands(records: &[&Record]) -> BTreeMap<u32, u32> {
     strands
 }
 
-/// The strand of each device. Their timers run side by side: the device that was made first is
-/// above the others, whatever its oldest record.
+/// The strand of each device. Their timers run concurrently, so each device keeps a strand: the one
+/// that was made first is above the others, whatever its oldest record.
 fn device_strands(records: &[&Record]) -> BTreeMap<u32, u32> {
     let mut taken: Vec<Vec<(u64, u64)>> = Vec::new();
     let mut strands = BTreeMap::new();
@@ -325,13 +328,13 @@ fn lives(records: &[&Record]) -> BTreeMap<u32, (u64, u64)> {
     lives
 }
 
-/// The regions of a lane with their depths, and what each has inside it.
+/// The regions of a lane with their depths, and the time of the regions inside each.
 fn nested(records: &[&Record], lost_until: Option<u64>, slack: &Slack) -> Vec<(u32, Region)> {
     let mut sorted: Vec<&Record> = records.to_vec();
     sorted.sort_by_key(|r| (r.context, r.start, r.depth, std::cmp::Reverse(r.span)));
     let mut regions: Vec<(u32, Region)> = Vec::with_capacity(sorted.len());
     let mut children: Vec<u64> = Vec::with_capacity(sorted.len());
-    // Places of the regions that enclose the next one, the outermost first.
+    // Indices of the regions that enclose the next one, the outermost first.
     let mut open: Vec<usize> = Vec::new();
     for record in sorted {
         let end = record.end();

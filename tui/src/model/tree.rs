@@ -22,7 +22,7 @@ pub enum Frame {
     Others,
 }
 
-/// Which end of the paths the roots are.
+/// The end of the paths at which the roots are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     /// Roots are the outermost frames; children are what they call.
@@ -51,10 +51,9 @@ pub struct Node {
     pub parent: Option<u32>,
     /// Its children, the heaviest first.
     pub children: Vec<u32>,
-    /// Weight of all paths that lead through it.
+    /// Weight of all paths through it.
     pub inclusive: u64,
-    /// Weight that was spent in the frame itself. In a tree of callers all of it was spent in
-    /// the root's frame.
+    /// Weight of the frame itself. In a tree of callers, all weight belongs to the root's frame.
     pub exclusive: u64,
     /// Calls of the frame; in a tree of callers, calls of the root's frame.
     pub count: u64,
@@ -67,7 +66,7 @@ pub struct Node {
 pub struct Row {
     /// Its node.
     pub node: u32,
-    /// Ancestors.
+    /// Number of ancestors.
     pub depth: usize,
     /// Whether its children are shown.
     pub is_open: bool,
@@ -100,7 +99,7 @@ impl Tree {
         }
     }
 
-    /// The node of a frame below a node, or of a root.
+    /// The child of a node with this frame, or the root with this frame; added if it is missing.
     pub(super) fn node_of(&mut self, parent: Option<u32>, frame: Frame) -> u32 {
         if let Some(id) = self.known.get(&(parent, frame)) {
             return *id;
@@ -124,7 +123,7 @@ impl Tree {
         id
     }
 
-    /// Puts the heaviest of each level first.
+    /// Sorts each level, the heaviest first.
     pub fn sort(&mut self) {
         let weights: Vec<_> =
             self.nodes.iter().map(|node| (node.inclusive, node.count, node.frame)).collect();
@@ -134,7 +133,7 @@ impl Tree {
         });
     }
 
-    /// Puts the nodes of each level in order; equals stay as they are.
+    /// Sorts the nodes of each level; equal ones keep their order.
     pub fn sort_by(&mut self, order: impl Fn(u32, u32) -> Ordering) {
         for node in &mut self.nodes {
             node.children.sort_by(|a, b| order(*a, *b));
@@ -147,7 +146,7 @@ impl Tree {
         &self.nodes
     }
 
-    /// Which end of the paths the roots are.
+    /// The end of the paths at which the roots are.
     pub fn direction(&self) -> Direction {
         self.direction
     }
@@ -159,7 +158,7 @@ impl Tree {
 
     /// A node by its number.
     ///
-    /// Only numbers that this tree has given out are good.
+    /// The number must come from this tree.
     pub fn node(&self, id: u32) -> &Node {
         &self.nodes[id as usize]
     }
@@ -191,7 +190,7 @@ impl Tree {
         found
     }
 
-    /// The lines below a node, or of all roots; children of open nodes included.
+    /// The lines below a node, or of all roots, including children of open nodes.
     pub fn rows(&self, below: Option<u32>, is_open: impl Fn(u32) -> bool) -> Vec<Row> {
         let mut rows = Vec::new();
         let roots = below.as_ref().map_or(self.roots.as_slice(), std::slice::from_ref);
@@ -208,7 +207,7 @@ impl Tree {
     }
 }
 
-/// Stacks of open regions, as they were found at many moments.
+/// Stacks of open regions, sampled at many moments.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     stacks: HashMap<Vec<Frame>, u64>,
@@ -217,8 +216,8 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Counts the stacks at one moment, which are given by lane. A running thread without a stack
-    /// is outside all regions.
+    /// Counts the stacks of one moment, given by lane. A running thread without a stack is outside
+    /// all regions.
     pub fn take(&mut self, snapshot: &Snapshot, stacks: &[(u32, Vec<u32>)]) {
         if snapshot.process.state != ProcessState::Running {
             return;
@@ -235,24 +234,24 @@ impl Samples {
         }
     }
 
-    /// Counts the stacks that a snapshot itself has.
+    /// Counts the stacks in a snapshot.
     pub fn take_snapshot(&mut self, snapshot: &Snapshot) {
         let open = snapshot.lanes.iter().filter(|lane| !lane.open.is_empty());
         let stack = |lane: &Lane| (lane.id, lane.open.iter().map(|open| open.point).collect());
         self.take(snapshot, &open.map(stack).collect::<Vec<_>>());
     }
 
-    /// Stacks looked at, each of one thread at one moment.
+    /// Number of samples, each of one thread at one moment.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// How many of them had no open region.
+    /// Number of samples without an open region.
     pub fn outside(&self) -> u64 {
         self.outside
     }
 
-    /// The stacks that were found, with their counts.
+    /// The sampled stacks, with their counts.
     pub fn stacks(&self) -> impl Iterator<Item = (&[Frame], u64)> {
         self.stacks.iter().map(|(path, count)| (path.as_slice(), *count))
     }

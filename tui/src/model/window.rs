@@ -7,7 +7,7 @@
 //!               before                  since
 //! ```
 //!
-//! A snapshot holds sums since the point's last reset, so a window is the growth between two
+//! A snapshot has sums since the point's last reset, so a window is the growth between two
 //! snapshots. Two consecutive windows share no measurement. If a point was reset within its window,
 //! the window begins at the reset ([`Length::collected`]).
 
@@ -17,14 +17,14 @@ use crate::snapshot::{Point, Snapshot, Stats, total};
 /// The measurements of one point in a window of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
-    /// Their number.
+    /// Number of measurements.
     pub count: u64,
-    /// The sum of their exclusive ticks.
+    /// Sum of their exclusive ticks.
     pub exclusive: f64,
-    /// Its length; none after a reset at an unknown time.
+    /// Length of the window. `None` after a reset at an unknown time.
     pub length: Option<Length>,
-    /// Measurements by bucket number, in rising order. The counts are whole numbers unless the
-    /// clocks had to be matched.
+    /// Measurements by bucket number, in rising order. The counts are integers unless they were
+    /// converted to another clock.
     pub spread: Vec<(u64, f64)>,
 }
 
@@ -39,7 +39,7 @@ pub struct Length {
 
 impl Length {
     /// The time over which a point's figures were collected: since its last reset, or since its
-    /// process began. None where that is unknown, and in the very moment of a reset.
+    /// process began. `None` if that is unknown or has just begun.
     pub fn collected(snapshot: &Snapshot, point: &Point) -> Option<Self> {
         Self::between(point.begin_ticks()?, snapshot)
     }
@@ -53,7 +53,7 @@ impl Length {
 
 impl Window {
     /// The point's measurements after `from` and up to `to`, two snapshots of one process; without
-    /// `from`, since its last reset. None if `to` does not know the point.
+    /// `from`, since its last reset. `None` if `to` does not have the point.
     pub fn between(from: Option<&Snapshot>, to: &Snapshot, id: u32) -> Option<Self> {
         let life = from.map(|from| Self::life(from, id)).unwrap_or_default();
         Self::since(from.map(|from| (from, &life)), to, id)
@@ -69,7 +69,7 @@ impl Window {
                 window.subtract(life);
                 Length::between(from.elapsed_ticks, to)
             }
-            // The process was there at the begin of the window, but not the point.
+            // The process existed at the begin of the window, but the point did not.
             (Some((from, _)), None) if knows_process(from, to, point) => point
                 .begin_ticks()
                 .and_then(|begin| Length::between(begin.max(from.elapsed_ticks), to)),
@@ -78,13 +78,13 @@ impl Window {
         Some(window)
     }
 
-    /// The empty window of a point that is not there. `before` is its begin, ticks since the
+    /// The empty window of a point that does not exist. `before` is its begin, ticks since the
     /// segment was created.
     pub fn empty(before: u64, to: &Snapshot) -> Self {
         Self { length: Length::between(before, to), ..Self::default() }
     }
 
-    /// Everything since the point's last reset.
+    /// All measurements since the point's last reset.
     pub(crate) fn life(snapshot: &Snapshot, id: u32) -> Self {
         let cells = snapshot.cells_of(id);
         let Stats { count, exclusive, .. } = total(cells);
@@ -92,7 +92,7 @@ impl Window {
         Self { count, exclusive: exclusive as f64, length: None, spread }
     }
 
-    /// The number of buckets behind a point's measurements.
+    /// Number of buckets behind a point's measurements.
     pub(crate) fn buckets(snapshot: &Snapshot, id: u32) -> usize {
         snapshot.cells_of(id).iter().map(|cell| cell.histogram.len()).sum()
     }
@@ -111,7 +111,7 @@ impl Window {
     }
 
     /// Converts to ticks of another clock, which makes `ratio` ticks in one of this clock. A bucket
-    /// that then covers several is shared out evenly.
+    /// that then spans several is divided evenly among them.
     #[must_use]
     pub fn in_other_ticks(&self, ratio: f64) -> Self {
         let mut spread: Vec<(u64, f64)> = Vec::new();
@@ -153,7 +153,7 @@ impl Window {
         }
     }
 
-    /// Mean exclusive ticks; none without a measurement.
+    /// Mean exclusive ticks. `None` without a measurement.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.exclusive / self.count as f64)
     }
@@ -168,14 +168,14 @@ impl Window {
         self.length.map(|length| self.exclusive / length.ticks)
     }
 
-    /// The measurements in the buckets: fewer than all where the segment had no space for all
-    /// buckets.
+    /// The number of measurements in the buckets: fewer than all if the segment had no space for
+    /// all buckets.
     pub fn in_buckets(&self) -> f64 {
         self.spread.iter().map(|(_, count)| count).sum()
     }
 
-    /// The quantile of exclusive ticks, as if measurements lay evenly in their buckets: a bucket is
-    /// 3 % wide, and jumps from one middle to the next would look like changes.
+    /// The quantile of exclusive ticks, as if measurements were spread evenly over their buckets: a
+    /// bucket is 3 % wide, and jumps from one middle to the next would look like changes.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = share * self.in_buckets();
         let mut so_far = 0.0;

@@ -1,8 +1,8 @@
-//! The recent measurements of one point: its figures and histogram now, minus those of an earlier
+//! The recent measurements of one point: its figures and histogram now, minus those at an earlier
 //! moment.
 //!
-//! Only the point on the Detail screen is followed; keeping all points would copy the segment twice
-//! a second.
+//! Only the point on the Detail screen has such a history; keeping it for all points would copy the
+//! segment twice a second.
 
 use std::collections::VecDeque;
 
@@ -10,18 +10,18 @@ use super::figures::Figures;
 use super::histogram;
 use crate::snapshot::{Bucket, Stats};
 
-/// Seconds between two moments that are kept.
+/// Seconds between two stored moments.
 const STEP_SECONDS: f64 = 0.5;
-/// Moments that are kept: enough for the longest window.
+/// Number of stored moments: enough for the longest window.
 const KEPT: usize = 130;
 
-/// Which measurements the histogram is of.
+/// The measurements that the histogram shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HistogramWindow {
-    /// All since the point was last reset.
+    /// All measurements since the point was last reset.
     #[default]
     All,
-    /// Since the moment that the user marked; before any mark, since the detail was opened.
+    /// Those since the moment that the user marked; before any mark, since the detail was opened.
     Mark,
     /// The last ten seconds.
     Last10,
@@ -30,7 +30,7 @@ pub enum HistogramWindow {
 }
 
 impl HistogramWindow {
-    /// The next in turn.
+    /// The next window in the cycle.
     #[must_use]
     pub fn next(self) -> Self {
         match self {
@@ -42,7 +42,7 @@ impl HistogramWindow {
     }
 }
 
-/// A point at one moment.
+/// A point's figures at one moment.
 #[derive(Clone, Debug)]
 struct Moment {
     at_ticks: u64,
@@ -50,7 +50,7 @@ struct Moment {
     buckets: Vec<Bucket>,
 }
 
-/// The moments of one point.
+/// The stored moments of one point.
 #[derive(Debug, Default)]
 pub struct WindowHistory {
     /// The point's id and number of resets.
@@ -62,18 +62,18 @@ pub struct WindowHistory {
 /// The measurements in a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowStats {
-    /// Length of the window; shorter than asked for while too little is known.
+    /// Length of the window; shorter than requested while too little is known.
     pub seconds: f64,
-    /// Whether the user marked its beginning.
+    /// Whether the user marked its begin.
     pub is_marked: bool,
-    /// The sums; extremes are those since the last reset.
+    /// The sums; extremes are since the last reset.
     pub total: Stats,
     /// The histogram.
     pub buckets: Vec<Bucket>,
 }
 
 impl WindowHistory {
-    /// Takes the point's current figures. Another point, or a reset, starts afresh.
+    /// Adds the point's current figures. Another point, or a reset, starts over.
     pub fn follow(&mut self, now: &Figures, at_ticks: u64, ticks_per_second: f64) {
         let of = Some((now.id(), now.point().resets));
         if self.of != of {
@@ -90,7 +90,7 @@ impl WindowHistory {
         }
     }
 
-    /// Forgets all but the mark: the next moment is an earlier one.
+    /// Drops all moments but the mark, before a step back in time.
     pub fn rewind(&mut self) {
         self.moments.clear();
     }
@@ -100,7 +100,7 @@ impl WindowHistory {
         self.mark = Some(Moment::of(now, at_ticks));
     }
 
-    /// The point's measurements in a window; none for [`HistogramWindow::All`], and where the
+    /// The point's measurements in a window. `None` for [`HistogramWindow::All`], and if the
     /// earlier moment is unknown.
     pub fn stats(
         &self,
@@ -151,7 +151,7 @@ mod tests {
 
     const RATE: f64 = 1e9;
 
-    /// A point that has measured so often, each time 100 ticks, and each tenth time
+    /// A point with this number of measurements of 100 ticks each, of which every tenth takes
     /// 1,000.
     fn model(count: u64, resets: u32) -> Model {
         let mut snapshot = Synthetic::new().snapshot_mut().clone();

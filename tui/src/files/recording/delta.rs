@@ -1,8 +1,8 @@
 //! The differences of a snapshot from an earlier one of the same recording.
 //!
 //! Points, lanes, cells and edges are lists in the order of their ids. A delta has the entries that
-//! are new or changed, and the ids of those that are gone. Where a cell's histogram has only grown,
-//! it has only the buckets that did.
+//! are new or changed, and the ids of removed ones. If a cell's histogram has only grown, the delta
+//! has only the buckets that grew.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -31,7 +31,7 @@ pub(super) struct Delta {
     lanes: Changes<Lane, u32>,
     #[serde(default, skip_serializing_if = "Changes::is_nothing")]
     cells: CellChanges,
-    /// Cells as they are now; their histograms lack unchanged buckets.
+    /// Cells with their present figures; their histograms lack unchanged buckets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     grown: Vec<Cell>,
     #[serde(default, skip_serializing_if = "Changes::is_nothing")]
@@ -44,9 +44,9 @@ type CellChanges = Changes<Arc<Cell>, (u32, u32)>;
 /// The changes of a list.
 #[derive(Debug, Serialize, Deserialize)]
 struct Changes<T, K> {
-    /// New and changed entries, as they are now.
+    /// New and changed entries, with their present values.
     now: Vec<T>,
-    /// Entries that are gone.
+    /// Ids of removed entries.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     gone: Vec<K>,
 }
@@ -74,7 +74,7 @@ impl<T: Clone, K: Ord + Hash + Copy> Changes<T, K> {
         changes
     }
 
-    /// The list with the changes, in the order of `key`.
+    /// The list after the changes, in the order of `key`.
     fn apply(self, old: &[T], key: impl Fn(&T) -> K) -> Vec<T> {
         let replaced = self.now.iter().map(&key);
         let without: HashSet<K> = self.gone.into_iter().chain(replaced).collect();
@@ -110,7 +110,7 @@ impl Delta {
         }
     }
 
-    /// Applies it to the key: the original snapshot.
+    /// Applies the delta to the key, which restores the original snapshot.
     pub(super) fn apply(self, key: &Snapshot) -> Snapshot {
         let mut cells = self.cells;
         for mut cell in self.grown {
@@ -137,10 +137,9 @@ impl Delta {
     }
 }
 
-/// The changed cells: whole cells with the ids of those that are gone, and cells that have only
-/// grown.
+/// The changed cells: whole cells and the ids of removed ones, and cells that have only grown.
 fn changed_cells(old: &Snapshot, new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell>) {
-    // Both snapshots share unchanged cells, which most are.
+    // Both snapshots share unchanged cells, and most are unchanged.
     let same = |old: &Arc<Cell>, new: &Arc<Cell>| Arc::ptr_eq(old, new) || old == new;
     let mut changes = Changes::between(&old.cells, new, |cell| cell.key(), same);
     let mut grown = Vec::new();
@@ -161,7 +160,7 @@ fn changed_cells(old: &Snapshot, new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell>) 
     (changes, grown)
 }
 
-/// The buckets that are new or have grown; none if one is gone, as after a reset.
+/// The buckets that are new or have grown. `None` if a bucket has disappeared, as after a reset.
 fn grown_buckets(old: &[Bucket], new: &[Bucket]) -> Option<Vec<Bucket>> {
     let mut old = old.iter().peekable();
     let mut grown = Vec::new();

@@ -10,31 +10,31 @@ use crate::files::input::MAX_BYTES;
 use crate::files::{Refusal, json};
 use crate::snapshot::{Drained, Snapshot};
 
-/// What a recording begins with: a byte that is no text, and line ends that a copy as text would
-/// change.
+/// The first bytes of a recording. They include a byte that is not ASCII, and line ends that a copy
+/// in text mode would change.
 pub const MAGIC: [u8; 8] = *b"\x89PFPREC\n";
 /// The version of the format. A file of another major version is refused; a file of a later minor
-/// version only adds to what this program knows.
+/// version only adds fields.
 pub(super) const VERSION: [u16; 2] = [1, 0];
-/// Bytes of the header of a file of this version.
+/// Size of the file header in this version, in bytes.
 pub const FILE_HEADER: usize = 32;
-/// Bytes of the header of a frame.
+/// Size of a frame header, in bytes.
 pub const FRAME_HEADER: usize = 64;
 
-/// What every frame begins with.
+/// The first bytes of every frame.
 const FRAME: [u8; 4] = *b"FRAM";
-/// Level of Zstandard: the library's own middle between time and size.
+/// Zstandard's compression level: the library's default compromise between time and size.
 const LEVEL: i32 = 3;
-/// Most bytes of a part of a frame, packed or unpacked: otherwise a small file could ask for more
-/// memory than any machine has.
+/// Maximum size of a part of a frame, packed or unpacked, in bytes. Without a limit, a small file
+/// could request more memory than any machine has.
 const LIMIT: u32 = MAX_BYTES as u32;
 
-/// What stands at the beginning of a file.
+/// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
     /// Major and minor version.
     pub version: [u16; 2],
-    /// Bytes up to the first frame.
+    /// Offset of the first frame.
     pub bytes: u32,
     /// The requested time between two snapshots, nanoseconds.
     pub interval_ns: u64,
@@ -46,7 +46,7 @@ impl FileHeader {
         Self { version: VERSION, bytes: FILE_HEADER as u32, interval_ns }
     }
 
-    /// As it stands in the file.
+    /// The header's bytes in the file.
     pub(super) fn encode(&self) -> [u8; FILE_HEADER] {
         let mut bytes = [0; FILE_HEADER];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -59,11 +59,11 @@ impl FileHeader {
         bytes
     }
 
-    /// Reads the header from the beginning of a file.
+    /// Reads the header from the first bytes of a file.
     ///
     /// # Errors
     ///
-    /// If it is none, or of another major version.
+    /// If the bytes are not a header, or of another major version.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
         ensure!(
             bytes.starts_with(&MAGIC),
@@ -76,7 +76,7 @@ impl FileHeader {
                 bytes.len()
             );
         };
-        // Before the checksum, whose place depends on the version.
+        // Check the version before the checksum, whose offset depends on it.
         let version = [u16_at(bytes, 8), u16_at(bytes, 10)];
         if version[0] != VERSION[0] {
             let advice = if version[0] > VERSION[0] { "use a newer" } else { "use an older" };
@@ -100,16 +100,16 @@ impl FileHeader {
     }
 }
 
-/// What stands before the two parts of a frame.
+/// The header of a frame, which precedes its two parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHeader {
     /// Number of the frame, from 0.
     pub number: u64,
-    /// How many frames back its key is; 0 for a key frame.
+    /// Distance to its key frame, in frames; 0 for a key frame.
     pub back: u32,
-    /// When the snapshot was taken, nanoseconds since the Unix epoch.
+    /// Time of the snapshot, nanoseconds since the Unix epoch.
     pub taken_unix_ns: u64,
-    /// Its age, ticks since the segment was created.
+    /// Age of the process at the snapshot, ticks since the segment was created.
     pub elapsed_ticks: u64,
     /// Time since the first snapshot, nanoseconds, by a monotonic clock; 0 throughout in older
     /// files.
@@ -127,12 +127,12 @@ struct Part {
 }
 
 impl FrameHeader {
-    /// Bytes that follow the header.
+    /// Number of bytes after the header.
     pub(super) fn payload(&self) -> u64 {
         u64::from(self.snapshot.packed) + u64::from(self.events.packed)
     }
 
-    /// Whether the rings' records are in the frame.
+    /// Whether the frame has records of the rings.
     pub(super) fn has_events(&self) -> bool {
         self.events.packed > 0
     }
@@ -155,7 +155,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// Reads a header; none if these bytes are no header.
+    /// Reads a header. `None` if these bytes are not a header.
     pub(super) fn decode(bytes: &[u8; FRAME_HEADER]) -> Option<Self> {
         let part = |at| Part { packed: u32_at(bytes, at), whole: u32_at(bytes, at + 4) };
         let header = Self {
@@ -182,17 +182,18 @@ impl FrameHeader {
         payload.len() as u64 == self.payload() && crc32fast::hash(payload) == self.sum
     }
 
-    /// The snapshot of a frame, given its key's snapshot if it is no key itself.
+    /// The snapshot of a frame. It needs the snapshot of its key frame, unless it is a key frame
+    /// itself.
     ///
     /// # Errors
     ///
-    /// If the payload, which fits, was not written as the format has it.
+    /// If the payload has the right checksum but not the right format.
     pub(super) fn snapshot(&self, payload: &[u8], key: Option<&Snapshot>) -> Result<Snapshot> {
         let packed = payload.get(..self.snapshot.packed as usize).context("it is not whole")?;
         read_text(&unpack(packed, self.snapshot.whole)?, key)
     }
 
-    /// What the rings brought since the frame before.
+    /// The new records of the rings since the previous frame.
     ///
     /// # Errors
     ///
@@ -220,18 +221,18 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// If there is no memory for it.
+    /// If memory runs out.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self { packer: zstd::bulk::Compressor::new(LEVEL)?, text: Vec::new() })
     }
 
-    /// Makes the frame of a snapshot, header included. With `key`, which was taken so many frames
-    /// ago, it holds the differences from that. The snapshot's own records stay out. Also returns
-    /// how many of its bytes are the snapshot's.
+    /// Makes the frame of a snapshot, header included. With `key`, a snapshot and its distance in
+    /// frames, the frame has the differences from that snapshot. The snapshot's own records are
+    /// left out. Also returns the number of bytes that the snapshot takes.
     ///
     /// # Errors
     ///
-    /// If it is larger than a frame may be.
+    /// If the frame exceeds its maximum size.
     pub(super) fn frame(
         &mut self,
         (number, since_first_ns): (u64, u64),
@@ -296,11 +297,11 @@ pub(crate) fn write_text(
     Ok(())
 }
 
-/// Reads the snapshot that [`write_text`] has written, given the same other one.
+/// Reads the snapshot that [`write_text`] has written, given the same key.
 ///
 /// # Errors
 ///
-/// If it is none.
+/// If the text is not a snapshot or a delta.
 pub(crate) fn read_text(text: &[u8], key: Option<&Snapshot>) -> Result<Snapshot> {
     match key {
         None => parse(text).context("its snapshot cannot be read"),
@@ -316,7 +317,7 @@ fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
     serde_json::from_slice(text).map_err(|error| anyhow!(json::words(&error)))
 }
 
-/// Unpacks bytes; memory is taken as they unpack, not as a header says.
+/// Unpacks bytes. Memory grows with the unpacked bytes, whatever length the header claims.
 fn unpack(packed: &[u8], whole: u32) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     zstd::stream::read::Decoder::with_buffer(packed)

@@ -1,7 +1,7 @@
-//! Reads recordings: many moments, and a cursor at one of them.
+//! Reads recordings: a file with many snapshots, and a cursor at one of them.
 //!
-//! Opening reads only the headers of the frames. A snapshot is read when it is asked for, together
-//! with its key frame.
+//! Opening reads only the headers of the frames. A snapshot is read on demand, together with its
+//! key frame.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,21 +21,21 @@ use crate::units;
 
 const NS: u64 = 1_000_000_000;
 const DAY: u64 = 86_400;
-/// Most records of a lane that are shown, as many as its ring held.
+/// Maximum number of records of a lane that are shown: the capacity of its ring.
 const RING: usize = 2_047;
-/// Most snapshots of a recording: two weeks at three a second.
+/// Maximum number of snapshots of a recording: two weeks at three a second.
 const MAX_FRAMES: usize = 1 << 22;
-/// Frames that are searched for these records.
+/// Number of frames that are searched for these records.
 const LOOKED_AT: usize = 60;
 
-/// A moment of a recording, in a user's words.
+/// A moment of a recording, as the user names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The time of day on the wall, seconds since midnight.
+    /// Time of day by the local clock, seconds since midnight.
     TimeOfDay(u64),
-    /// So long after the first snapshot.
+    /// Time after the first snapshot.
     After(Duration),
-    /// The snapshot of this number, from 1.
+    /// Number of a snapshot, from 1.
     Number(u64),
 }
 
@@ -44,7 +44,7 @@ impl Moment {
     ///
     /// # Errors
     ///
-    /// In words, if it is no moment.
+    /// If the text is not a moment. The error is in words.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let wrong = || "expected a moment such as 12:03:41, +34s or #34".to_owned();
@@ -79,7 +79,7 @@ impl fmt::Display for Moment {
     }
 }
 
-/// Where a frame lies.
+/// The offset of a frame, and its header.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     offset: u64,
@@ -91,25 +91,25 @@ struct Place {
 pub struct Recording {
     file: File,
     index: Vec<Place>,
-    /// Where the next frame will begin.
+    /// Offset of the next frame.
     end: u64,
-    /// The bytes there are no frame, and not the begin of one.
+    /// Whether the bytes at `end` are neither a frame nor the start of one.
     damaged: bool,
-    /// Bytes behind that place when it was last checked.
+    /// Number of bytes after `end` at the last check.
     rest: u64,
     cursor: usize,
-    /// The last key frame that was read, and its place.
+    /// The last key frame that was read, and its index.
     key: Option<(usize, Snapshot)>,
-    /// Places that were late at the last moment that was returned.
+    /// Places that were late at the moment that was returned last.
     late: Vec<BadPlace>,
 }
 
 impl Recording {
-    /// Reads the headers of all whole frames, and goes to the last frame.
+    /// Reads the headers of all whole frames, and moves the cursor to the last frame.
     ///
     /// # Errors
     ///
-    /// If the file is no recording, of another version, or has no snapshot yet.
+    /// If the file is not a recording, has another version, or has no snapshot yet.
     pub fn read(file: File, path: &Path) -> Result<Self> {
         let shown = path.display();
         let refused = || format!("{shown} is not a recording that can be shown");
@@ -127,7 +127,7 @@ impl Recording {
             late: Vec::new(),
         };
         recording.refresh().with_context(refused)?;
-        // After a loss of power, the file may end with frames that were never filled.
+        // After a power failure, the file may end with frames that were never filled.
         while let Some(last) = recording.index.last().copied() {
             if recording.payload(last).is_ok() {
                 break;
@@ -147,38 +147,38 @@ impl Recording {
         Ok(recording)
     }
 
-    /// How many snapshots there are; never 0.
+    /// Number of snapshots; never 0.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Never so.
+    /// Always false: a recording has at least one snapshot.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// The place of the current snapshot, from 0.
+    /// The index of the current snapshot.
     pub fn cursor(&self) -> usize {
         self.cursor
     }
 
-    /// Goes to the snapshot of this place, or the last one.
+    /// Moves the cursor to the snapshot with this index, or to the last one.
     pub fn seek(&mut self, place: usize) {
         self.cursor = place.min(self.index.len() - 1);
     }
 
-    /// The frame of this place, or the last one.
+    /// The frame with this index, or the last one.
     fn at(&self, place: usize) -> &Place {
         &self.index[place.min(self.index.len() - 1)]
     }
 
-    /// When the snapshot of this place was taken, nanoseconds since the Unix epoch.
+    /// The time of the snapshot with this index, nanoseconds since the Unix epoch.
     pub fn taken_unix_ns(&self, place: usize) -> u64 {
         self.at(place).header.taken_unix_ns
     }
 
-    /// The time from the first snapshot to this one. The wall clock is only a label: somebody may
-    /// set it meanwhile.
+    /// The time from the first snapshot to this one, by a monotonic clock. The wall clock is only a
+    /// label, since it may be set during the recording.
     pub fn since_first(&self, place: usize) -> Duration {
         let (last, header) = (&self.at(usize::MAX).header, &self.at(place).header);
         // Older files have only the wall clock.
@@ -187,7 +187,7 @@ impl Recording {
         Duration::from_nanos(if is_older { by_label } else { header.since_first_ns })
     }
 
-    /// The time from the snapshot before to this one, to the millisecond; zero for the first.
+    /// The time from the previous snapshot to this one, to the millisecond; zero for the first.
     pub fn since_before(&self, place: usize) -> Duration {
         let before = self.since_first(place.saturating_sub(1));
         let gap = self.since_first(place).saturating_sub(before);
@@ -199,24 +199,24 @@ impl Recording {
         self.end
     }
 
-    /// Whether bytes that are no frame follow the last frame.
+    /// Whether bytes that are not a frame follow the last frame.
     pub fn is_damaged(&self) -> bool {
         self.damaged
     }
 
-    /// Whether somebody records into the file now.
+    /// Whether a recorder is writing to the file now.
     pub fn grows(&self) -> bool {
         let fd = self.file.as_raw_fd();
-        // SAFETY: the descriptor is open.
+        // SAFETY: `fd` is the descriptor of `self.file`, which is open.
         let locked = unsafe { libc::flock(fd, libc::LOCK_SH | libc::LOCK_NB) } != 0;
         if !locked {
-            // SAFETY: as above.
+            // SAFETY: `fd` is the descriptor of `self.file`, which is open.
             unsafe { libc::flock(fd, libc::LOCK_UN) };
         }
         locked
     }
 
-    /// A remark on a recording that does not end with a whole frame.
+    /// A remark if the recording does not end with a whole frame.
     pub fn remark(&self) -> Option<String> {
         let (rest, n) = (self.rest, self.index.len());
         if n == MAX_FRAMES {
@@ -240,7 +240,7 @@ impl Recording {
         }
     }
 
-    /// Looks for frames that have come since; returns whether there are any.
+    /// Looks for frames that were appended since the last look; returns whether there are any.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl Recording {
         Ok(self.index.len() > known)
     }
 
-    /// The place that a user means.
+    /// The index of the snapshot at the user's moment.
     ///
     /// # Errors
     ///
@@ -293,7 +293,8 @@ impl Recording {
                 place.filter(|place| *place <= last).with_context(outside)
             }
             Moment::After(wanted) => {
-                // Users type whole seconds, and the last snapshot lies a little behind one.
+                // Users type whole seconds, and the last snapshot may be up to a second before the
+                // typed one.
                 ensure!(wanted <= end + Duration::from_secs(1), outside());
                 let far = |place: &usize| self.since_first(*place).abs_diff(wanted);
                 (0..n).min_by_key(far).with_context(outside)
@@ -302,15 +303,15 @@ impl Recording {
                 let since = (second + DAY - local_time::second_of_day(first_ns)) % DAY;
                 let wanted = (first_ns / NS).saturating_add(since);
                 let taken = |place: usize| self.taken_unix_ns(place) / NS;
-                // The first snapshot of that second, else the last one before it.
+                // The first snapshot of that second, or else the last one before it.
                 let place = (0..n).find(|&place| taken(place) >= wanted).with_context(outside)?;
                 Ok(place.saturating_sub(usize::from(taken(place) > wanted)))
             }
         }
     }
 
-    /// The places of snapshots about this far apart, from one place to another. Each is the nearest
-    /// to its moment; the first is always included.
+    /// The indices of snapshots about this far apart, between two indices. Each is the nearest to
+    /// its moment; the first is always included.
     pub fn cut(&self, first: usize, last: usize, long: Duration) -> Vec<usize> {
         let long = long.max(Duration::from_nanos(1));
         let mut wanted = self.since_first(first).saturating_add(long);
@@ -321,7 +322,7 @@ impl Recording {
             if place < last && next.abs_diff(wanted) <= taken.abs_diff(wanted) {
                 continue;
             }
-            // The last one may be too early for a whole part.
+            // The last snapshot may be too early for a whole part.
             let reached = taken.saturating_add(long / 10);
             if reached >= wanted {
                 places.push(place);
@@ -333,7 +334,7 @@ impl Recording {
         places
     }
 
-    /// The rings' records in the frame at this place.
+    /// The rings' records in the frame with this index.
     ///
     /// # Errors
     ///
@@ -357,14 +358,14 @@ impl Recording {
         Ok(snapshot)
     }
 
-    /// Adds to a snapshot the last recorded records of each lane at the cursor's moment: what the
-    /// rings may have held then.
+    /// Adds the last recorded records of each lane to a snapshot, as the rings may have held them
+    /// at the cursor's moment.
     pub fn add_records(&mut self, snapshot: &mut Snapshot) {
         let mut wanted: HashMap<u32, usize> =
             snapshot.lanes.iter().map(|lane| (lane.id, RING)).collect();
         let mut parts: Vec<Vec<Record>> = Vec::new();
         for place in (0..=self.cursor).rev().take(LOOKED_AT) {
-            // A damaged frame has no records; the others do.
+            // Skip a damaged frame; the others still have their records.
             let Ok(all) = self.events(place) else { continue };
             for mut drained in all {
                 let Some(wanted) = wanted.get_mut(&drained.lane) else { continue };
@@ -381,14 +382,14 @@ impl Recording {
         snapshot.records.sort_by_key(|record| record.lane);
     }
 
-    /// Places that were late at the last moment that was shown.
+    /// Places that were late at the moment that was returned last.
     pub fn late_places(&self) -> &[BadPlace] {
         &self.late
     }
 
     fn payload(&self, place: Place) -> Result<Vec<u8>> {
-        // The index says that it lies within the file, so it takes no more memory than the file has
-        // bytes.
+        // The index contains only frames within the file, so this allocates at most the size of the
+        // file.
         let mut payload = vec![0; usize::try_from(place.header.payload())?];
         let offset = place.offset + FRAME_HEADER as u64;
         self.file.read_exact_at(&mut payload, offset).with_context(|| damaged(&place))?;
@@ -421,7 +422,7 @@ fn damaged(place: &Place) -> String {
     )
 }
 
-/// Reads as much of the beginning as there is.
+/// Reads the first bytes, up to the length of `bytes` or of the file.
 fn read_up_to(file: &File, bytes: &mut [u8]) -> io::Result<usize> {
     let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX).min(bytes.len());
     file.read_exact_at(&mut bytes[..len], 0)?;

@@ -1,8 +1,8 @@
-//! Writes recordings: appends snapshots to a file, which is valid after each of them.
+//! Writes recordings: appends snapshots to a file, which is valid after each one.
 //!
-//! A frame is one write at the end of the file. If the disk is full, a partial frame is taken back;
-//! if the recorder is killed, readers skip it. The file is locked while it is written: readers see
-//! that it grows, and a second recorder stays away.
+//! A frame is a single write at the end of the file. If the disk is full, a partial frame is
+//! removed; if the recorder is killed, readers skip it. The recorder locks the file, so that
+//! readers know that it grows, and a second recorder is refused.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,27 +19,27 @@ use crate::files::input;
 use crate::files::json::Existing;
 use crate::snapshot::{Drained, ProcessState, Snapshot};
 
-/// The most frames between two key frames.
+/// Maximum number of frames between two key frames.
 const KEY_EVERY: u32 = 60;
 
 /// Appends to a recording.
 pub struct Writer {
     file: File,
-    /// Bytes of the whole frames.
+    /// Number of bytes of the whole frames.
     len: u64,
     frames: u64,
     encoder: Encoder,
     key: Option<Key>,
-    /// When the last snapshot was taken.
+    /// The moment of the last snapshot.
     last: Moment,
 }
 
-/// When a snapshot was taken, by several clocks; nanoseconds.
+/// The moment of a snapshot by several clocks; nanoseconds.
 #[derive(Clone, Copy)]
 struct Moment {
     /// Time since the first snapshot.
     since_first: u64,
-    /// Time since its process began, by a monotonic clock.
+    /// Age of the process, by a monotonic clock.
     age: u64,
     unix: u64,
 }
@@ -55,7 +55,7 @@ impl Moment {
         let mut next = Self::of(snapshot, 0);
         let later = match snapshot.process.state {
             ProcessState::Running => next.age.saturating_sub(self.age),
-            // The process's age stopped with its last activity.
+            // The process's age stopped at its last activity.
             _ => next.unix.saturating_sub(self.unix),
         };
         next.since_first = self.since_first.saturating_add(later);
@@ -68,16 +68,17 @@ struct Key {
     number: u64,
     snapshot: Snapshot,
     bytes: usize,
-    /// The differences from it have become nearly as large as itself.
+    /// Whether the differences from this key have become nearly as large as a key frame.
     spent: bool,
 }
 
 impl Writer {
-    /// Begins a recording with a first snapshot. The file appears with that snapshot or not at all.
+    /// Begins a recording with a first snapshot. The file appears together with that snapshot, or
+    /// not at all.
     ///
     /// # Errors
     ///
-    /// If the file exists and may not be replaced, or the system refuses.
+    /// If the file exists and may not be replaced, or if writing fails.
     pub fn create(
         path: &Path,
         overwrite: Existing,
@@ -96,7 +97,7 @@ impl Writer {
         };
         let neighbour = tempfile::Builder::new()
             .prefix(".pfp-recording-")
-            // Like any new file: the umask decides who may read it.
+            // As for any new file, the umask decides who may read it.
             .permissions(fs::Permissions::from_mode(0o666))
             .tempfile_in(folder)
             .with_context(failed)?;
@@ -123,12 +124,12 @@ impl Writer {
         }
     }
 
-    /// Continues a recording of the same process. Also returns its last snapshot, and how many
-    /// bytes behind it were no whole frame and have been removed.
+    /// Continues a recording of the same process. Also returns its last snapshot, and the number of
+    /// bytes of a partial frame that were removed.
     ///
     /// # Errors
     ///
-    /// If the file is no recording, is being written, or cannot be.
+    /// If the file is not a recording, is being written, or cannot be written.
     pub fn resume(path: &Path) -> Result<(Self, Snapshot, u64)> {
         let shown = path.display();
         let file = fs::metadata(path)
@@ -157,11 +158,11 @@ impl Writer {
         Ok((writer, last, found.saturating_sub(len)))
     }
 
-    /// Appends a snapshot and the rings' records since the one before.
+    /// Appends a snapshot and the rings' new records since the previous one.
     ///
     /// # Errors
     ///
-    /// If the system refuses; the file is then as it was before.
+    /// If writing fails; the file is then as it was before.
     pub fn append(&mut self, snapshot: &Snapshot, events: &[Drained]) -> io::Result<()> {
         let number = self.frames;
         let back = |key: &Key| (number - key.number) as u32;
@@ -173,7 +174,7 @@ impl Writer {
         let (frame, bytes) = self.encoder.frame(place, snapshot, against, events)?;
         let written = self.file.write_all_at(&frame, self.len);
         if let Err(error) = written {
-            // Even if this fails, readers know where the whole frames end.
+            // Even if this fails, readers find the end of the whole frames.
             let _ = self.file.set_len(self.len);
             return Err(error);
         }
@@ -182,7 +183,7 @@ impl Writer {
             key => {
                 let snapshot = Snapshot { records: Vec::new(), ..snapshot.clone() };
                 *key = Some(Key { number, snapshot, bytes, spent: false });
-                // Earlier frames are safe from a loss of power from now on.
+                // From here on, a power failure cannot damage earlier frames.
                 self.file.sync_data()?;
             }
         }
@@ -192,29 +193,29 @@ impl Writer {
         Ok(())
     }
 
-    /// Brings all of it to the disk.
+    /// Syncs the file to the disk.
     ///
     /// # Errors
     ///
-    /// If the system refuses.
+    /// If syncing fails.
     pub fn finish(&mut self) -> io::Result<()> {
         self.file.sync_all()
     }
 
-    /// Bytes of the file.
+    /// Size of the file, in bytes.
     pub fn bytes(&self) -> u64 {
         self.len
     }
 
-    /// Snapshots in it.
+    /// Number of snapshots in the file.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 }
 
-/// Locks the file for writing; false if somebody else has it locked.
+/// Locks the file for writing. Returns false if another process has locked it.
 fn lock(file: &File) -> io::Result<bool> {
-    // SAFETY: the descriptor is open.
+    // SAFETY: `file` is open, so its descriptor is valid.
     match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
         0 => Ok(true),
         _ => match io::Error::last_os_error() {

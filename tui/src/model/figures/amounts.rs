@@ -1,13 +1,13 @@
-//! The amounts of one point: their sums and rates, and the measurements that have the same ones.
+//! The amounts of one point: their sums and rates, and the measurements with the same amounts.
 
 use std::sync::Arc;
 
 use super::Figures;
 use crate::snapshot::{AMOUNTS, Cell, Stats};
 
-/// The amount that is shown as bytes per second.
+/// Name of the amount that is shown as bytes per second.
 pub const BYTES: &str = "bytes";
-/// The amount that is shown as floating-point operations per second.
+/// Name of the amount that is shown as floating-point operations per second.
 pub const FLOPS: &str = "flops";
 
 /// One amount of a point.
@@ -23,10 +23,10 @@ pub struct Amount<'a> {
     pub per_second: Option<f64>,
 }
 
-/// The measurements of a point that have the same amounts.
+/// The measurements of a point with the same amounts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TupleFigures {
-    /// The amounts of each measurement; empty for the remaining measurements, whose amounts differ.
+    /// The amounts of each measurement. Empty for the remaining measurements, whose amounts differ.
     pub each: Vec<u64>,
     /// Sums of the amounts.
     pub sums: [u128; AMOUNTS],
@@ -41,7 +41,7 @@ pub fn intensity(flops: u128, bytes: u128) -> Option<f64> {
     (bytes > 0).then(|| flops as f64 / bytes as f64)
 }
 
-/// What the measurements of these cells have of each amount.
+/// The sum of each amount over these cells.
 pub fn amounts(cells: &[Arc<Cell>]) -> [u128; AMOUNTS] {
     let mut sums = [0_u128; AMOUNTS];
     for tuple in cells.iter().flat_map(|cell| &cell.tuples) {
@@ -69,8 +69,8 @@ impl Figures {
         self.amounts().find(|amount| amount.name == name)
     }
 
-    /// The first amount that is neither bytes nor floating-point operations: something that the
-    /// program counts itself.
+    /// The first amount other than bytes and floating-point operations, which the program defines
+    /// itself.
     pub fn own_amount(&self) -> Option<Amount<'_>> {
         self.amounts().find(|amount| ![BYTES, FLOPS].contains(&amount.name))
     }
@@ -92,7 +92,8 @@ impl Figures {
         (seconds > 0.0 && seconds.is_finite()).then(|| sum as f64 / seconds)
     }
 
-    /// Its measurements by their amounts, over all lanes: the most frequent first, all others last.
+    /// Its measurements grouped by their amounts, over all lanes: the most frequent first, all
+    /// others last.
     pub fn tuples(&self) -> Vec<TupleFigures> {
         let mut found: Vec<TupleFigures> = Vec::new();
         for tuple in self.cells().iter().flat_map(|cell| &cell.tuples) {

@@ -1,4 +1,5 @@
-//! Events of several processes: which came, which ended and how, whose rows have gone.
+//! Events of several processes: processes that came, that ended and how, and whose rows were
+//! removed.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +9,9 @@ use crate::text::first_names;
 /// Processes that came or went between two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberEvent {
-    /// In words.
+    /// Description of the event.
     pub text: String,
-    /// Whether somebody should look into it, since they died.
+    /// Whether the event needs attention, because processes died.
     pub is_problem: bool,
 }
 

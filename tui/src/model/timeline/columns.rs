@@ -1,4 +1,4 @@
-//! Regions as columns of a picture, and columns that look alike as runs.
+//! Regions as columns of a picture, and adjacent columns that look alike as runs.
 
 use std::ops::Range;
 
@@ -7,23 +7,23 @@ use super::{Level, Region, Track};
 /// The visible part of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Where it begins, ticks since the segment was created.
+    /// Begin of the window, ticks since the segment was created.
     pub from: u64,
-    /// How long it is; at least one tick.
+    /// Length of the window; at least one tick.
     pub ticks: u64,
-    /// Columns that it is drawn in.
+    /// Number of columns in which it is drawn.
     pub columns: usize,
 }
 
 impl Window {
-    /// Where a moment lies, in columns; it may lie outside.
+    /// The position of a moment, in columns; it may be outside the window.
     pub fn place(&self, at: u64) -> f64 {
         let since =
             if at >= self.from { (at - self.from) as f64 } else { -((self.from - at) as f64) };
         since / self.ticks.max(1) as f64 * self.columns as f64
     }
 
-    /// The column of a moment; none outside.
+    /// The column of a moment. `None` outside the window.
     pub fn column(&self, at: u64) -> Option<usize> {
         let place = self.place(at);
         (0.0..self.columns as f64).contains(&place).then_some(place as usize)
@@ -33,23 +33,22 @@ impl Window {
 /// The content of one column of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Column {
-    /// Regions that lie in it, at least in part.
+    /// Number of regions that are in it, at least in part.
     pub regions: u32,
-    /// Regions that begin in it.
+    /// Number of regions that begin in it.
     pub begun: u32,
-    /// Place of the region that takes most of it.
+    /// Index of the region that takes most of it.
     pub most: Option<usize>,
-    /// Share of the column that regions take.
+    /// Share of the column that is covered by regions.
     pub covered: f64,
     /// Share of the column in which regions were on a CPU.
     pub on: f64,
-    /// The share of that region.
+    /// Share of the column that the region `most` takes.
     best: f64,
 }
 
 impl Column {
-    /// The CPU share of what is shown here: of the region if it is one, of the column if there are
-    /// many.
+    /// The CPU share to show: of the region if there is one, of the column if there are many.
     pub fn on_share(&self) -> f64 {
         let of = if self.regions > 1 { self.covered.max(1.0) } else { self.covered };
         if of > 0.0 { (self.on / of).min(1.0) } else { 1.0 }
@@ -59,18 +58,18 @@ impl Column {
 /// Adjacent columns that show the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Which columns.
+    /// The columns.
     pub columns: Range<usize>,
-    /// Place in the level of the region shown, or of one of them.
+    /// Index in the level of the region shown, or of one of them.
     pub region: usize,
-    /// The number of short regions of one point that it stands for; none for a single region.
+    /// Number of short regions of one point that the run combines. `None` for a single region.
     pub many: Option<u32>,
 }
 
 /// The columns of every level of a thread.
 pub fn columns(track: &Track, window: Window) -> Vec<Vec<Column>> {
     let mut all: Vec<Vec<Column>> = vec![Vec::new(); track.levels.len()];
-    // From the innermost out: a region was on a CPU where the regions inside it were.
+    // From the innermost level out: a region was on a CPU if the regions inside it were.
     for (place, level) in track.levels.iter().enumerate().rev() {
         let inside = track.levels.get(place + 1).filter(|inside| inside.strand == level.strand);
         let inside = inside.map(|_| all[place + 1].clone());
@@ -107,8 +106,8 @@ fn of_level(level: &Level, inside: Option<&[Column]>, window: Window) -> Vec<Col
     columns
 }
 
-/// The columns of a region, at least one, with its exact begin and end in columns; none if it is
-/// outside.
+/// The columns of a region, at least one, with its exact begin and end in columns. `None` if it is
+/// outside the window.
 fn taken(region: &Region, window: Window) -> Option<(Range<usize>, f64, f64)> {
     let (from, to) = (window.place(region.start), window.place(region.end));
     if to < 0.0 || from >= window.columns as f64 || window.columns == 0 {
@@ -119,7 +118,7 @@ fn taken(region: &Region, window: Window) -> Option<(Range<usize>, f64, f64)> {
     Some((first..last.min(window.columns), from, to))
 }
 
-/// The runs of a level, from the left.
+/// The runs of a level, from left to right.
 pub fn runs(level: &Level, columns: &[Column], window: Window) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (place, column) in columns.iter().enumerate() {
