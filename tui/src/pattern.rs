@@ -1,5 +1,5 @@
-//! Patterns of names of points, threads, files and processes, wherever a name is asked for: in the
-//! filter, in commands, in `--name`.
+//! Patterns of names of points, threads, files and processes, used wherever the user names one: in
+//! the filter, in commands, in `--name`.
 //!
 //! ```text
 //! parse          what contains it, upper and lower case alike
@@ -14,21 +14,21 @@ use regex_lite::{Regex, RegexBuilder};
 
 /// Characters that make a text a regular expression, if it can be parsed as one.
 const META: &[char] = &['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
-/// Most bytes of a compiled regular expression.
+/// Maximum size of a compiled regular expression, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// A test that names pass or fail.
+/// A test of names.
 #[derive(Clone, Debug)]
 pub enum Pattern {
     /// Every name.
     Anything,
-    /// This name.
+    /// Exactly this name.
     Whole(String),
-    /// Names that contain this.
+    /// Names that contain this text.
     Part {
-        /// In small letters where case does not count.
+        /// In lower case if case does not count.
         text: String,
-        /// Upper and lower case differ.
+        /// Whether upper and lower case differ.
         case_counts: bool,
     },
     /// Names that a regular expression matches, or that contain what was typed.
@@ -36,11 +36,11 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Parses what somebody typed.
+    /// Parses a pattern that the user has typed.
     ///
     /// # Errors
     ///
-    /// In a line, if it must be an expression and is none.
+    /// If the text must be an expression and is not a valid one. The error is in one line.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self::Anything);
@@ -49,13 +49,13 @@ impl Pattern {
             return Ok(match inner.strip_suffix('"') {
                 Some(whole) if !whole.is_empty() => Self::Whole(whole.to_owned()),
                 _ if inner.is_empty() || inner == "\"" => Self::Anything,
-                // Not closed yet.
+                // The closing quote is still missing.
                 _ => Self::Part { text: inner.to_owned(), case_counts: true },
             });
         }
         if let Some(inner) = text.strip_prefix('/') {
             let inner = inner.strip_suffix('/').unwrap_or(inner);
-            // With only the first slash typed, it matches anything.
+            // With only the opening slash typed, the pattern matches anything.
             return if inner.is_empty() { Ok(Self::Anything) } else { regex(inner, inner) };
         }
         if let Some(glob) = glob(text) {
@@ -71,7 +71,7 @@ impl Pattern {
         Ok(Self::Part { text, case_counts })
     }
 
-    /// Whether it matches a name.
+    /// Whether the pattern matches a name.
     pub fn finds(&self, name: &str) -> bool {
         match self {
             Self::Anything => true,
@@ -82,15 +82,15 @@ impl Pattern {
         }
     }
 
-    /// Whether this text means a process of this name. An invalid expression is searched for
+    /// Whether this text matches the name of a process. An invalid expression is searched for
     /// literally.
     pub fn means(text: &str, name: &str) -> bool {
         Self::new(text).map_or_else(|_| name.contains(text), |pattern| pattern.finds(name))
     }
 }
 
-/// The expression for a pattern of a whole name, as in PFP_ENABLE; none for other texts, such as
-/// `.*crc`. Names that `pfp-tracing` makes have braces.
+/// The expression for a pattern of a whole name, as in PFP_ENABLE. `None` for other texts, such as
+/// `.*crc`.
 fn glob(text: &str) -> Option<String> {
     let is_other = |c: char| META.contains(&c) && !"*?.{}".contains(c);
     if !text.contains(['*', '?']) || text.starts_with('.') || text.contains(is_other) {
@@ -107,13 +107,13 @@ fn glob(text: &str) -> Option<String> {
     Some(pattern + "$")
 }
 
-/// Whether case counts depends on what was typed.
+/// The typed text decides whether case counts.
 fn regex(pattern: &str, text: &str) -> Result<Pattern, String> {
     let built = RegexBuilder::new(pattern)
         .case_insensitive(!case_counts(text))
         .size_limit(MAX_BYTES)
         .build();
-    // The crate draws the place over several lines; the last line has the message.
+    // The crate's error shows the position over several lines; the last line has the message.
     built.map(|regex| Pattern::Regex(regex, text.to_owned())).map_err(|error| {
         let error = error.to_string();
         let last = error.lines().last().unwrap_or_default().trim();

@@ -1,12 +1,12 @@
-//! Figures sent to an OpenTelemetry collector, by OTLP over HTTP.
+//! Sends figures to an OpenTelemetry collector, by OTLP over HTTP.
 //!
 //! ```text
 //! serve::Pool -> export::otlp -> POST /v1/metrics -> collector
 //! ```
 //!
-//! All sums are cumulative, so unsent figures are never kept: the next push has them, and more. A
-//! failed push is tried again a few times, after a pause that doubles, each time with current
-//! figures; see [`Pause`].
+//! All sums are cumulative, so figures that could not be sent are never kept: the next push
+//! includes them. A failed push is tried again a few times with current figures, after a pause that
+//! doubles each time; see [`Pause`].
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
@@ -23,13 +23,13 @@ use crate::text;
 
 /// Where a collector on the same machine listens.
 pub const ENDPOINT: &str = "http://127.0.0.1:4318/v1/metrics";
-/// Tries of a push before the next one takes its place.
+/// Number of tries of a push before the next push replaces it.
 pub const TRIES: u32 = 5;
 /// Pause after the first failed try; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause that a collector may ask for.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Bytes of an answer that are read.
+/// Maximum number of bytes of an answer that are read.
 const ANSWER: u64 = 64 << 10;
 const PATH: &str = "/v1/metrics";
 const PROTOBUF: &str = "application/x-protobuf";
@@ -38,7 +38,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 ///
 /// # Errors
 ///
-/// In words, if it is no URL of HTTP.
+/// If the text is not an HTTP URL. The error is in words.
 pub fn endpoint(text: &str) -> Result<Uri, String> {
     let wrong = || format!("expected a URL such as {ENDPOINT}");
     let uri: Uri = text.trim().parse().map_err(|_| wrong())?;
@@ -73,18 +73,18 @@ pub struct Pusher {
 /// The result of a push.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pushed {
-    /// Requests that the collector took, in whole or in part.
+    /// Number of requests that the collector accepted, in whole or in part.
     pub taken: u64,
-    /// The first final refusal or remark of the collector.
+    /// The first final rejection or remark of the collector.
     pub refused: Option<String>,
-    /// Why it must be tried again, and the pause that the collector asks for.
+    /// Why the push must be tried again, and the pause that the collector asked for.
     pub again: Option<(String, Option<Duration>)>,
-    /// A part was refused as a whole; the rest was sent.
+    /// Whether the collector rejected a whole request; the others were sent.
     pub is_lost: bool,
 }
 
 impl Pushed {
-    /// Whether the collector has everything that it will ever take.
+    /// Whether every request was accepted, in whole or in part.
     pub fn is_done(&self) -> bool {
         self.again.is_none() && !self.is_lost
     }
@@ -98,11 +98,11 @@ enum Answer {
 }
 
 impl Pusher {
-    /// A pusher for this endpoint; `timeout` is for each request.
+    /// Makes a pusher for this endpoint; `timeout` is the limit for each request.
     pub fn new(endpoint: Uri, gzip: bool, timeout: Duration) -> Self {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
-            // Figures only go where the user said.
+            // No redirects: figures must only go to the host that the user named.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .proxy(None)
@@ -112,8 +112,8 @@ impl Pusher {
         Self { agent, endpoint, gzip, timeout }
     }
 
-    /// Sends the figures of these processes, until a moment at the latest, and while `wanted` says
-    /// so.
+    /// Sends the figures of these processes, until a deadline at the latest, and as long as
+    /// `wanted` returns true.
     pub fn push(
         &self,
         subjects: &[Subject<'_>],
@@ -121,7 +121,7 @@ impl Pusher {
         wanted: impl Fn() -> bool,
     ) -> Pushed {
         let mut pushed = Pushed::default();
-        // `pushed` has the failure.
+        // The error is recorded in `pushed`.
         let _ = otlp::requests(subjects, |request| {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if !wanted() || left.is_some_and(|left| left.is_zero()) {
@@ -161,7 +161,7 @@ impl Pusher {
         let sent = request.config().timeout_global(Some(timeout)).build().send(&body[..]);
         let mut answer = match sent {
             Ok(answer) => answer,
-            // The collector may be about to start, or the network to come back.
+            // The collector may be starting, or the network may come back.
             Err(error) => return Answer::Again(text::clean(&error.to_string()).into_owned(), None),
         };
         let (status, headers) = (answer.status(), answer.headers().clone());
@@ -169,9 +169,9 @@ impl Pusher {
         let mut bytes = Vec::new();
         let whole = answer.body_mut().as_reader().take(ANSWER).read_to_end(&mut bytes);
         match status.as_u16() {
-            // A partial answer is of no use.
+            // An answer that was cut off cannot be parsed.
             200..=299 => Answer::Taken(whole.ok().and_then(|_| remark(&bytes))),
-            // By the specification, only these are worth another try.
+            // By the specification, only these statuses are worth a retry.
             429 | 502 | 503 | 504 => {
                 let after =
                     header("retry-after").and_then(|value| retry_after(value, SystemTime::now()));
@@ -186,7 +186,7 @@ impl Pusher {
     }
 }
 
-/// What a collector did not take of a request that it took.
+/// The data points that the collector rejected in a request that it accepted.
 fn remark(answer: &[u8]) -> Option<String> {
     let partial = ExportMetricsServiceResponse::decode(answer).ok()?.partial_success?;
     let message = text::clean(&partial.error_message).into_owned();
@@ -198,7 +198,7 @@ fn remark(answer: &[u8]) -> Option<String> {
     }
 }
 
-/// The used part of `google.rpc.Status`.
+/// The fields of `google.rpc.Status` in use.
 #[derive(Clone, PartialEq, Message)]
 struct Status {
     #[prost(string, tag = "2")]
@@ -222,7 +222,7 @@ fn told(status: &str, body: &[u8], content_type: Option<&str>) -> String {
 fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let after = match value.trim().parse() {
         Ok(seconds) => Duration::from_secs(seconds),
-        // A date in the past means at once.
+        // A date in the past means no pause.
         Err(_) => {
             let date = httpdate::parse_http_date(value.trim()).ok()?;
             date.duration_since(now).unwrap_or_default()
@@ -231,16 +231,16 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     Some(after.min(LONGEST))
 }
 
-/// When to try again.
+/// The time until the next try.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pause {
     failed: u32,
 }
 
 impl Pause {
-    /// The pause before the next try of the same push; none after enough tries. It respects the
-    /// collector's wish. Up to a quarter is added at random, so that pushers that failed together
-    /// do not return together.
+    /// The pause before the next try of the same push. `None` after [`TRIES`] tries. It is at least
+    /// the pause that the collector requested. Up to a quarter is added at random, so that pushers
+    /// that failed together do not retry together.
     pub fn after_failure(&mut self, requested: Option<Duration>) -> Option<Duration> {
         self.failed += 1;
         if self.failed >= TRIES {
@@ -253,7 +253,7 @@ impl Pause {
         Some(requested.map_or(pause, |requested| requested.max(pause)))
     }
 
-    /// A push succeeded.
+    /// Ends the pause, after a successful push.
     pub fn end(&mut self) {
         self.failed = 0;
     }

@@ -1,14 +1,14 @@
-//! The roofline: what a machine can do at most, and how near a point comes to it.
+//! The roofline: the limits of a machine, and how close a point comes to them.
 //!
-//! A region that does `f` operations on `b` bytes of memory has an arithmetic
-//! intensity of `f / b`. It can go no faster than the arithmetic units, and no faster
-//! than its bytes come in: its roof is `min(flops, intensity x bandwidth)`, operations
-//! per second. (S. Williams, A. Waterman, D. Patterson: Roofline, CACM 52(4), 2009.)
+//! A region that does `f` operations on `b` bytes of memory has an arithmetic intensity of `f / b`.
+//! Its speed is limited by the arithmetic units and by the bandwidth of its bytes: its roof is
+//! `min(flops, intensity x bandwidth)`, operations per second. (S. Williams, A. Waterman, D.
+//! Patterson: Roofline, CACM 52(4), 2009.)
 //!
 //! The ceilings are measured ([`measure`]), since no data sheet knows the clock rate or the
 //! neighbours of this machine. A point's rates are per second of its exclusive on-CPU time, so they
-//! are for **one thread**, and so are the roofs: for a thread that runs alone, and a thread's share
-//! while all work at once.
+//! are for **one thread**, and so are the roofs: one for a thread that runs alone, and one for a
+//! thread's share while all work at once.
 
 pub(crate) mod columns;
 mod kernels;
@@ -25,14 +25,14 @@ pub use measure::measure;
 use crate::files::atomic_file::{self, Existing};
 use crate::variables;
 
-/// What a machine can do at most.
+/// The limits of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// The name of the processor.
     pub cpu: String,
-    /// When it was measured, nanoseconds since the Unix epoch.
+    /// When they were measured, nanoseconds since the Unix epoch.
     pub taken_unix_ns: u64,
-    /// The roof of one thread while the others rest.
+    /// The roof of one thread while the others are idle.
     pub alone: Roof,
     /// The roof of all threads together.
     pub together: Roof,
@@ -41,9 +41,9 @@ pub struct Ceilings {
 /// The ceilings of some threads together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Roof {
-    /// Threads that worked at once.
+    /// Number of threads that worked at once.
     pub threads: usize,
-    /// Where bytes come from, the nearest first.
+    /// Bandwidths of the caches and of memory, the nearest first.
     pub bandwidths: Vec<Bandwidth>,
     /// Kinds of arithmetic, the slowest first.
     pub flops: Vec<Flops>,
@@ -54,7 +54,7 @@ pub struct Roof {
 pub struct Bandwidth {
     /// `L1`, `L2`, `L3` or `memory`.
     pub level: String,
-    /// Bytes that each thread went over again and again.
+    /// Size of the data that each thread passes over repeatedly, bytes.
     pub working_set: u64,
     /// Bytes that the loop read and wrote, per second.
     pub bytes_per_second: f64,
@@ -69,11 +69,11 @@ pub struct Flops {
     pub per_second: f64,
 }
 
-/// Most bytes of a file of ceilings.
+/// Maximum size of a file of ceilings, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Ceilings {
-    /// Where they are kept: `$XDG_CACHE_HOME/pfp-top/ceilings.json`, or in `~/.cache`.
+    /// The usual file of saved ceilings: `$XDG_CACHE_HOME/pfp-top/ceilings.json`, or in `~/.cache`.
     #[must_use]
     pub fn usual_place() -> Option<PathBuf> {
         Some(variables::folder("XDG_CACHE_HOME", ".cache")?.join("pfp-top/ceilings.json"))
@@ -87,11 +87,11 @@ impl Ceilings {
         (kept.cpu == machine::cpu() && kept.is_sound()).then_some(kept)
     }
 
-    /// Saves the ceilings in place of older ones.
+    /// Saves the ceilings, replacing older ones.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
@@ -100,7 +100,7 @@ impl Ceilings {
         atomic_file::write(path, Existing::Replace, |out| out.write_all(&text))
     }
 
-    /// Whether all of it can be drawn.
+    /// Whether all of its values can be drawn.
     fn is_sound(&self) -> bool {
         [&self.alone, &self.together].into_iter().all(|roof| {
             let bandwidths = roof.bandwidths.iter().map(|bandwidth| bandwidth.bytes_per_second);
@@ -113,7 +113,7 @@ impl Ceilings {
 }
 
 impl Roof {
-    /// A single thread's share of it.
+    /// A single thread's share of the roof.
     #[must_use]
     pub fn of_a_thread(&self) -> Self {
         let threads = self.threads.max(1) as f64;
@@ -142,7 +142,7 @@ impl Roof {
         self.peak().min(self.memory() * intensity)
     }
 
-    /// The intensity from which on memory is no limit.
+    /// The intensity from which on memory does not limit the speed.
     #[must_use]
     pub fn ridge(&self) -> f64 {
         self.peak() / self.memory()
@@ -169,14 +169,14 @@ impl Dot {
         self.flops_per_second / self.intensity
     }
 
-    /// Its share of the roof; above 1 where its bytes come from a cache.
+    /// The point's share of the roof; above 1 if its bytes come from a cache.
     #[must_use]
     pub fn share_of(&self, roof: &Roof) -> f64 {
         self.flops_per_second / roof.at(self.intensity)
     }
 
-    /// The name of the lowest ceiling above it, which limits it. None if it is above all measured
-    /// arithmetic.
+    /// The name of the lowest ceiling above the point, which limits it. `None` if the point is
+    /// above all measured arithmetic.
     #[must_use]
     pub fn limit<'a>(&self, roof: &'a Roof) -> Option<&'a str> {
         if self.flops_per_second > roof.peak() {

@@ -1,5 +1,5 @@
-//! The screens. Each is a type with its state, its keys, its rows, its drawing, and what a click on
-//! it means. A new one is a file in `screens/`, its `mod` line here, and a line in the list in
+//! The screens. Each is a type with its state, its keys, its rows, its drawing, and its handling of
+//! clicks. A new one is a file in `screens/`, its `mod` line here, and a line in the list in
 //! `common/screen.rs`.
 //!
 //! ```text
@@ -52,7 +52,7 @@ macro_rules! declare {
         }
 
         impl Screens {
-            /// One of them.
+            /// The state of a screen.
             pub fn get(&self, screen: Screen) -> &dyn View {
                 match screen {
                     $(Screen::$tab => &self.$field,)*
@@ -60,7 +60,7 @@ macro_rules! declare {
                 }
             }
 
-            /// One of them, to be changed.
+            /// The state of a screen, mutable.
             pub fn get_mut(&mut self, screen: Screen) -> &mut dyn View {
                 match screen {
                     $(Screen::$tab => &mut self.$field,)*
@@ -68,7 +68,7 @@ macro_rules! declare {
                 }
             }
 
-            /// All of them, to be changed.
+            /// The state of all screens, mutable.
             pub(crate) fn all_mut(&mut self) -> [&mut dyn View; Screen::ALL.len()] {
                 [$(&mut self.$field,)* $(&mut self.$other_field,)*]
             }

@@ -6,11 +6,11 @@
 //!    \-- polled when somebody asks, once an interval at most --/
 //! ```
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | `pool` | the processes that come and go, and their figures in the forms asked for |
-//! | `negotiate` | which form a request wants, and whether it may ask at all |
-//! | `http` | connections: how many, how long, and the answers |
+//! | `pool` | the served processes, and their figures in the negotiated forms |
+//! | `negotiate` | the form that a request asks for, and whether it may be answered |
+//! | `http` | connections: their number, their time limits, and the answers |
 
 pub mod http;
 pub mod negotiate;

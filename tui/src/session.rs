@@ -1,4 +1,4 @@
-//! The process being watched, and what this viewer changed in it.
+//! The watched process, and the changes that this viewer made to it.
 
 use std::collections::HashMap;
 
@@ -10,25 +10,25 @@ use crate::source::{Change, Refusal, Source};
 /// A source that remembers the points toggled through it. Dropping it puts them back, however the
 /// viewer ends.
 pub struct Session {
-    /// The source, for all but its snapshots and changes, which go through this.
+    /// The source, for everything but snapshots and changes, which go through the session.
     pub(crate) source: Box<dyn Source>,
     keep: bool,
     toggled: HashMap<u32, Toggled>,
-    /// Domains that were switched off as a whole, and the last point that each had then.
+    /// Domains that were switched off completely, each with the last point that it had then.
     off: HashMap<String, u32>,
 }
 
 /// A point that the viewer toggled.
 #[derive(Clone, Copy)]
 pub struct Toggled {
-    /// The state to put back.
+    /// The state to restore.
     pub found: PointState,
-    /// The state as the viewer left it.
+    /// The state that the viewer set.
     pub left: PointState,
 }
 
 impl Session {
-    /// Watches a source; `keep` leaves toggled points as they are in the end.
+    /// Watches a source; with `keep`, toggled points stay as they are at the end.
     pub fn new(source: Box<dyn Source>, keep: bool) -> Self {
         Self { source, keep, toggled: HashMap::new(), off: HashMap::new() }
     }
@@ -40,8 +40,8 @@ impl Session {
         Ok(snapshot)
     }
 
-    /// Notes the domains of these points that have no other point switched on. New points of such a
-    /// domain are switched off as they appear, until one of its points is on again.
+    /// Notes the domains of these points in which no other point is on. New points of such a domain
+    /// are switched off as they appear, until one of its points is on again.
     pub fn keep_off<'a>(&mut self, switched: &[u32], all: impl Iterator<Item = &'a Point> + Clone) {
         let is_switched = |point: &&Point| switched.contains(&point.id);
         for domain in all.clone().filter(is_switched).filter_map(Point::domain) {
@@ -60,7 +60,7 @@ impl Session {
         }
         let on = |point: &&mut Point| point.state == PointState::On;
         for point in snapshot.points.iter().filter(|point| point.state == PointState::On) {
-            // Another viewer or the program switched it on.
+            // Another viewer or the program has switched a point of the domain on.
             self.off.retain(|domain, last| point.domain() != Some(domain) || point.id > *last);
         }
         for point in snapshot.points.iter_mut().filter(on) {
@@ -77,8 +77,8 @@ impl Session {
         }
     }
 
-    /// The next snapshot. If the process has died and its segment cannot be read, `last` stays and
-    /// says so.
+    /// The next snapshot. If the process has died and its segment cannot be read, returns `last`,
+    /// marked as dead.
     pub fn poll_after(&mut self, last: Option<&Snapshot>) -> Result<Snapshot> {
         self.poll().or_else(|error| {
             let mut last = last.filter(|_| self.source.has_died()).cloned().ok_or(error)?;
@@ -94,13 +94,13 @@ impl Session {
         whole
     }
 
-    /// Leaves toggled points as they are now.
+    /// Keeps the present states: toggled points are not put back.
     pub fn leave_as_is(&mut self) {
         self.toggled.clear();
         self.off.clear();
     }
 
-    /// Switches a point over; returns its new state.
+    /// Toggles a point; returns its new state.
     pub fn toggle(&mut self, id: u32, found: PointState) -> Result<PointState> {
         self.switch(id, found, found != PointState::On).map(|toggled| toggled.left)
     }
@@ -124,13 +124,13 @@ impl Session {
         done.map(|_| toggled)
     }
 
-    /// Whether the point was on before it was switched off through this.
+    /// Whether the point was on before this session switched it off.
     pub fn switched_off(&self, id: u32) -> bool {
         let toggled = self.toggled.get(&id);
         toggled.is_some_and(|it| it.found == PointState::On && it.left == PointState::Off)
     }
 
-    /// Makes a change that stays when the viewer leaves; [`Self::switch`] makes those that do not.
+    /// Makes a change that stays when the viewer leaves. Changes by [`Self::switch`] are put back.
     pub fn act(&mut self, change: Change) -> Result<Option<PointState>> {
         match self.source.read_only() {
             Some(why) => bail!("{why}"),
@@ -141,7 +141,7 @@ impl Session {
     /// Puts toggled points back now, unless they are to stay.
     pub fn restore(&mut self) {
         if !self.keep && !self.toggled.is_empty() {
-            // The process may be gone. No viewer is left to show the error.
+            // The process may be gone. The viewer is ending, so it cannot show the error.
             let _ = self.put_back();
         }
     }
@@ -163,7 +163,7 @@ impl Session {
                 }
                 _ => Ok(()),
             };
-            // Go on with the others.
+            // Continue with the others.
             failed = failed.and(done);
         }
         failed

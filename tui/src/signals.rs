@@ -1,7 +1,7 @@
 //! Which signals were ignored when this process started.
 //!
-//! `nohup` and `trap ''` start a program with signals ignored. Such a signal stays ignored here, and
-//! in the programs that are started from here.
+//! `nohup` and `trap ''` start a program with signals ignored. Such a signal stays ignored here,
+//! and in programs that are started from here.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -36,8 +36,8 @@ pub(crate) fn is_ignored(signal: c_int) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Has a command start with the signals ignored and blocked that were when this process started.
-/// Rust gives it SIGPIPE and an empty mask otherwise; the rest is inherited.
+/// Makes a command start with the signals ignored and blocked that were so when this process
+/// started. Rust would reset SIGPIPE and the signal mask; the rest is inherited.
 pub(crate) fn pass_on(command: &mut Command) {
     let ignores_pipe = PIPE_WAS_IGNORED.load(Ordering::Relaxed);
     let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();

@@ -2,11 +2,11 @@
 //!
 //! Arithmetic: twelve chains of `x = x * a + b`, enough to hide the latency of two units, in
 //! registers only. Memory: STREAM's triad, `a[i] = b[i] + s * c[i]`, which counts as 24 bytes an
-//! element, like in STREAM.
+//! element, as in STREAM.
 
-/// Chains of an arithmetic loop.
+/// Number of chains in an arithmetic loop.
 pub(super) const CHAINS: usize = 12;
-/// Numbers of 64 bits in the widest register.
+/// Number of 64-bit numbers in the widest register.
 const WIDEST: usize = 8;
 
 /// The factor and the addend of a chain, whose values stay near 1.
@@ -14,15 +14,15 @@ const FACTOR: f64 = 0.5;
 const ADDEND: f64 = 0.6;
 const START: f64 = 1.5;
 
-/// The registers of all chains afterwards.
+/// The final registers of all chains.
 type Registers = [[f64; WIDEST]; CHAINS];
 
 /// An arithmetic loop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arithmetic {
-    /// What it is called.
+    /// Its kind of instructions.
     pub(super) kind: &'static str,
-    /// Numbers of 64 bits in a register.
+    /// Number of 64-bit numbers in a register.
     pub(super) lanes: usize,
     run: fn(u64) -> Registers,
 }
@@ -48,7 +48,7 @@ impl Arithmetic {
         all
     }
 
-    /// Runs the rounds; returns the operations done, a multiplication and an addition for each
+    /// Runs the rounds. Returns the number of operations: a multiplication and an addition for each
     /// number.
     pub(super) fn run(self, rounds: u64) -> f64 {
         std::hint::black_box((self.run)(rounds.max(1)));
@@ -56,7 +56,7 @@ impl Arithmetic {
     }
 }
 
-/// A loop for other processors.
+/// A loop that the compiler generates, for other processors.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn compiled(rounds: u64) -> Registers {
     let mut chains = [[START; WIDEST]; CHAINS];
@@ -73,17 +73,17 @@ mod x86 {
     use super::{ADDEND, CHAINS, FACTOR, Registers, START, WIDEST};
     use std::arch::asm;
 
-    /// A loop over registers `$reg`, moved to and from memory by `$moved`. `$step` is
-    /// done to each of the chains: register `\i`, 12 the factor and 13 the addend.
+    /// A loop over registers `$reg`, loaded and stored by `$moved`. `$step` is applied to each of
+    /// the chains: register `\i` is the chain, 12 the factor and 13 the addend.
     macro_rules! kernel {
         ($name:ident, $reg:literal, $moved:literal, [$($step:expr),+], [$($end:literal)?]) => {
             pub(super) fn $name(rounds: u64) -> Registers {
                 let (start, factor, addend) = ([START; WIDEST], [FACTOR; WIDEST], [ADDEND; WIDEST]);
                 let mut chains: Registers = [[0.0; WIDEST]; CHAINS];
-                // SAFETY: whoever calls this has asked whether the processor has these
-                // instructions. They read three arrays and write one, each of them, and
-                // each row, as long as the widest register; every register that they
-                // change is named; they use no stack.
+                // SAFETY: [`Arithmetic::all`] offers a loop only if the processor has its
+                // instructions. The loop reads three arrays and writes one; each of them, and each
+                // row, is as long as the widest register. It uses no stack, and the operands name
+                // every register that it changes.
                 unsafe {
                     asm!(
                         ".irp i,0,1,2,3,4,5,6,7,8,9,10,11",
@@ -136,17 +136,17 @@ pub(super) struct Triad {
 }
 
 impl Triad {
-    /// Three arrays of this size together, in backed memory.
+    /// Allocates three arrays of this size together, and fills them, so that memory backs them.
     pub(super) fn new(bytes: u64) -> Self {
         let len = (bytes as usize / 24).max(64);
         Self { a: vec![0.5; len], b: vec![1.5; len], c: vec![2.5; len] }
     }
 
-    /// Makes the passes; returns the bytes read and written.
+    /// Runs the passes. Returns the number of bytes read and written.
     pub(super) fn run(&mut self, rounds: u64) -> f64 {
         for _ in 0..rounds.max(1) {
             self.pass();
-            // Keep every pass, although it writes the same again.
+            // Keep every pass, although all passes write the same values.
             std::hint::black_box(&mut self.a);
         }
         rounds.max(1) as f64 * (24 * self.a.len()) as f64
@@ -155,7 +155,7 @@ impl Triad {
     fn pass(&mut self) {
         #[cfg(target_arch = "x86_64")]
         if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
-            // SAFETY: the processor has what it is compiled for.
+            // SAFETY: the processor has AVX2 and FMA, for which the method is compiled.
             return unsafe { self.pass_avx2() };
         }
         triad(&mut self.a, &self.b, &self.c);
@@ -179,7 +179,8 @@ fn triad(a: &mut [f64], b: &[f64], c: &[f64]) {
 mod tests {
     use super::*;
 
-    /// The chains' final values show the number of rounds: they approach their limit by halves.
+    /// The chains' final values show the number of rounds: they halve their distance from the limit
+    /// in each round.
     #[test]
     fn every_loop_does_what_it_is_counted_for() {
         for arithmetic in Arithmetic::all() {
@@ -190,7 +191,7 @@ mod tests {
                         let error = (number / expected - 1.0).abs();
                         assert!(error < 1e-14, "{arithmetic:?}, {rounds}: {chain:?}");
                     }
-                    // It uses only the lanes that it says.
+                    // The loop uses only the number of lanes that it declares.
                     assert!(chain[arithmetic.lanes..].iter().all(|number| *number == 0.0));
                 }
             }

@@ -1,16 +1,16 @@
-//! What the system says about the processor.
+//! The system's description of the processor.
 
 use std::fs;
 use std::path::Path;
 
-/// A cache that a thread has, alone or with others.
+/// A cache of a thread, its own or shared with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cache {
     /// Its level; 1 is the nearest.
     pub(super) level: u32,
-    /// Bytes.
+    /// Size, bytes.
     pub(super) size: u64,
-    /// Processors that share it.
+    /// Number of processors that share it.
     pub(super) sharers: usize,
 }
 
@@ -24,7 +24,7 @@ pub(super) fn cpu() -> String {
     name.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// The data caches, the nearest first; typical values where the system does not say.
+/// The data caches, the nearest first; typical values if the system does not report them.
 pub(super) fn caches() -> Vec<Cache> {
     let found = caches_in(Path::new("/sys/devices/system/cpu/cpu0/cache"));
     if !found.is_empty() {

@@ -9,17 +9,17 @@ use super::machine::{self, Cache};
 use super::{Bandwidth, Ceilings, Flops, Roof};
 use crate::local_time::unix_ns;
 
-/// How often each loop is run.
+/// Number of runs of each loop.
 const TRIES: usize = 5;
-/// The approximate time of a run.
+/// Approximate time of one run.
 const LONG: Duration = Duration::from_millis(40);
-/// The largest used part of the free memory, as a divisor.
+/// Maximum share of the free memory that is used, as a divisor.
 const SHARE_OF_MEMORY: u64 = 4;
 /// The most memory that is used, bytes.
 const MAX_MEMORY: u64 = 1 << 30;
 
-/// Measures this machine's limits, for one thread and for `threads` at once, which keeps it busy
-/// for a few seconds. `told` is called with what is being measured.
+/// Measures this machine's limits, for one thread and for `threads` at once. This keeps the machine
+/// busy for a few seconds. Calls `told` with the name of each measurement before it starts.
 ///
 /// The arrays for memory are four times as large as the last cache, limited to a quarter of the
 /// free memory and 1 GiB.
@@ -49,7 +49,7 @@ fn roof(threads: usize, told: &mut impl FnMut(&str)) -> Roof {
     roof
 }
 
-/// Bytes for each thread, by the cache or memory that they fit.
+/// Bytes for each thread, for each cache and for memory, so that the data fits there.
 fn working_sets(caches: &[Cache], threads: usize, available: u64) -> Vec<(String, u64)> {
     let last = caches.last().map_or(8 << 20, |cache| cache.size);
     let of_a_thread = |cache: &Cache| cache.size / 2 / cache.sharers.clamp(1, threads) as u64;
@@ -59,7 +59,7 @@ fn working_sets(caches: &[Cache], threads: usize, available: u64) -> Vec<(String
     levels.chain([("memory".to_owned(), memory)]).collect()
 }
 
-/// The best rate of so many threads together, each with its own loop.
+/// The best rate of `threads` threads together, each with its own loop.
 fn best<W: FnMut(u64) -> f64>(threads: usize, work: impl Fn() -> W + Sync) -> f64 {
     let barrier = Barrier::new(threads);
     let spans: Vec<Vec<(Instant, Instant, f64)>> = std::thread::scope(|scope| {
@@ -83,7 +83,7 @@ fn best<W: FnMut(u64) -> f64>(threads: usize, work: impl Fn() -> W + Sync) -> f6
     (0..TRIES).map(|attempt| rate(spans.iter().map(|spans| spans[attempt]))).fold(0.0, f64::max)
 }
 
-/// The rate from the first start to the last end.
+/// The rate over the time from the first start to the last end.
 fn rate(spans: impl Iterator<Item = (Instant, Instant, f64)> + Clone) -> f64 {
     let start = spans.clone().map(|(start, ..)| start).min();
     let end = spans.clone().map(|(_, end, _)| end).max();
@@ -94,7 +94,7 @@ fn rate(spans: impl Iterator<Item = (Instant, Instant, f64)> + Clone) -> f64 {
     }
 }
 
-/// The number of rounds that takes about the wanted time.
+/// The number of rounds that takes about as long as one run should.
 fn enough(work: &mut impl FnMut(u64) -> f64) -> u64 {
     let mut rounds = 1;
     loop {
@@ -136,7 +136,7 @@ mod tests {
         assert!((rate(spans.into_iter()) - 8.0).abs() < 1e-9);
     }
 
-    /// What holds on any machine, however busy.
+    /// Properties that hold on any machine, however busy.
     #[test]
     fn every_ceiling_is_measured() {
         let mut heard = 0;
@@ -151,7 +151,7 @@ mod tests {
     /// CPU time of the calling thread, in seconds.
     fn cpu_time() -> f64 {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the time is valid for writes.
+        // SAFETY: `time` is a live `timespec` of our own, valid for the kernel's write.
         let refused = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
         assert_eq!(refused, 0, "a thread can always ask for its time");
         time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -14,11 +14,11 @@ use crate::screens::prelude::*;
 pub use self::load_view::LoadView;
 pub(crate) use self::text::losses;
 
-/// The windows of a histogram, the longest first.
+/// The windows of the histogram, the longest first.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
 
 groups! {
-    /// Enter, which opened it, also closes it.
+    /// Enter opens the screen and also closes it.
     CLOSE = own {
         Back [Named(Esc), Named(Enter)] "back", "back to where you came from";
     }
@@ -49,13 +49,13 @@ groups! {
 
 /// One point in full.
 pub struct Detail {
-    /// Lines scrolled out at the top.
+    /// Number of lines scrolled out at the top.
     pub offset: usize,
-    /// Which part of its load history is shown.
+    /// The part of the load history that is shown.
     pub load: LoadView,
-    /// Which measurements the histogram is of.
+    /// The measurements that the histogram shows.
     pub window: HistogramWindow,
-    /// The moments of the point.
+    /// The stored moments of the point.
     history: WindowHistory,
     /// The point that was shown last.
     shown: Option<u32>,
@@ -77,7 +77,7 @@ impl Default for Detail {
 }
 
 impl Detail {
-    /// Remembers the point's figures of this moment.
+    /// Stores the point's figures of this moment.
     fn follow(&mut self, common: &Common) {
         let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
         if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
@@ -86,7 +86,7 @@ impl Detail {
         }
     }
 
-    /// Counts the point's measurements from now on.
+    /// Starts the marked window of the point now.
     fn mark(&mut self, common: &Common) {
         self.follow(common);
         let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
@@ -96,14 +96,15 @@ impl Detail {
         }
     }
 
-    /// The point's measurements in the window; none for all of them, or where they are unknown.
+    /// The point's measurements in the window. `None` for the window of all, or if they are
+    /// unknown.
     pub fn window_stats(&self, common: &Common) -> Option<WindowStats> {
         let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole())?;
         let rate = snapshot.clock.ticks_per_second;
         self.history.stats(self.window, common.selected()?, snapshot.elapsed_ticks, rate)
     }
 
-    /// What stands below the heading on a body of this size.
+    /// The content below the heading, on a body of this size.
     fn text(&self, body: Rect, common: &Common) -> Text {
         Text::new(self, common, body.as_size())
     }
@@ -119,7 +120,7 @@ impl Detail {
         });
         self.history.rewind();
         for place in places {
-            // A damaged snapshot counts as unknown.
+            // A damaged snapshot is skipped.
             let Ok(snapshot) = common.read(place) else { continue };
             let (elapsed, rate) = (snapshot.elapsed_ticks, snapshot.clock.ticks_per_second);
             let mut then = Model::new(0.0);
@@ -163,7 +164,7 @@ impl View for Detail {
     }
 
     fn update(&mut self, common: &mut Common) -> Outcome {
-        // The last figures of a process among several do not stay for ever.
+        // With several processes, the rows of an ended process disappear after a while.
         if common.selected.is_some() && common.selected().is_none() {
             common.say("the process of that point ended a while ago: its rows are gone");
             return Outcome::Show(Screen::Points);
@@ -218,7 +219,7 @@ impl View for Detail {
     }
 
     fn scroll(&mut self, lines: isize, _: &mut Common) {
-        // `settle` keeps it within the text.
+        // `settle` limits it to the length of the text.
         self.offset = self.offset.saturating_add_signed(lines);
     }
 

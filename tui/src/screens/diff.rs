@@ -1,4 +1,4 @@
-//! The points beside their baseline, the greatest change of load first.
+//! The points and their changes since a baseline, the greatest change of load first.
 
 use crate::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses, volume};
 use crate::compare::volume::Volume;
@@ -6,9 +6,9 @@ use crate::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
 use crate::screens::prelude::*;
 use crate::styles::Theme;
 
-/// Lines above the rows: what is compared, and the heading.
+/// Lines above the rows: the two sides of the comparison, and the heading.
 const HEAD: u16 = 2;
-/// The cursor and the state.
+/// Columns of the cursor and the state.
 const MARK: usize = 2;
 
 const SIGNS: &str = "what changed: of a load in points, else in per cent of the baseline";
@@ -19,16 +19,16 @@ const VOLUMES: &str = "calls a second, and load: by a quarter or more, beyond ho
                        by 10 % where that is unknown (less than 10 polls, another process); unsure: cannot rule \
                        out that they differ by half";
 
-/// The points beside their baseline.
+/// The comparison of the points with a baseline.
 #[derive(Debug)]
 pub struct Diff {
-    /// None until one is taken or read from a file.
+    /// The baseline. `None` until one is taken or read from a file.
     pub baseline: Option<Baseline>,
-    /// None without a baseline, or before anything was measured since.
+    /// The comparison. `None` without a baseline, or before anything was measured since.
     pub comparison: Option<Comparison>,
     /// Ids of the points in the order of the rows.
     pub order: Vec<u32>,
-    /// The columns, and what the rows are sorted by.
+    /// The columns, and the order of the rows.
     table: Chosen,
 }
 
@@ -181,7 +181,7 @@ impl View for Diff {
             let cells = fit.cells(mark(row, common), row, &scale(comparison, common), styles);
             let spans = cells.into_iter().zip(styles_of(row, &fit, &styles.theme));
             let spans = spans.map(|(cell, own)| {
-                // The row under the cursor has one style; its words say the rest.
+                // The row under the cursor has a single style; its words have all the information.
                 Span::styled(cell + " ", if is_selected { styles.theme.selected } else { own })
             });
             frame.render_widget(Line::from_iter(spans), area);
@@ -189,7 +189,7 @@ impl View for Diff {
     }
 }
 
-/// How ticks of both sides are shown.
+/// The scale of ticks on both sides.
 fn scale(comparison: &Comparison, common: &Common) -> Scale {
     Scale { ticks_per_second: comparison.ticks_per_second, unit: common.scale().unit }
 }

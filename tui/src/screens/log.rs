@@ -1,29 +1,29 @@
-//! What the viewer noticed, and what measuring costs.
+//! The log of events, and the cost of measuring.
 
 use crate::local_time::time_of_day;
 use crate::model::cost::{Cost, Costs};
 use crate::model::log::Entry;
 use crate::screens::prelude::*;
 
-/// Most points whose cost is shown.
+/// Maximum number of points whose cost is shown.
 const POINTS: u16 = 6;
-/// From this width on, further lines of an entry are indented below its text.
+/// Minimum width for indenting further lines of an entry below its text.
 const WIDE: usize = 60;
-/// Room for the name of a point among the costs.
+/// Width of the name of a point among the costs.
 const NAME: usize = 32;
 
-/// The log, and what measuring costs.
+/// The log, and the cost of measuring.
 #[derive(Default)]
 pub struct LogView {
-    /// Entries below the last one seen; 0 follows the newest.
+    /// Number of entries scrolled out at the bottom; 0 follows the newest.
     pub back: usize,
-    /// Entries that were ever pushed when it was last looked at.
+    /// Number of entries that were ever added, at the last look.
     pushed: u64,
 }
 
 impl LogView {
-    /// How many entries a body of this size shows, and how many may be scrolled out below until the
-    /// oldest is seen.
+    /// The number of entries that fit on a body of this size, and how many must be scrolled out at
+    /// the bottom to show the oldest.
     fn rows(&self, common: &Common, area: Rect) -> (usize, usize) {
         let styles = &common.styles;
         let [.., area] = parts(area);
@@ -50,7 +50,7 @@ impl View for LogView {
         &[&[keys::RUN, keys::TO_TABLE, keys::FILTER], keys::TAIL]
     }
 
-    /// The costs follow from the counts.
+    /// The costs are computed from the counts.
     fn looks_at(&self, common: &Common) -> Looking {
         Looking { sight: view::sight_of_none(common), ..Looking::default() }
     }
@@ -62,7 +62,7 @@ impl View for LogView {
     }
 
     fn update(&mut self, common: &mut Common) -> Outcome {
-        // New entries do not move the entries that are being read.
+        // New entries must not move the entries on the screen.
         if self.back > 0 {
             self.back += common.log.pushed().saturating_sub(self.pushed) as usize;
         }
@@ -77,7 +77,7 @@ impl View for LogView {
     }
 
     fn walk(&mut self, lines: isize, _: &mut Common) {
-        // `settle` keeps it within the log.
+        // `settle` limits it to the length of the log.
         self.back = self.back.saturating_add_signed(lines.saturating_neg());
     }
 
@@ -125,15 +125,15 @@ impl View for LogView {
     }
 }
 
-/// Where the line of costs, the points, the heading and the entries go.
+/// The areas of the line of costs, the points, the heading and the entries.
 fn parts(area: Rect) -> [Rect; 4] {
-    // Most of the room goes to the log.
+    // The log gets most of the height.
     let points = (area.height / 4).min(POINTS);
     let points = if points < 2 { 0 } else { points + 1 };
     vertical![==1, ==points, ==1, *=1].areas(area)
 }
 
-/// An entry in lines, so that its end is seen as well.
+/// An entry, wrapped into lines so that its end is visible.
 fn wrapped(entry: &Entry, width: usize, styles: &Styles) -> Vec<String> {
     let mark = if entry.is_problem { styles.glyphs.invalid } else { ' ' };
     let head = format!(" {} {mark} ", time_of_day(entry.unix_ns));
@@ -148,7 +148,7 @@ fn draw_costs(frame: &mut Frame, area: Rect, costs: &[Cost], styles: &Styles) {
     let lines = costs.iter().take(usize::from(area.height.saturating_sub(1))).map(|cost| {
         let of = match cost.of_its_time {
             None => units::NONE.into(),
-            // Such a point has hardly any time of its own.
+            // A share above 1 means that the point has hardly any time of its own.
             Some(of) if of > 1.0 => "> 100 %".into(),
             Some(of) => units::percent(of) + " %",
         };

@@ -1,4 +1,4 @@
-//! The processes to choose from.
+//! The list of processes from which the user chooses.
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ static TABLE: Table<Candidate, Discovery> = table! {
         "when it started";
 };
 
-/// The processes to choose from.
+/// The list of processes from which the user chooses.
 pub struct Picker {
     /// The processes, in the order of the rows.
     pub candidates: Vec<Candidate>,
@@ -43,9 +43,9 @@ pub struct Picker {
     pub picked: Option<String>,
     /// Segment ids of the processes that are marked.
     pub marked: HashSet<String>,
-    /// The columns, and what the rows are sorted by: first those that run, the youngest first.
+    /// The columns, and the order of the rows: at first running processes, the youngest first.
     table: Chosen,
-    /// Which of them have a row.
+    /// The filter: the processes that pass have a row.
     filter: Filter,
 }
 
@@ -62,7 +62,7 @@ impl Default for Picker {
 }
 
 impl Picker {
-    /// Takes every process that fits, in the order of the rows.
+    /// Lists every process that fits, in the order of the rows.
     fn fill(&mut self, common: &Common) {
         let (found, wanted) = (&common.discovery.candidates, common.wanted());
         let fits = |it: &&Candidate| wanted.is_any() || wanted.admits(it, found);
@@ -74,19 +74,19 @@ impl Picker {
         self.candidates = all.into_iter().cloned().collect();
     }
 
-    /// Marks the process under the cursor, or takes its mark away.
+    /// Marks the process under the cursor, or removes its mark.
     fn mark(&mut self, common: &Common) {
         let (place, len) = self.cursor(common);
         let Some(candidate) = self.candidates.get(place) else { return };
         if !self.marked.remove(&candidate.segment_id) {
             self.marked.insert(candidate.segment_id.clone());
         }
-        // On to the next, so that a row of them is a row of blanks.
+        // Move on to the next row, so that several blanks mark adjacent rows.
         let next = self.candidates.get((place + 1).min(len - 1));
         self.picked = next.map(|candidate| candidate.segment_id.clone());
     }
 
-    /// Opens the marked processes that are still there, in their order.
+    /// Opens the marked processes that still exist, in their order.
     fn open_marked(&mut self, sum: bool, common: &mut Common) -> Outcome {
         let ids = self.candidates.iter().map(|candidate| &candidate.segment_id);
         let ids: Vec<String> = ids.filter(|id| self.marked.contains(*id)).cloned().collect();
@@ -155,11 +155,11 @@ impl View for Picker {
         let is_offered = common.session.is_none() && !self.filter.is_on();
         match choose(&common.discovery, common.wanted()) {
             Choice::None => self.candidates.clear(),
-            // Ended processes were offered since none ran; now one does.
+            // The screen offered ended processes because none ran; now one runs.
             Choice::One(only) if is_offered && !self.candidates.iter().any(Candidate::runs) => {
                 return Outcome::Attach(only);
             }
-            // The user asked to see what there is, so nothing is left out.
+            // The user has asked for the list, so it shows all processes.
             _ => self.fill(common),
         }
         match self.candidates.is_empty() && is_offered {

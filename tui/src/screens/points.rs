@@ -10,12 +10,12 @@ use crate::columns::{Column, Fit, TABLE, There};
 use crate::common::Options;
 use crate::screens::prelude::*;
 
-/// From this height on, the table has a line of sums.
+/// Minimum height for a line of sums below the table.
 const MIN_HEIGHT: u16 = 12;
 /// Columns behind a name for warnings, and before it for the process.
 const WARNINGS: usize = 24;
 const PID: usize = 8;
-/// Columns that one key scrolls the names by.
+/// Number of columns by which one key scrolls the names.
 const SCROLL: usize = 8;
 
 groups! {
@@ -48,11 +48,11 @@ const SHORT: &str = "a mean below ten times the cost of measuring: up to all of 
 
 /// The table of points.
 pub struct Points {
-    /// The columns, and what the rows are sorted by.
+    /// The columns, and the order of the rows.
     table: Chosen,
-    /// Columns of long names that are scrolled out at the left.
+    /// Number of columns of long names that are scrolled out at the left.
     name_offset: usize,
-    /// Rows of points that are off and never measured.
+    /// Points that are off and never measured, whose rows may be hidden.
     idle: Idle,
     loads: SteadyLoads,
 }
@@ -64,7 +64,7 @@ impl Default for Points {
 }
 
 impl Points {
-    /// The table with the user's options.
+    /// Makes the table with the user's options.
     pub(crate) fn new(options: &Options) -> Self {
         let default = Column::DEFAULT.map(Column::word);
         let mut table = Chosen::new(&TABLE.headings(), &default, Column::Load.word());
@@ -80,15 +80,14 @@ impl Points {
         columns.filter_map(Result::ok).collect()
     }
 
-    /// What the rows are sorted by.
+    /// The order of the rows.
     pub fn sorting(&self) -> Sorting {
         let sorted = self.table.sorted();
         let column = Column::of_word(sorted.key).unwrap_or(Column::Load);
         Sorting { column, descending: sorted.descending }
     }
 
-    /// Puts the points in the order of the table, or keeps them where they are while the
-    /// cursor moves.
+    /// Sorts the points, or keeps their places while the cursor moves.
     pub(crate) fn order(&mut self, common: &mut Common) {
         self.idle.look(common.model.points(), common.filter.is_on());
         let points = common.model.points().iter();
@@ -103,17 +102,18 @@ impl Points {
         common.order = common.placed(&common.order, sorted);
     }
 
-    /// The number of points without a row, since they are off and have never measured.
+    /// The number of points whose rows are hidden, since they are off and have never measured.
     pub fn hidden(&self) -> usize {
         self.idle.hidden()
     }
 
-    /// Lines for the sums of all rows and for the number of hidden rows, where there is room.
+    /// Number of lines for the sums of all rows and for the number of hidden rows, if there is
+    /// room.
     fn totals(&self, area: Rect) -> u16 {
         if area.height >= MIN_HEIGHT { 1 + u16::from(self.idle.hidden() > 0) } else { 0 }
     }
 
-    /// The columns of the table, and the room of each.
+    /// The columns of the table, and the width of each.
     pub(crate) fn fit(&self, common: &Common, width: usize, ellipsis: char) -> Fit {
         let several = common.model.has_processes();
         let names = common.model.points().iter().map(|figures| {
@@ -176,7 +176,7 @@ impl View for Points {
                 return Outcome::Arrange;
             }
             Action::ScrollLeft => self.name_offset = self.name_offset.saturating_sub(SCROLL),
-            // `settle` keeps it within the longest name.
+            // `settle` limits it to the longest name.
             Action::ScrollRight => self.name_offset += SCROLL,
             _ => return Outcome::Pass,
         }

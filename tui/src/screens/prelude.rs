@@ -1,4 +1,4 @@
-//! What the screens are written with.
+//! Imports that all screens use.
 
 pub(super) use crate::common::keys::{KeyMap, groups};
 pub(super) use crate::common::{Action, Common, Level, Screen, Status, Target, keys};

@@ -1,5 +1,5 @@
-//! The roofline: a picture with logarithmic axes and a letter for each point, above a table of what
-//! the points reach.
+//! The roofline: a picture with logarithmic axes and a letter for each point, above a table of the
+//! points' rates.
 //!
 //! ```text
 //!  100G              ------------------------   what is computed at best
@@ -21,9 +21,9 @@ use crate::screens::prelude::*;
 
 /// The heading, and the titles of the rows.
 const HEADS: u16 = 2;
-/// The least height of a readable picture, axis included.
+/// Minimum height of a readable picture, axis included.
 const PICTURE_MIN: u16 = 6;
-/// Room for the labels of the upright axis.
+/// Width of the labels of the vertical axis.
 const LABELS: u16 = 6;
 /// Columns of the cursor and a letter.
 const MARK: usize = 3;
@@ -38,16 +38,16 @@ groups! {
     }
 }
 
-/// What the roofline shows.
+/// The ceilings and the points of the roofline.
 #[derive(Debug)]
 pub struct Roofline {
-    /// None until they are measured, or read.
+    /// The ceilings. `None` until they are measured or read.
     pub ceilings: Option<Ceilings>,
     /// The points with bytes and floating-point operations, in the order of the rows.
     pub dots: Vec<(u32, Dot)>,
-    /// Brings the ceilings while they are being measured.
+    /// Receives the ceilings while they are being measured.
     measuring: Option<Receiver<Ceilings>>,
-    /// The columns, and what the rows are sorted by: first those that took most time.
+    /// The columns, and the order of the rows: at first by time, the longest first.
     table: Chosen,
 }
 
@@ -79,7 +79,7 @@ impl Roofline {
             let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
             let ceilings = roofline::measure(threads, |_| ());
             if let Some(path) = path {
-                // If they cannot be saved, they are measured again next time.
+                // If saving fails, they are measured again next time.
                 let _ = ceilings.save(&path);
             }
             let _ = sender.send(ceilings);
@@ -93,7 +93,7 @@ impl Roofline {
         }
     }
 
-    /// Where the heading, the picture, the titles and the rows go.
+    /// The areas of the heading, the picture, the titles and the rows.
     fn parts(&self, body: Rect) -> [Rect; 4] {
         let room = body.height.saturating_sub(HEADS);
         let wanted = u16::try_from(self.dots.len()).unwrap_or(u16::MAX).max(1);
@@ -122,7 +122,7 @@ impl View for Roofline {
         }
     }
 
-    /// Puts the rows in order, or keeps their order while the cursor moves.
+    /// Sorts the rows, or keeps their order while the cursor moves.
     fn arrange(&mut self, common: &mut Common) {
         let Some(snapshot) = common.model.snapshot() else { return };
         let rate = snapshot.clock.ticks_per_second;
@@ -168,7 +168,7 @@ impl View for Roofline {
         self.measuring.is_some()
     }
 
-    /// Takes the ceilings that were measured.
+    /// Receives the ceilings once they are measured.
     fn tick(&mut self, common: &mut Common) {
         let Some(receiver) = &self.measuring else { return };
         match receiver.try_recv() {
@@ -269,7 +269,7 @@ impl Axes {
         place(intensity, self.x, self.width)
     }
 
-    /// Counted from the top.
+    /// The row of a rate, counted from the top.
     fn row(&self, flops: f64) -> u16 {
         self.height - 1 - place(flops, self.y, self.height)
     }
@@ -280,7 +280,7 @@ fn place(value: f64, (low, high): (f64, f64), cells: u16) -> u16 {
     ((share * f64::from(cells)).floor().max(0.0) as u16).min(cells - 1)
 }
 
-/// The range around all values that can be drawn.
+/// The range of all values that can be drawn.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let logs = values.map(f64::log10).filter(|log| log.is_finite());
     let (low, high) = logs
@@ -331,7 +331,7 @@ fn draw_picture(
         put(buffer, column, axes.row(roof.at(intensity)), sign, styles.theme.bar);
     }
     name_roofs(buffer, plot, &axes, roof, styles);
-    // Points that took most time lie on top.
+    // Draw points with the most time last, so that they are on top.
     for (place, (id, dot)) in dots.iter().enumerate().rev() {
         let style = match selected == Some(*id) {
             true => styles.theme.selected,
@@ -342,8 +342,8 @@ fn draw_picture(
     }
 }
 
-/// Writes each roof's name on it: the compute roofs at the right, each memory where its slope
-/// begins. A name that would cover another one is left out.
+/// Writes the name of each roof on its line: compute roofs at the right, each memory at the start
+/// of its slope. A name that would cover another one is left out.
 fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, styles: &Styles) {
     let mut taken: Vec<(u16, u16, u16)> = Vec::new();
     let mut write = |column: u16, row: u16, name: &str| {
@@ -356,7 +356,7 @@ fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, styles:
             buffer.set_string(plot.x + column, plot.y + row, name, styles.theme.faint);
         }
     };
-    // The unit of the vertical axis; the horizontal axis has its unit beside it.
+    // The unit of the vertical axis; that of the horizontal axis is next to it.
     write(0, 0, "FLOP/s");
     for flops in roof.flops.iter().rev() {
         let column = plot.width.saturating_sub(flops.kind.len() as u16 + 2);
@@ -371,7 +371,7 @@ fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, styles:
     }
 }
 
-/// Writes powers of ten below and at the left.
+/// Writes powers of ten below the picture and to its left.
 fn label_axes(frame: &mut Frame, area: Rect, plot: Rect, axes: &Axes, styles: &Styles) {
     let style = styles.theme.faint;
     for power in axes.y.0.ceil() as i32..=axes.y.1.floor() as i32 {

@@ -1,12 +1,12 @@
 //! Tables of sums in the text of a screen: a point by thread, by amounts and by caller, and a
-//! thread by point. Each has its own order; a click on a heading changes it.
+//! thread by point. Each table has its own order, which a click on a heading changes.
 
 use ratatui::text::Line;
 
 use crate::screens::prelude::*;
 use crate::snapshot::Stats;
 
-/// Columns of a bar, at most.
+/// Maximum width of a bar.
 const BAR_MAX: usize = 30;
 
 /// A row of such a table.
@@ -64,7 +64,7 @@ pub(super) static TUPLES: SumsTable = table! {
     RATE, "/s", 7, Rate(|it, _| it.rate).rank(5), "of the first amount, in a second of its time";
 };
 
-/// Who calls a point, or whom it calls.
+/// The callers of a point, or its callees.
 pub(super) static CALLS: SumsTable = table! {
     Sums, Scale;
     WHO, "Callers", 8, Text(|it, _| it.name.clone()).left(40).rank(0).stays(), "the one on the other side";
@@ -77,7 +77,7 @@ pub(super) static CALLS: SumsTable = table! {
 /// Keys of columns whose titles are replaced.
 pub(super) const RATE: &str = "by-rate";
 pub(super) const WHO: &str = "call";
-/// Key of the column that is there for several processes only.
+/// Key of the column that is shown for several processes only.
 const PROCESS: &str = "thread-process";
 
 fn count(row: &Sums, _: &Scale) -> Option<f64> {
@@ -104,11 +104,11 @@ fn off(row: &Sums, _: &Scale) -> Option<f64> {
     row.total.off_share()
 }
 
-/// A line of a text, and the columns if it is the heading of a table.
+/// A line of a text. If it is the heading of a table, also the table's columns.
 pub(super) type TextLine = (Line<'static>, Option<Grid>);
 
 /// The heading of a table and its sorted rows, indented by blanks; empty without rows. `renamed`
-/// has a column and its title here.
+/// replaces the title of a column.
 pub(super) fn lines(
     table: &'static SumsTable,
     chosen: &Chosen,
@@ -137,7 +137,7 @@ pub(super) fn lines(
     std::iter::once(head).chain(rows).collect()
 }
 
-/// The key of a heading at a place of a text that is scrolled below its own heading.
+/// The key of the heading at a position in a text that is scrolled below its own heading.
 pub(super) fn heading_at(
     lines: &[TextLine],
     offset: usize,
@@ -149,7 +149,7 @@ pub(super) fn heading_at(
     grid.as_ref()?.key_at((at.x - area.x).into())
 }
 
-/// The first choices for a table: rows stay in the order in which they come.
+/// The initial choices for a table: rows keep the order in which they are given.
 pub(super) fn unsorted(table: &'static SumsTable) -> Chosen {
     table.usual("")
 }

@@ -1,4 +1,4 @@
-//! The threads, and below them the points of the one under the cursor.
+//! The list of threads, and below it the points of the thread under the cursor.
 
 mod draw;
 mod list;
@@ -14,7 +14,7 @@ use crate::summing::Sight;
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
 
-/// Key of the column that the rows are sorted by at first.
+/// Key of the column by which the rows are sorted at first.
 const LOAD: &str = "load";
 
 groups! {
@@ -23,20 +23,20 @@ groups! {
     }
 }
 
-/// The threads, and the points of one.
+/// The list of threads, and the points of one of them.
 #[derive(Debug)]
 pub struct Threads {
     /// Lanes in the order of the rows.
     pub order: Vec<u32>,
     /// Lane of the thread under the cursor.
     pub selected: Option<u32>,
-    /// The points of that thread are shown, too.
+    /// Whether the points of that thread are shown, too.
     pub opened: bool,
-    /// The columns, and what the rows are sorted by.
+    /// The columns, and the order of the rows.
     table: Chosen,
-    /// Which of them have a row.
+    /// The filter: the threads that pass have a row.
     filter: Filter,
-    /// Lines scrolled out at the top of the opened thread.
+    /// Number of lines scrolled out at the top of the opened thread.
     below: usize,
     /// The user's choices for the table of its points.
     parts: Chosen,
@@ -59,7 +59,7 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// The points that the thread under the cursor was in.
+    /// Shows the points that the thread under the cursor was in.
     fn show_points(&self, common: &Common) -> Outcome {
         let threads = common.model.thread_figures();
         let Some(thread) = self.selected.and_then(|lane| find(threads, lane)) else {
@@ -129,7 +129,7 @@ impl View for Threads {
             Action::Below => (self.opened, self.below) = (!self.opened, 0),
             Action::Back if self.opened => self.opened = false,
             Action::PageUp if self.opened => self.below = self.below.saturating_sub(common.rows),
-            // `settle` keeps it within the text.
+            // `settle` limits it to the length of the text.
             Action::PageDown if self.opened => self.below += common.rows,
             _ => return Outcome::Pass,
         }

@@ -1,4 +1,4 @@
-//! The timeline: what the threads did in the last moments.
+//! The timeline: the threads' regions in the last moments.
 
 mod draw;
 mod place;
@@ -29,19 +29,19 @@ groups! {
     }
 }
 
-/// What the threads did in the last moments.
+/// The timeline of the threads' last moments.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    /// Where the user looks.
+    /// The part of the timeline on the screen, and the cursor.
     pub at: TimeView,
     /// An action that waits for the records of all threads.
     then: Option<Action>,
-    /// The picture followed the newest when that action was asked for.
+    /// Whether the picture followed the newest when that action was requested.
     followed: bool,
 }
 
 impl Timeline {
-    /// Postpones an action on all threads until their records have come. Returns whether it did.
+    /// Postpones an action on all threads until their records have arrived. Returns whether it did.
     fn puts_off(&mut self, action: Action) -> bool {
         if self.at.is_partial() {
             (self.then, self.followed) = (Some(action), self.at.follows());
@@ -50,7 +50,7 @@ impl Timeline {
         self.at.is_partial()
     }
 
-    /// Goes to the next earlier region that matches, or else to the newest.
+    /// Goes to the next earlier region that matches, or else to the newest one.
     fn find_next(&mut self, common: &mut Common) {
         if self.puts_off(Action::FindNext) {
             return;
@@ -89,8 +89,8 @@ impl View for Timeline {
         ]
     }
 
-    /// The records of the visible lanes. Where the picture is held, of all lanes: the user may look
-    /// anywhere.
+    /// Asks for the records of the visible lanes. While the picture is held, of all lanes: the user
+    /// may move anywhere.
     fn looks_at(&self, common: &Common) -> Looking {
         let sight = view::sight_of_none(common);
         let lanes = match (self.at.follows(), common.model.snapshot()) {
@@ -125,8 +125,8 @@ impl View for Timeline {
             (Action::Toggle | Action::Reset | Action::Fence | Action::Slowest, None) => {
                 common.say("there is no region under the cursor");
             }
-            // A point that is off has no newer regions, and the same key must switch the same point
-            // on again.
+            // A point that is off has no newer regions. Hold the picture, so that the same key
+            // switches the same point on again.
             (Action::Toggle, Some(_)) => {
                 self.at.hold();
                 return Outcome::Pass;
@@ -162,7 +162,7 @@ impl View for Timeline {
         Outcome::Done
     }
 
-    /// Goes to the newest region of what was typed.
+    /// Goes to the newest region that matches the typed text.
     fn find(&mut self, typed: Prompt, common: &mut Common) -> Outcome {
         let text = typed.text();
         if let Err(why) = Filter::new(&text) {

@@ -1,4 +1,4 @@
-//! The call tree: the paths of regions that the time was spent on, as lines to unfold or as a flame
+//! The call tree: the call paths on which the time was spent, as lines to unfold or as a flame
 //! graph.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!   46.5   46.5 ####       910 ms  910 ms   48k       lex
 //! ```
 //!
-//! Its weights are CPU time, from the edges that the program keeps, or samples of open stacks,
-//! which also count waiting.
+//! Its weights are CPU time, computed from the program's edges, or samples of open stacks, which
+//! include waiting.
 
 mod draw;
 mod flame;
@@ -27,7 +27,7 @@ use crate::screens::prelude::*;
 
 /// The heading, and the titles of the columns.
 const HEADS: u16 = 2;
-/// Nodes below one part in so many of the whole start folded.
+/// Nodes below this part of the whole start folded; a divisor.
 const UNFOLDED_PART: u64 = 50;
 /// Time between two samples. It divides no round period, so that samples fall on every part of a
 /// loop.
@@ -53,7 +53,7 @@ groups! {
     }
 }
 
-/// Where the weights come from.
+/// The source of the weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Source {
     /// The edges and cells of the snapshot: exclusive CPU time.
@@ -63,7 +63,7 @@ enum Source {
     Samples,
 }
 
-/// Which part of the CPU time is shown.
+/// The window of the CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Window {
     /// Since the process began.
@@ -86,22 +86,22 @@ pub struct CallTree {
     tree: Tree,
     /// The model of the baseline.
     baseline: Option<Model>,
-    /// Shares of the whole in the baseline, by the names of a path.
+    /// Shares of the whole in the baseline, by the names of the frames of a path.
     was: Option<HashMap<Vec<String>, f64>>,
-    /// Seconds in which the weights were spent, where known.
+    /// Seconds in which the weights were spent, if known.
     seconds: Option<f64>,
-    /// What the user folded and unfolded.
+    /// The paths that the user has folded (false) or unfolded (true).
     folds: HashMap<Vec<Frame>, bool>,
-    /// The frame under the cursor.
+    /// The path of the frame under the cursor.
     cursor: Vec<Frame>,
-    /// The frame that is shown alone with its children; empty for all.
+    /// The path of the frame that is shown alone with its children; empty to show all.
     zoom: Vec<Frame>,
     rows: Vec<Row>,
     recent: Recent,
     samples: Samples,
-    /// Stacks were looked at since the last poll.
+    /// Whether stacks were sampled since the last poll.
     has_sampled: bool,
-    /// The columns, and what the nodes of each level are sorted by.
+    /// The columns, and the order of the nodes of each level.
     table: ChosenColumns,
 }
 
@@ -116,7 +116,7 @@ impl Default for ChosenColumns {
 }
 
 impl CallTree {
-    /// Takes the model's figures in.
+    /// Rebuilds the tree from the model's figures.
     fn rebuild(&mut self, common: &Common) {
         let Some(snapshot) = common.model.snapshot() else { return };
         let mut tree = Tree::new(self.direction);
@@ -166,8 +166,8 @@ impl CallTree {
         }
     }
 
-    /// Finds the baseline's shares. Threads of another process have other numbers, so trees by
-    /// thread have none.
+    /// Computes the baseline's shares. Threads of another process have other numbers, so trees by
+    /// thread have no such shares.
     fn look_at_baseline(&mut self, common: &Common) {
         self.was = None;
         let Some(model) = self.baseline.as_ref().filter(|_| !self.by_thread) else { return };
@@ -183,7 +183,7 @@ impl CallTree {
         self.was = Some(tree.rows(None, |_| true).into_iter().map(share).collect());
     }
 
-    /// Starts another tree.
+    /// Starts over with another tree.
     fn start_over(&mut self, common: &mut Common) {
         self.zoom.clear();
         self.cursor.clear();
@@ -193,12 +193,12 @@ impl CallTree {
         self.rebuild(common);
     }
 
-    /// A path with its thread, or without.
+    /// A path with its thread, or without it.
     fn frames<'a>(&self, path: &'a [Frame]) -> &'a [Frame] {
         if self.by_thread { path } else { &path[1..] }
     }
 
-    /// Finds the lines and puts the cursor on one.
+    /// Computes the lines and puts the cursor on one of them.
     fn lay_out(&mut self) {
         let root = self.tree.find(&self.zoom);
         if root.is_none() {
@@ -212,7 +212,8 @@ impl CallTree {
             self.folds.get(&tree.path(node)).copied().unwrap_or(by_itself)
         };
         self.rows = tree.rows(root, is_open);
-        // If its frame is folded away or gone, the cursor moves to a parent.
+        // If its frame is folded away or gone, the cursor moves to the nearest parent on the
+        // screen.
         let mut cursor = self.cursor.as_slice();
         while !cursor.is_empty() && self.place_of(cursor).is_none() {
             cursor = &cursor[..cursor.len() - 1];
@@ -242,7 +243,7 @@ impl CallTree {
         }
     }
 
-    /// Unfolds the node under the cursor, or goes to the first inside.
+    /// Unfolds the node under the cursor, or goes to its first child.
     fn unfold(&mut self, common: &mut Common) {
         let Some(place) = self.place_of(&self.cursor) else { return };
         let row = self.rows[place];
@@ -256,7 +257,7 @@ impl CallTree {
         }
     }
 
-    /// Folds the node under the cursor, or goes to the one around it.
+    /// Folds the node under the cursor, or goes to its parent.
     fn fold(&mut self, common: &mut Common) {
         let Some(place) = self.place_of(&self.cursor) else { return };
         let row = self.rows[place];
@@ -270,7 +271,7 @@ impl CallTree {
         }
     }
 
-    /// Unfolds all below the node under the cursor, or folds it if all is unfolded.
+    /// Unfolds everything below the node under the cursor, or folds it if everything is unfolded.
     fn unfold_all(&mut self) {
         let Some(node) = self.node() else { return };
         let all: Vec<u32> =
@@ -285,7 +286,7 @@ impl CallTree {
         self.lay_out();
     }
 
-    /// Shows only what is below the node under the cursor, or all.
+    /// Shows only the subtree of the node under the cursor, or everything.
     fn zoom(&mut self, common: &mut Common) {
         self.zoom = match self.zoom == self.cursor {
             true => Vec::new(),
@@ -295,7 +296,7 @@ impl CallTree {
         self.lay_out();
     }
 
-    /// Goes to the next window; skips the mark while there is none.
+    /// Goes to the next window; skips the mark if there is none.
     fn next_window(&mut self) {
         self.window = match self.window {
             Window::All => Window::Recent,
@@ -306,7 +307,7 @@ impl CallTree {
     }
 }
 
-/// Whether the frame's own time is shown.
+/// Whether the time of the frame itself is shown.
 fn admits(model: &Model, filter: &Filter, frame: Option<Frame>) -> bool {
     let Some(Frame::Point(id)) = frame else { return false };
     // A device's time is not CPU time.
@@ -388,8 +389,8 @@ impl View for CallTree {
         self.baseline = Some(model);
         self.recent.see(&common.model);
         self.recent.mark(&common.model);
-        // The shares beside the baseline's are of the time since; a baseline file has no such
-        // moment here.
+        // Shares are compared over the time since the baseline. A baseline file has no such moment
+        // in this process.
         if baseline.file().is_none() || common.replay.is_some() {
             (self.source, self.window) = (Source::Time, Window::Mark);
         }
@@ -406,14 +407,14 @@ impl View for CallTree {
     }
 
     fn arrange(&mut self, common: &mut Common) {
-        // Rows stand still while the cursor moves.
+        // Rows stay in place while the cursor moves.
         if common.frozen_until.is_none() || self.rows.is_empty() {
             self.rebuild(common);
         }
         common.select_among(&common.order.clone());
     }
 
-    /// The filter is on the points of all frames.
+    /// The filter applies to the points of all frames.
     fn points(&self, common: &Common) -> Option<Vec<u32>> {
         Some(common.order.clone())
     }
@@ -459,7 +460,7 @@ impl View for CallTree {
             Action::TreeSource => {
                 self.source = match self.source {
                     Source::Time => {
-                        // Older samples are of another time.
+                        // Older samples are from another time.
                         self.samples = Samples::default();
                         Source::Samples
                     }

@@ -17,31 +17,31 @@ use crate::source::{Candidate, Looking, ProcessGroup};
 use crate::styles::{Styles, wrapped};
 use crate::summing::Sight;
 
-/// What the app must do after a screen has done its part.
+/// The next step of the app after a screen has handled an action.
 pub enum Outcome {
-    /// The action was not for the screen.
+    /// The screen did not handle the action.
     Pass,
-    /// Nothing more.
+    /// The screen has handled the action.
     Done,
-    /// Put the rows in order again.
+    /// Sort the rows again.
     Arrange,
     /// Show another screen.
     Show(Screen),
-    /// Show the screen that this one was opened on.
+    /// Show the screen from which this one was opened.
     Back,
-    /// Open what is under the cursor.
+    /// Open the object under the cursor.
     Open,
-    /// Ask the user.
+    /// Show this overlay.
     Ask(Overlay),
     /// Watch this process.
     Attach(Candidate),
-    /// Watch these processes as one.
+    /// Watch these processes together.
     AttachGroup(ProcessGroup),
-    /// Show the points that pass this filter, and say why.
+    /// Show the points that pass this filter, with a message.
     ShowPoints(Filter, String),
 }
 
-/// Tells where in a screen the user's choices for its table are.
+/// Implements the methods that return the user's choices for a screen's table.
 macro_rules! has_table {
     ($self:ident.$($field:tt).+) => {
         fn table(&$self) -> Option<&Chosen> {
@@ -55,7 +55,7 @@ macro_rules! has_table {
 }
 pub(super) use has_table;
 
-/// A screen. The methods' defaults are right for most screens.
+/// A screen. The methods' defaults suit most screens.
 pub trait View {
     /// Its keys.
     fn keys(&self) -> KeyMap;
@@ -68,27 +68,27 @@ pub trait View {
         Vec::new()
     }
 
-    /// The parts of a snapshot that it shows, so that a slow line brings only these.
+    /// The parts of a snapshot that it shows, so that a slow line transfers only these.
     fn looks_at(&self, _common: &Common) -> Looking {
         Looking::default()
     }
 
-    /// Does an action, if it is one of its own.
+    /// Handles an action, if it is one of its own.
     fn act(&mut self, _action: Action, _common: &mut Common) -> Outcome {
         Outcome::Pass
     }
 
-    /// Whether its key to go back closes something or shows another screen.
+    /// Whether its key to go back closes a part of it or shows another screen.
     fn leads_back(&self, _common: &Common) -> bool {
         true
     }
 
-    /// The filter of its rows and what they are called, where they are not points.
+    /// The filter of its rows and the word for them, if they are not points.
     fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
         None
     }
 
-    /// Takes what was typed where it asked for [`Asked::Find`](crate::common::Asked::Find).
+    /// Handles the text from a prompt for [`Asked::Find`](crate::common::Asked::Find).
     fn find(&mut self, typed: Prompt, _common: &mut Common) -> Outcome {
         match self.own_filter() {
             Some((filter, _)) => filter_by(filter, typed),
@@ -96,7 +96,7 @@ pub trait View {
         }
     }
 
-    /// The points of its rows, which pass the filter; none where its rows are no points.
+    /// The points of its rows, which pass the filter. `None` if its rows are not points.
     fn points(&self, _common: &Common) -> Option<Vec<u32>> {
         None
     }
@@ -108,7 +108,7 @@ pub trait View {
         (place.unwrap_or(0), points.len())
     }
 
-    /// Puts the cursor on the row of this place.
+    /// Puts the cursor on the row with this index.
     fn select(&mut self, place: usize, common: &mut Common) {
         if let Some(points) = self.points(common) {
             common.selected = points.get(place).copied();
@@ -133,7 +133,7 @@ pub trait View {
         None
     }
 
-    /// The choices, to be changed.
+    /// The user's choices for its table, mutable.
     fn table_mut(&mut self) -> Option<&mut Chosen> {
         None
     }
@@ -143,18 +143,18 @@ pub trait View {
         true
     }
 
-    /// The columns that its table has on a screen of this width.
+    /// The columns of its table on a screen of this width.
     fn grid(&self, _width: usize, _common: &Common) -> Option<Grid> {
         None
     }
 
-    /// The name and the text of the row under the cursor, for the clipboard; none where the point
-    /// that the keys mean is copied.
+    /// The name and the text of the row under the cursor, for the clipboard. `None` to copy the
+    /// point that the keys act on instead.
     fn copied(&self, _common: &Common) -> Option<(String, String)> {
         None
     }
 
-    /// Where its rows are on a body; empty where it has none.
+    /// The area of its rows on a body; empty if it has no rows.
     fn rows(&self, body: Rect) -> Rect {
         Rect { height: 0, ..body }
     }
@@ -165,34 +165,33 @@ pub trait View {
         key.filter(|key| self.table().is_some_and(|table| table.sorts(key)))
     }
 
-    /// What lies at a place.
+    /// The object at a position.
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
         hit_table(self, at, body, common)
     }
 
-    /// Takes a click: one on a row selects it, one on the selected row opens it, one on a
-    /// heading sorts by it.
+    /// Handles a click: it selects a row, opens the selected row, or sorts by a heading.
     fn click(&mut self, target: Target, common: &mut Common) -> Outcome {
         click_table(self, target, common)
     }
 
-    /// The point that the keys mean.
+    /// The point that the keys act on.
     fn meant(&self, common: &Common) -> Option<u32> {
         common.selected
     }
 
-    /// Whether it is about one point, which stays even if its row goes.
+    /// Whether it shows a single point, which stays even if its row disappears.
     fn holds_point(&self) -> bool {
         false
     }
 
-    /// Whether it is the main table. Above it there is a line about the process, and Enter on a row
-    /// explains losses.
+    /// Whether it is the main table. Above that there is a line about the process, and Enter on a
+    /// row explains losses.
     fn is_table(&self) -> bool {
         false
     }
 
-    /// Whether it shows the rings' records, which are not read otherwise.
+    /// Whether it shows the rings' records, which are read only then.
     fn wants_records(&self) -> bool {
         false
     }
@@ -200,35 +199,35 @@ pub trait View {
     /// Takes the rings' records from a snapshot.
     fn take_records(&mut self, _snapshot: &Snapshot) {}
 
-    /// Takes the result of looking for processes.
+    /// Handles the result of looking for processes.
     fn discovered(&mut self, _common: &mut Common) -> Outcome {
         Outcome::Done
     }
 
-    /// Forgets the last process; another one is watched from now on.
+    /// Drops the state of the previous process when another one is watched.
     fn forget(&mut self) {}
 
-    /// Prepares to be shown.
+    /// Prepares the screen for being shown.
     fn begin(&mut self, _common: &mut Common) {}
 
-    /// Takes new figures while it is shown.
+    /// Handles new figures while it is shown.
     fn update(&mut self, _common: &mut Common) -> Outcome {
         Outcome::Done
     }
 
-    /// Follows a jump to another moment of a recording.
+    /// Handles a jump to another moment of a recording.
     fn jump(&mut self, _common: &mut Common, _is_shown: bool) {}
 
-    /// Puts its rows in order, or keeps their order while the cursor moves, and makes sure that the
-    /// cursor is on a row.
+    /// Sorts its rows, or keeps their order while the cursor moves, and makes sure that the cursor
+    /// is on a row.
     fn arrange(&mut self, common: &mut Common) {
         common.select_among(&self.points(common).unwrap_or_default());
     }
 
-    /// Compares with this baseline from now on.
+    /// Sets the baseline for comparisons.
     fn compare_with(&mut self, _baseline: &Baseline, _common: &Common) {}
 
-    /// Time between two samples of the open stacks; none if it needs none.
+    /// Time between two samples of the open stacks. `None` if the screen needs no samples.
     fn samples_every(&self) -> Option<Duration> {
         None
     }
@@ -236,7 +235,7 @@ pub trait View {
     /// Takes a sample of the open stacks, thread by thread.
     fn sample(&mut self, _stacks: &[(u32, Vec<u32>)], _common: &Common) {}
 
-    /// Whether something runs in the background that [`Self::tick`] will finish.
+    /// Whether a background task is running that [`Self::tick`] will finish.
     fn is_busy(&self) -> bool {
         false
     }
@@ -253,7 +252,7 @@ pub trait View {
     }
 }
 
-/// What lies at a place of a screen that is a table: a heading, or a row.
+/// The object at a position of a screen that is a table: a heading, or a row.
 pub(super) fn hit_table<V: View + ?Sized>(
     view: &V,
     at: Position,
@@ -272,7 +271,7 @@ pub(super) fn hit_table<V: View + ?Sized>(
     }
 }
 
-/// Takes a click on a screen that is a table.
+/// Handles a click on a screen that is a table.
 pub(super) fn click_table<V: View + ?Sized>(
     view: &mut V,
     target: Target,
@@ -292,7 +291,7 @@ pub(super) fn click_table<V: View + ?Sized>(
     Outcome::Done
 }
 
-/// The sight of the table of points.
+/// The parts of a snapshot that the table of points needs.
 pub(super) fn sight_of_rows(common: &Common) -> Sight {
     Sight {
         extent: Extent::Sums,
@@ -302,15 +301,15 @@ pub(super) fn sight_of_rows(common: &Common) -> Sight {
     }
 }
 
-/// The sight of a screen without points: the lines above it and the loads.
+/// The parts that a screen without points needs: those for the lines above it, and the loads.
 pub(super) fn sight_of_none(common: &Common) -> Sight {
     let sight = sight_of_rows(common);
-    // Without their threads, it is unknown which points pass.
+    // If the filter depends on threads, they must be known to decide which points pass.
     let extent = if sight.by_thread { Extent::Sums } else { Extent::Loads };
     Sight { extent, ..sight }
 }
 
-/// Filters a screen's own rows by what was typed, or says why it cannot.
+/// Filters a screen's own rows by the typed text, or shows the error in it.
 pub(super) fn filter_by(filter: &mut Filter, typed: Prompt) -> Outcome {
     match Filter::new(&typed.text()) {
         Ok(new) => {
@@ -321,13 +320,13 @@ pub(super) fn filter_by(filter: &mut Filter, typed: Prompt) -> Outcome {
     }
 }
 
-/// Says why there are no rows.
+/// Draws a message in place of missing rows.
 pub(super) fn draw_empty(frame: &mut Frame, area: Rect, text: &str, common: &Common) {
     let lines = wrapped(text, area.width.into(), common.styles.theme.faint);
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// The text of a screen whose rows are all hidden by the filter, or else another one.
+/// A message if the filter hides all rows, or else `otherwise`.
 pub(super) fn why_no_point(common: &Common, otherwise: &str) -> String {
     match (common.filter.is_on(), common.filter.unknown_words()) {
         (false, _) => otherwise.to_owned(),
@@ -336,7 +335,7 @@ pub(super) fn why_no_point(common: &Common, otherwise: &str) -> String {
     }
 }
 
-/// The text of a screen whose own filter may hide all rows, or else another one.
+/// A message if the screen's own filter hides all rows, or else `otherwise`.
 pub(super) fn why_none(what: &str, filter: &Filter, otherwise: &str) -> String {
     match filter.is_on() {
         true => format!(" no {what} passes {}; Esc shows all", filter.text()),

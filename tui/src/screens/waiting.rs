@@ -1,4 +1,5 @@
-//! The screen while there is no process to watch: why not, and what to do.
+//! The screen that is shown until there is a process to watch. It says why there is none, and what
+//! to do.
 
 use ratatui::layout::Margin;
 use ratatui::widgets::{Paragraph, Wrap};
@@ -6,7 +7,7 @@ use ratatui::widgets::{Paragraph, Wrap};
 use crate::screens::prelude::*;
 use crate::source::{Choice, choose};
 
-/// The screen while there is no process to watch.
+/// The screen that is shown until there is a process to watch.
 #[derive(Default)]
 pub struct Waiting;
 
@@ -15,7 +16,7 @@ impl View for Waiting {
         &[&[keys::LEAVE, keys::TERMINAL]]
     }
 
-    /// Takes the only process that fits, or offers several.
+    /// Watches the only process that fits, or offers several.
     fn discovered(&mut self, common: &mut Common) -> Outcome {
         if let Some(group) = &common.options.group {
             let all = &common.discovery.candidates;
@@ -33,7 +34,7 @@ impl View for Waiting {
 
     fn draw(&self, frame: &mut Frame, area: Rect, common: &Common) {
         let waiting = if common.discovery.instead.is_some() { "" } else { "waiting, " };
-        // Other processes may be there that do not fit.
+        // There may be processes that do not fit the request.
         let others = !common.discovery.candidates.is_empty() && !common.wanted().is_any();
         let mut lines = if others {
             let why = common.discovery.why_none(common.wanted());

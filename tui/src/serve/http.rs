@@ -1,8 +1,8 @@
-//! The endpoint: `GET /metrics`, and nothing that changes anything.
+//! The endpoint: `GET /metrics`, which changes nothing.
 //!
-//! One thread answers. A connection carries one request and is closed. The number of connections,
+//! One thread answers. A connection has one request and is then closed. The number of connections,
 //! their time and the size of requests are limited. If there are too many, the oldest connection is
-//! closed, so that a slow client holds up nobody else.
+//! closed, so that a slow client does not block the others.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -25,26 +25,26 @@ use super::Pool;
 use super::negotiate::{Negotiated, is_local};
 use crate::interrupt::Interrupt;
 
-/// Connections at a time.
+/// Maximum number of connections at a time.
 const CONNECTIONS: usize = 256;
-/// The time that a connection always has, however many others come.
+/// The time that a connection always gets, however many others arrive.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
-/// The time for a request's head.
+/// Time limit for a request's head.
 const HEAD: Duration = Duration::from_secs(3);
-/// The time for a whole connection.
+/// Time limit for a whole connection.
 const WHOLE: Duration = Duration::from_secs(10);
-/// Most bytes of a request's head, and most headers.
+/// Maximum size of a request's head, and maximum number of headers.
 const HEAD_BYTES: usize = 16 << 10;
 const HEADERS: usize = 64;
-/// The pause when there are no descriptors for another connection.
+/// Pause after a failed accept, such as without free descriptors.
 const LATER: Duration = Duration::from_millis(100);
 
-/// Answers until asked to end. With `local`, it only answers requests that name this machine
-/// itself.
+/// Answers requests until a signal asks to end. With `local`, it only answers requests that name
+/// this machine itself.
 ///
 /// # Errors
 ///
-/// If the system has no means for it.
+/// If the server cannot be set up.
 pub fn serve(listener: TcpListener, pool: Pool, local: bool, interrupt: Interrupt) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -63,14 +63,14 @@ pub fn serve(listener: TcpListener, pool: Pool, local: bool, interrupt: Interrup
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         tokio::task::spawn_local(accept(listener, Rc::new(RefCell::new(pool)), local));
-        // An error means that the other thread is gone, so nobody could ask to end any more.
+        // An error means that the signal thread is gone, so no further request to end can arrive.
         let _ = stopped.await;
         Ok(())
     })
 }
 
 async fn accept(listener: tokio::net::TcpListener, pool: Rc<RefCell<Pool>>, local: bool) {
-    // The oldest first.
+    // Open connections, the oldest first.
     let mut open: VecDeque<(Instant, AbortHandle)> = VecDeque::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -97,7 +97,7 @@ async fn accept(listener: tokio::net::TcpListener, pool: Rc<RefCell<Pool>>, loca
                 .max_headers(HEADERS)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
-            // A client that is gone or too slow is not waited for.
+            // A client that is gone or too slow is dropped.
             let _ = tokio::time::timeout(WHOLE, connection).await;
         });
         open.push_back((Instant::now(), connection.abort_handle()));
@@ -149,7 +149,7 @@ fn metrics(headers: &HeaderMap, pool: &RefCell<Pool>) -> Answer {
     answer
 }
 
-/// A header that may come in several lines.
+/// A header, joined if it comes in several lines.
 fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let lines: Vec<_> =
         headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();

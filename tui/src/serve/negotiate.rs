@@ -1,4 +1,4 @@
-//! The form that a request asks for, and whether it may be answered at all.
+//! The form that a request asks for, and whether it may be answered.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::export::openmetrics::Form;
 pub struct Negotiated {
     /// Its form.
     pub form: Form,
-    /// Whether it is compressed.
+    /// Whether the answer is compressed.
     pub gzip: bool,
 }
 
@@ -48,7 +48,7 @@ impl MediaRange<'_> {
         self.parameters.iter().any(|(known, said)| known == key && *said == value)
     }
 
-    /// The form that it means, if it is one of ours.
+    /// The form for this media range, if it is one of ours.
     fn form(&self) -> Option<Form> {
         match self.name.to_ascii_lowercase().as_str() {
             #[cfg(feature = "native-histograms")]
@@ -69,8 +69,8 @@ impl MediaRange<'_> {
 }
 
 impl Negotiated {
-    /// The form that these headers ask for: the one with the greatest quality, the first named
-    /// among equals. Without a known form, it is the older text, as is usual.
+    /// The form that these headers ask for: that with the greatest quality, the first among equals.
+    /// If no known form is named, it is the older text, as usual.
     pub fn of(accept: Option<&str>, accept_encoding: Option<&str>) -> Self {
         let mut best: Option<(f64, Form)> = None;
         for range in media_ranges(accept.unwrap_or("")) {
@@ -85,8 +85,8 @@ impl Negotiated {
     }
 }
 
-/// Whether a host header names this machine itself. A web page whose name is made to lead here (DNS
-/// rebinding) has its own name in it.
+/// Whether a host header names this machine itself. A web page that makes its name lead here (DNS
+/// rebinding) sends that name in the header.
 pub fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(""),
@@ -125,7 +125,7 @@ mod tests {
                      text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         assert_eq!(form(newer), Form::OpenMetrics);
         assert_eq!(form("text/plain;version=0.0.4;q=0.9, */*;q=0.1"), Form::Text);
-        // A browser, curl, and what there is not.
+        // A browser, curl, and a form that does not exist.
         assert_eq!(form("text/html,application/xhtml+xml,*/*;q=0.8"), Form::Text);
         assert_eq!(Negotiated::of(None, None), Negotiated { form: Form::Text, gzip: false });
         assert_eq!(form("application/json"), Form::Text);

@@ -1,4 +1,4 @@
-//! The served processes. They come and go, and are polled when somebody asks.
+//! The served processes. They may come and go, and are polled on demand.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -17,32 +17,32 @@ use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Candidate, Discovery, Finder, ProcessGroup, Source};
 use crate::text::warn;
 
-/// The time an ended process is still served, so that every scraper gets its last figures.
+/// How long an ended process is still served, so that every scraper gets its last figures.
 pub const STAYS: Duration = Duration::from_secs(60);
-/// Most processes served at once.
+/// Maximum number of processes served at once.
 const PROCESSES: usize = 256;
 /// A clock younger than this is still being calibrated.
 const SETTLED_SECONDS: f64 = 1.0;
-/// Rates that differ by less are one clock's, refined.
+/// Rates that differ by less belong to the same clock, whose rate was refined.
 const SAME_RATE: f64 = 0.01;
-/// Most names of a lane as a label. Each is a series in a database, and some programs number their
-/// threads.
+/// Maximum number of names of a lane in labels. Each is a series in a database, and some programs
+/// number their threads.
 const NAMES: usize = 4;
 
-/// Which processes are served, and how.
+/// The processes to serve, and the form of their figures.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// Which.
+    /// The processes.
     pub group: ProcessGroup,
     /// The shortest time between two polls.
     pub interval: Duration,
-    /// Number of lanes whose threads are exported one by one; none for points only.
+    /// Number of lanes whose threads are exported one by one. `None` to export points only.
     pub lanes_apart: Option<u32>,
-    /// Which of their points.
+    /// The filter for their points.
     pub filter: Filter,
-    /// Whether histograms are exported.
+    /// Whether to export histograms.
     pub histograms: bool,
-    /// The time an ended process stays.
+    /// How long an ended process stays.
     pub stays: Duration,
 }
 
@@ -52,11 +52,11 @@ pub struct Pool {
     finder: Box<dyn Finder>,
     members: Vec<Member>,
     polled: Option<Instant>,
-    /// Answers since the last poll.
+    /// Bodies of answers since the last poll.
     bodies: HashMap<Negotiated, Bytes>,
     /// Whether the message about too many processes was printed.
     full: bool,
-    /// Why the last look failed, if it did.
+    /// The error of the last look, if it failed.
     said: Option<String>,
 }
 
@@ -65,25 +65,25 @@ struct Member {
     source: Box<dyn Source>,
     lifetime: Lifetime,
     model: Model,
-    /// Ticks per second for its figures; none while its clock is being calibrated.
+    /// Ticks per second for its figures. `None` while its clock is being calibrated.
     rate: Option<f64>,
     overhead_pair: u64,
-    /// When it was first polled, and whether the rate has changed since.
+    /// Time of the first poll, and whether the rate has changed since.
     watched_unix_ns: Option<u64>,
     rebased: bool,
     /// Names that each lane has had.
     names: HashMap<u32, Vec<String>>,
     ended: Option<Instant>,
-    /// Whether its line brings nothing new.
+    /// Whether its line delivers nothing new.
     is_late: bool,
 }
 
 impl Pool {
-    /// A pool of the processes that this finder finds now, and the result of the look.
+    /// A pool of the processes that this finder finds now, and the result of that look.
     ///
     /// # Errors
     ///
-    /// If there is no place to look in.
+    /// If no place can be searched.
     pub fn new(scope: Scope, finder: Box<dyn Finder>) -> Result<(Self, Discovery)> {
         let mut pool = Self {
             scope,
@@ -98,7 +98,7 @@ impl Pool {
         Ok((pool, discovery))
     }
 
-    /// How many processes are served.
+    /// Number of served processes.
     pub fn len(&self) -> usize {
         self.members.len()
     }
@@ -108,7 +108,7 @@ impl Pool {
         self.members.is_empty()
     }
 
-    /// Their figures in the negotiated form, no older than the interval.
+    /// The figures of all processes in the negotiated form, no older than the interval.
     pub fn body(&mut self, negotiated: Negotiated) -> Result<Bytes> {
         self.poll()?;
         if let Some(body) = self.bodies.get(&negotiated) {
@@ -129,7 +129,7 @@ impl Pool {
 
     /// The subjects to export, after a [`Pool::poll`].
     pub fn subjects(&self) -> Vec<Subject<'_>> {
-        // Figures that stand still would look like a process that does nothing.
+        // Leave late processes out: figures that do not change would look like an idle process.
         let is_told = |member: &&Member| member.rate.is_some() && !member.is_late;
         let settled = self.members.iter().filter(is_told);
         let subjects = settled.filter_map(|member| {
@@ -148,13 +148,13 @@ impl Pool {
         subjects.collect()
     }
 
-    /// Polls the processes, unless that was done within the interval.
+    /// Polls the processes, unless the last poll is more recent than the interval.
     pub fn poll(&mut self) -> Result<()> {
         let now = Instant::now();
         if self.polled.is_some_and(|then| now.duration_since(then) < self.scope.interval) {
             return Ok(());
         }
-        // Processes are polled even if the line is lost: that marks them as late.
+        // Poll even if the line is lost: that marks its processes as late.
         let trouble = self.join().err();
         self.members.iter_mut().for_each(|member| member.source.prepare());
         for member in &mut self.members {
@@ -180,13 +180,13 @@ impl Pool {
         self.members.iter().all(|member| member.ended.is_some())
     }
 
-    /// Drops ended processes, whose last figures have been sent. Those behind a late line stay.
+    /// Drops ended processes whose last figures have been sent. Processes behind a late line stay.
     pub fn forget_ended(&mut self) {
         self.members.retain(|member| member.ended.is_none() || member.is_late);
         self.bodies.clear();
     }
 
-    /// Takes in new processes.
+    /// Adds new processes.
     fn join(&mut self) -> Result<Discovery> {
         let discovery = self.finder.discover()?;
         let known =
@@ -194,14 +194,14 @@ impl Pool {
         let all = &discovery.candidates;
         let mut new: Vec<Candidate> = all
             .iter()
-            // A process that ended before the first look has no figures that go on.
+            // A process that ended before the first look has no figures that continue.
             .filter(|c| c.runs() && self.scope.group.admits(c, all) && !known(c))
             .cloned()
             .collect();
         new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
         for candidate in new {
-            // By `exec` a process becomes another one with the same id. The old one stays if its last
-            // figures are still to be sent.
+            // After `exec`, another program runs under the same id. The old process stays until its
+            // last figures are sent.
             let is_same = |it: &Candidate| {
                 (&it.place, it.visible_pid()) == (&candidate.place, candidate.visible_pid())
             };
@@ -209,7 +209,7 @@ impl Pool {
             self.members
                 .retain(|member| stays || member.ended.is_none() || !is_same(&member.candidate));
             if self.members.len() == PROCESSES {
-                // The oldest ended process makes room.
+                // Drop the process that ended first to make room.
                 let ended = self.members.iter().filter(|member| member.ended.is_some());
                 let oldest = ended.min_by_key(|member| member.ended);
                 let oldest = oldest.map(|member| member.candidate.segment_id.clone());
@@ -226,7 +226,7 @@ impl Pool {
                 self.full = true;
                 break;
             }
-            // A process that has ended meanwhile is no reason to lose the others.
+            // If a process has ended since, skip it and keep the others.
             let Ok(source) = self.finder.attach(&candidate) else { continue };
             self.members.push(Member::new(candidate, source));
         }
@@ -234,7 +234,7 @@ impl Pool {
     }
 }
 
-/// As gzip.
+/// Compresses bytes with gzip.
 pub(crate) fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(bytes)?;
@@ -273,7 +273,7 @@ impl Member {
             }
             return;
         };
-        // A late line brings the last picture again.
+        // A late line delivers the last picture again.
         let ended = snapshot.process.state != ProcessState::Running;
         let last = self.model.snapshot().map(|last| last.taken_unix_ns);
         let is_same = !ended && last == Some(snapshot.taken_unix_ns);
@@ -287,8 +287,9 @@ impl Member {
         self.model.fold(snapshot);
     }
 
-    /// Keeps one clock rate for a process, although the rate is refined as the process runs. With a
-    /// new rate, sums could shrink by a part of a second, and a shrinking sum looks like a restart.
+    /// Keeps one clock rate for a process, although the rate is refined while the process runs.
+    /// With a new rate, sums could decrease by part of a second, and a decreasing sum looks like a
+    /// restart.
     fn steady(&mut self, snapshot: &mut Snapshot, ended: bool) {
         let taken_unix_ns = snapshot.taken_unix_ns;
         self.watched_unix_ns.get_or_insert(taken_unix_ns);
@@ -337,7 +338,7 @@ mod tests {
         Member::new(Candidate::default(), Box::new(Synthetic::new()))
     }
 
-    /// A process behind a line, and whether that is late.
+    /// A process behind a line, and whether the line is late.
     struct Far(Synthetic, Rc<Cell<bool>>);
 
     impl Source for Far {
@@ -394,7 +395,7 @@ mod tests {
         while told(false) < 2 {}
         assert_eq!([true, true, false, true].map(told), [1, 1, 2, 1]);
         assert_eq!(pool.len(), 2);
-        // What has ended behind it is told once more.
+        // A process that ended behind the late line is exported once more.
         pool.members.iter_mut().for_each(|member| member.ended = Some(Instant::now()));
         pool.forget_ended();
         assert_eq!(pool.members.iter().map(|member| member.candidate.pid).collect::<Vec<_>>(), [9]);
@@ -405,7 +406,7 @@ mod tests {
         assert!(pool.is_empty());
     }
 
-    /// A process that becomes another program each time.
+    /// A process that becomes another program at each poll.
     struct Next(Cell<u32>);
 
     impl Finder for Next {
@@ -435,7 +436,7 @@ mod tests {
         }
     }
 
-    /// Each poll finds a running process with the id 7, at another place each time.
+    /// A running process with id 7, at another place at each poll.
     struct Elsewhere(u32);
 
     impl Finder for Elsewhere {

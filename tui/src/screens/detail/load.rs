@@ -16,14 +16,14 @@ use crate::local_time::time_of_day;
 use crate::model::Slice;
 use crate::screens::prelude::*;
 
-/// Lines of the picture.
+/// Height of the picture, in lines.
 const ROWS: usize = 4;
-/// Columns of the labels at its left.
+/// Columns of the labels on the left.
 const LABEL: usize = 8;
-/// Columns between two marks of the axis, at least; and marks, at most.
+/// Minimum number of columns between two marks of the axis, and maximum number of marks.
 const BETWEEN_MARKS: u64 = 12;
 const MARKS: u64 = 12;
-/// Possible distances of the axis's marks, seconds.
+/// Possible distances between the axis's marks, seconds.
 const STEPS: [u64; 15] =
     [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400];
 const NS: f64 = 1e9;
@@ -62,12 +62,12 @@ struct Picture<'a> {
     columns: usize,
     /// Ticks of a column.
     ticks: u64,
-    /// Where the first column begins and the last ends. Columns lie on a grid, so none changes
-    /// while it moves to the left.
+    /// The start of the first column and the end of the last one. Columns are aligned to a grid, so
+    /// a column does not change while it moves to the left.
     from: i128,
     until: i128,
     slices: Vec<Option<Slice>>,
-    /// All of it as one.
+    /// The whole part as one slice.
     whole: Option<Slice>,
 }
 
@@ -143,8 +143,8 @@ impl<'a> Picture<'a> {
         drawn.into_iter().enumerate().map(line).collect()
     }
 
-    /// The axis: time before now while it follows, time of day while it is held, since that does
-    /// not change meanwhile.
+    /// The axis: the time before now while the picture follows, the time of day while it is held,
+    /// since that stays right.
     fn axis(&self, styles: &Styles) -> Line<'static> {
         let span = self.view.span_seconds();
         let marks = (self.columns as u64 / BETWEEN_MARKS).clamp(1, MARKS);
@@ -172,7 +172,7 @@ impl<'a> Picture<'a> {
             put(self.columns.saturating_sub(now.len()), &now);
         } else {
             let rate = self.snapshot.clock.ticks_per_second;
-            // When the segment's clock began, by the wall clock.
+            // The begin of the segment's clock, by the wall clock.
             let zero =
                 self.snapshot.taken_unix_ns as f64 - self.snapshot.elapsed_ticks as f64 / rate * NS;
             let step_ns = step as f64 * NS;
@@ -202,7 +202,7 @@ fn words(seconds: u64) -> String {
     }
 }
 
-/// A moment before now, in the unit of the marks' distance.
+/// The time before now, in the unit of the distance between the marks.
 fn before(seconds: u64, step: u64) -> String {
     match step {
         0..60 => format!("{seconds}s"),

@@ -1,7 +1,7 @@
-//! Which part of a point's load history the user looks at.
+//! The part of a point's load history that the user looks at.
 //!
-//! It ends now until the user moves back in time. Then it is held where it is, so that it does not
-//! move away, and other points can be seen in the same part of the time.
+//! The part ends now until the user moves back in time. Then it is held, so that it does not move
+//! away, and other points can be viewed over the same time.
 
 use crate::model::History;
 use crate::screens::prelude::*;
@@ -9,17 +9,17 @@ use crate::screens::prelude::*;
 /// The lengths to choose from, seconds.
 const SPANS: [u64; 16] =
     [2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 172_800, 604_800];
-/// The one that is looked at first.
+/// Index of the initial length.
 const FIRST: usize = 4;
 
 /// The part of the load history that is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadView {
-    /// Place among [`SPANS`].
+    /// Index in [`SPANS`].
     span: usize,
-    /// Where the part ends, ticks since the segment was created; none while it ends now.
+    /// End of the part, ticks since the segment was created. `None` while it ends now.
     until: Option<u64>,
-    /// It was just changed and must be brought into view.
+    /// Whether the part was just changed, so that the picture must be scrolled into view.
     pub(super) wanted: bool,
 }
 
@@ -40,12 +40,12 @@ impl LoadView {
         self.until.is_none()
     }
 
-    /// Where it ends, ticks since the segment was created.
+    /// The end of the part, ticks since the segment was created.
     pub fn until(&self, now: u64) -> u64 {
         self.until.map_or(now, |until| until.min(now))
     }
 
-    /// Moves a quarter of the picture back in time, or on.
+    /// Moves a quarter of the picture back in time, or forward.
     pub(super) fn pan(&mut self, later: bool, common: &mut Common) {
         self.wanted = true;
         if !Time::of(common).is_some_and(|time| self.pan_within(later, time)) {
@@ -53,7 +53,7 @@ impl LoadView {
         }
     }
 
-    /// Shows less of the time, or more.
+    /// Shows a shorter part of the time, or a longer one.
     pub(super) fn zoom(&mut self, closer: bool, common: &mut Common) {
         self.wanted = true;
         let Some(time) = Time::of(common) else {
@@ -81,7 +81,7 @@ impl LoadView {
         }
     }
 
-    /// Goes to now, and follows it.
+    /// Goes to the present, and follows it.
     pub(super) fn newest(&mut self) {
         self.wanted = true;
         self.until = None;
@@ -105,7 +105,7 @@ impl LoadView {
         }
     }
 
-    /// Moves a quarter of its length back or on; false if there is nothing older.
+    /// Moves a quarter of its length back or forward; false if there is nothing older.
     fn pan_within(&mut self, later: bool, time: Time) -> bool {
         let (now, until) = (time.now, self.until(time.now));
         let step = (time.ticks(self.span_seconds()) / 4).max(1);
@@ -121,10 +121,10 @@ impl LoadView {
     }
 }
 
-/// What is known of the time.
+/// The time for which the load is known.
 #[derive(Clone, Copy)]
 struct Time {
-    /// The load is known from here on.
+    /// Begin of the known load.
     from: u64,
     now: u64,
     ticks_per_second: f64,
@@ -135,7 +135,7 @@ impl Time {
         (seconds as f64 * self.ticks_per_second) as u64
     }
 
-    /// Where the oldest part of this length ends.
+    /// The end of the oldest part of this length.
     fn first_end(self, seconds: u64) -> u64 {
         self.from.saturating_add(self.ticks(seconds)).min(self.now)
     }

@@ -1,4 +1,4 @@
-//! The text about a point: figures, histogram, load history, split by lane.
+//! The text about a point: figures, histogram, load history, and tables by lane, amount and caller.
 
 use ratatui::layout::Size;
 use ratatui::macros::line;
@@ -14,18 +14,18 @@ use crate::screens::prelude::*;
 use crate::snapshot::Stats;
 use crate::styles::beside;
 
-/// From this width on the histogram stands beside the figures.
+/// Minimum width for showing the histogram beside the figures.
 const WIDE: usize = 80;
-/// Columns of the figures where the histogram stands beside them.
+/// Width of the figures if the histogram is beside them.
 const FIGURES: usize = 35;
-/// From this width on, the histogram has cumulative shares.
+/// Minimum width for cumulative shares in the histogram.
 const SUMS: usize = 60;
-/// Said while the line has not brought all of a point.
+/// Message while a slow line has not yet delivered all parts of a point.
 const STILL_TO_COME: &str =
     "The line is slow: the histogram, the threads and the calls of this point are still to come.";
-/// Lines of the histogram, and at most where there is more height.
+/// Lines of the histogram: usually, and at most on a higher screen.
 const BARS: (usize, usize) = (13, 24);
-/// The tables below the figures: the first is the one whose columns can be chosen.
+/// The tables below the figures. The user can choose the columns of the first one.
 pub(super) const TABLES: [&SumsTable; 3] = [&sums::THREADS, &sums::TUPLES, &sums::CALLS];
 /// The quantiles that are shown.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
@@ -54,16 +54,16 @@ pub(super) fn heading(figures: &Figures, styles: &Styles) -> Line<'static> {
     line![span!(styles.theme.process; " {}", figures.name()), rest, span!(style; "  {state}")]
 }
 
-/// What stands below the heading.
+/// The content below the heading.
 #[derive(Default)]
 pub(super) struct Text {
     pub(super) lines: Vec<TextLine>,
-    /// The lines of the load history: the first, and the one behind the last.
+    /// The lines of the load history: the first, and the one after the last.
     pub(super) load: (usize, usize),
 }
 
 impl Text {
-    /// On a body of this size.
+    /// The content for a body of this size.
     pub(super) fn new(detail: &Detail, common: &Common, size: Size) -> Self {
         let mut text = Self::default();
         if let Some(figures) = common.selected() {
@@ -98,7 +98,7 @@ impl Text {
         let left = pane.figures();
         let (above, mut below) = (pane.amounts(width), pane.lanes(width));
         below.extend(pane.calls(width));
-        // Lines that the rest leaves for the histogram; the point's heading takes one more.
+        // The histogram gets the remaining lines; the point's heading takes one line more.
         let others = 1 + self.lines.len() + above.len() + load.len() + below.len();
         let around = 1 + usize::from(pane.window_stats.is_some());
         let room = height.saturating_sub(others);
@@ -131,7 +131,7 @@ fn warning(text: &str, width: usize, styles: &Styles) -> Vec<Line<'static>> {
     text.into_iter().map(|line| Line::styled(format!(" {line}"), styles.theme.warn)).collect()
 }
 
-/// What was lost in the process, explained.
+/// Explanations of the losses of the process.
 pub(crate) fn losses(common: &Common, width: usize) -> Vec<Line<'static>> {
     let styles = &common.styles;
     let explained = common.model.snapshot().map(lost::explained).unwrap_or_default();
@@ -147,9 +147,9 @@ struct Pane<'a> {
     scale: Scale,
     /// The values at [`QUANTILES`], of all measurements.
     quantiles: Option<[u64; 4]>,
-    /// What was measured in the window of the histogram; none for all.
+    /// The measurements in the window of the histogram. `None` for the window of all.
     window_stats: Option<WindowStats>,
-    /// Lines of the histogram.
+    /// Height of the histogram, in lines.
     bars: usize,
 }
 
@@ -166,7 +166,7 @@ impl Pane<'_> {
         Line::from(span!(self.styles.theme.process; " {text}"))
     }
 
-    /// A figure, and what stands behind it.
+    /// A line with a figure, and a remark after it.
     fn row(
         &self,
         name: &str,
@@ -202,7 +202,7 @@ impl Pane<'_> {
         let rate = format!("  {rate}/s{fenced}");
         let load = figures.load().map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
         let is_wall = figures.point().wall;
-        // Figures that no thread has for itself.
+        // Figures that wall-clock spans lack, since they belong to no thread.
         let of_threads = ["exclusive", "off CPU", "switches"];
         let (of, inclusive) =
             if is_wall { (" of the time", "wall time") } else { (" of one CPU", "inclusive") };
@@ -232,7 +232,7 @@ impl Pane<'_> {
         lines
     }
 
-    /// The span of the regions, as a bar of what was on a CPU and what was not.
+    /// The span of the regions as a bar: the part on a CPU, and the rest.
     fn on_and_off(&self, on: u64, off: u64) -> Option<Line<'static>> {
         let room = FIGURES - 16;
         let filled = (on as f64 / (on as f64 + off as f64) * room as f64).round();
@@ -242,7 +242,7 @@ impl Pane<'_> {
         (off > 0).then(|| self.row("on/off CPU", on, rest))
     }
 
-    /// Which measurements the histogram is of, in words.
+    /// The window of the histogram, in words.
     fn window(&self) -> String {
         let seconds = self.window_stats.as_ref().map_or(0.0, |window_stats| window_stats.seconds);
         match (self.detail.window, &self.window_stats) {
@@ -290,7 +290,7 @@ impl Pane<'_> {
         let mut lines = vec![self.title(&format!("{of}, {}: {shares}", self.window()))];
         let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1) as f64;
         let all = bars.iter().map(|bar| bar.count as f64).sum::<f64>();
-        // Range, shares, marks and blanks between them.
+        // Columns for the range, the shares, the marks and the blanks between them.
         let shares = if sums { 14 } else { 7 };
         let room = width.saturating_sub(17 + shares + 9).max(4);
         for bar in &bars {
@@ -321,7 +321,7 @@ impl Pane<'_> {
         lines
     }
 
-    /// One of the tables, in the order that was chosen.
+    /// One of the tables, in the user's order.
     fn table(
         &self,
         place: usize,
@@ -334,7 +334,7 @@ impl Pane<'_> {
         sums::lines(table, chosen, rows, renamed, (blanks, width), &self.scale, self.styles)
     }
 
-    /// The amounts of its regions, and its figures by amounts.
+    /// The amounts of the point's regions, and its figures grouped by amounts.
     fn amounts(&self, width: usize) -> Vec<TextLine> {
         let rate = |rate: Option<f64>| rate.map_or(NONE.into(), units::si);
         let amounts: Vec<_> = self.figures.amounts().collect();
@@ -358,13 +358,13 @@ impl Pane<'_> {
             let name = if each.is_empty() { "other".into() } else { each.join(" ") };
             Sums { name, rate: tuple.rates[0], total: tuple.total, ..Sums::default() }
         });
-        // The first amount is usually the bound.
+        // The first amount usually limits the speed.
         let of = format!("{}/s", first.name);
         let tuples = self.table(1, &rows.collect::<Vec<_>>(), Some((sums::RATE, &of)), width);
         lines.into_iter().map(|line| (line, None)).chain(tuples).collect()
     }
 
-    /// Who calls the point and whom it calls.
+    /// The callers and the callees of the point.
     fn calls(&self, width: usize) -> Vec<TextLine> {
         let calls = Calls::of(self.figures);
         let name = |who: Who| match who {
@@ -372,7 +372,7 @@ impl Pane<'_> {
             Who::Top => "(top level)".into(),
             Who::Others => "(other callers)".into(),
         };
-        // Open regions have called others already.
+        // Open regions already have callees.
         let open = self.figures.open().and_then(|open| open.on_cpu).unwrap_or(0);
         let all = self.figures.total().inclusive.saturating_add(open);
         let row = |one: &Related| {
@@ -405,7 +405,7 @@ impl Pane<'_> {
             let process = lane.lane.filter(|_| is_sum).zip(snapshot);
             let process = process.and_then(|(lane, snapshot)| snapshot.member(lane.process));
             let process = process.map_or(String::new(), columns::process_in_column);
-            // How evenly they share the work.
+            // The share shows how evenly the threads divide the work.
             let share = Some(lane.total.exclusive as f64 / most.max(1) as f64);
             Sums { name, process, state, total: lane.total, share, rate: None }
         });
@@ -433,9 +433,9 @@ impl Pane<'_> {
     }
 }
 
-/// The percentiles that fall into a bar.
+/// The percentiles within the range of a bar.
 fn marks(bar: &Bar, quantiles: Option<[u64; 4]>) -> String {
-    // The last quantile seldom has a bar of its own, or room beside others.
+    // Leave out the last quantile: it seldom has a bar of its own, or room beside others.
     let marked = QUANTILES.iter().zip(quantiles.into_iter().flatten()).take(3);
     marked
         .filter(|(_, value)| (bar.low..bar.high).contains(&(*value as f64)))

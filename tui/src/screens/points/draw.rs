@@ -47,7 +47,7 @@ struct Table<'a> {
     common: &'a Common,
     styles: &'a Styles,
     fit: Fit,
-    /// The load that fills a bar and a trend, the same in all rows.
+    /// The load at full length of a bar and a trend, the same in all rows.
     top: f64,
     has_totals: bool,
 }
@@ -62,7 +62,7 @@ impl Table<'_> {
         grid.heading(Some(self.points.table.sorted()), width, self.styles)
     }
 
-    /// The title of a column; for the bar, the load that fills it.
+    /// The title of a column. For the bar, it includes the load at full length.
     fn title(&self, column: Column, rows: usize) -> String {
         let all = self.common.order.len();
         match column {
@@ -70,7 +70,7 @@ impl Table<'_> {
                 let end = format!("{:.0}%", self.top * 100.0);
                 format!("0{end:>width$}", width = self.fit.width(column).saturating_sub(1))
             }
-            // Only where no line of sums says it.
+            // Only if no line of sums shows this.
             Column::Name if rows < all && !self.has_totals => {
                 format!("Name {}", self.seen(rows).replace(" of ", "/"))
             }
@@ -78,19 +78,19 @@ impl Table<'_> {
         }
     }
 
-    /// `1-19 of 24`: which rows are seen, of how many.
+    /// `1-19 of 24`: the visible rows, and the number of all.
     fn seen(&self, rows: usize) -> String {
         let (first, all) = (self.common.scroll.offset, self.common.order.len());
         format!("{}-{} of {all}", first + 1, (first + rows).min(all))
     }
 
-    /// Draws cell by cell: this is most of the viewer's cost, and spans and lines in between would
-    /// double it.
+    /// Draws cell by cell: this is most of the viewer's cost, and intermediate spans and lines
+    /// would double it.
     fn draw_row(&self, buffer: &mut Buffer, area: Rect, figures: &Figures) {
         let theme = &self.styles.theme;
         let selected = self.common.selected == Some(figures.id());
         let state = figures.state();
-        // One style for the whole row: the parts' own colours would break it.
+        // The whole row has one style; colours of its parts would interrupt it.
         let whole = match (selected, state) {
             (true, _) => Some(theme.selected),
             (false, PointState::On) if figures.is_ended() => Some(theme.faint),
@@ -151,7 +151,7 @@ impl Table<'_> {
         }
     }
 
-    /// The cursor, the state, and whether the load has changed much.
+    /// The cursor, the state, and a mark if the load has changed much.
     fn mark(&self, figures: &Figures, selected: bool) -> String {
         let glyphs = &self.styles.glyphs;
         let cursor = if selected { glyphs.cursor } else { ' ' };
@@ -176,7 +176,7 @@ impl Table<'_> {
         self.name_with(figures, &said)
     }
 
-    /// The name and words behind it, which stay where room is short.
+    /// The name and the words after it, which stay if room is short.
     fn name_with(&self, figures: &Figures, words: &str) -> String {
         let room = self.fit.width(Column::Name);
         let left = room.saturating_sub(words.len() + 1).max(room / 3);
@@ -184,7 +184,7 @@ impl Table<'_> {
         format!("{name} {words}")
     }
 
-    /// The number of hidden rows, and how to show them.
+    /// The number of hidden rows, and the key that shows them.
     fn hidden(&self) -> Line<'static> {
         let hidden = self.points.idle.hidden();
         if hidden == 0 {
@@ -195,7 +195,7 @@ impl Table<'_> {
         Line::styled(text, self.styles.theme.faint)
     }
 
-    /// The sums of all rows, those out of sight included.
+    /// The sums of all rows, including those out of view.
     fn totals(&self, seen: usize) -> Line<'static> {
         let rows = || self.common.order.iter().filter_map(|id| self.common.model.point(*id));
         let off = rows().filter(|row| row.state() != PointState::On).count();
@@ -218,7 +218,7 @@ impl Table<'_> {
                 (Column::Name, _) => name.clone(),
                 (other, _) if !other.spec().is_summed => String::new(),
                 (_, kind) => match values.reduce(|sum, more| sum + more) {
-                    // No sum where there is nothing to add up.
+                    // No sum if there is nothing to add up.
                     None => units::NONE.into(),
                     Some(sum) if kind == Kind::Share => units::percent(sum),
                     Some(sum) if kind == Kind::Sum => scale.ticks(sum),
@@ -236,11 +236,11 @@ impl Table<'_> {
     }
 }
 
-/// Writes a text into an area, from a place in it on.
+/// Writes a text into an area, from this position on.
 fn put(buffer: &mut Buffer, area: Rect, at: Position, text: &str, style: Style) {
     let room = usize::from(area.right().saturating_sub(at.x));
     if text::is_plain(text) {
-        // ASCII needs no search for graphemes.
+        // ASCII needs no search for grapheme clusters.
         for (x, byte) in (at.x..).zip(text.bytes().take(room)) {
             buffer[(x, at.y)].set_char(char::from(byte)).set_style(style);
         }

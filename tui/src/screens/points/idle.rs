@@ -1,24 +1,25 @@
-//! Points that are off and have never measured. They have no rows until the user asks for them.
+//! Points that are off and have never measured. Their rows are hidden until the user asks for them.
 
 use std::collections::HashSet;
 
 use crate::screens::prelude::*;
 
-/// The probe's calibration point, which every program has.
+/// The name of the probe's calibration point, which every program has.
 const CALIBRATION: &str = "pfp.overhead";
 
-/// Which rows are hidden.
+/// Decides which rows are hidden.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
-    /// The user has asked for them.
+    /// Whether the user has asked for the hidden rows.
     are_shown: bool,
-    /// Points that were seen on or with figures: switched off and reset, they stay.
+    /// Points that were once on or had figures: their rows stay, even after they are switched off
+    /// and reset.
     seen: HashSet<u32>,
     hidden: HashSet<u32>,
 }
 
 impl Idle {
-    /// Looks at all points. With a filter, all points that pass are shown.
+    /// Updates the state with all points. With a filter, all points that pass are shown.
     pub(super) fn look(&mut self, points: &[Figures], is_filtered: bool) {
         let is_idle = |point: &&Figures| {
             point.state() == PointState::Off && !point.is_used() && point.open().is_none()
@@ -42,13 +43,13 @@ impl Idle {
         self.hidden.len()
     }
 
-    /// Shows them, or hides them again; says which.
+    /// Shows the hidden rows, or hides them again; returns whether they are shown.
     pub(super) fn turn(&mut self) -> bool {
         self.are_shown = !self.are_shown;
         self.are_shown
     }
 
-    /// Forgets the last process.
+    /// Drops the state of the previous process.
     pub(super) fn forget(&mut self) {
         self.seen.clear();
         self.hidden.clear();

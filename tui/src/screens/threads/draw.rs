@@ -1,4 +1,4 @@
-//! The threads, and below them the points of the one under the cursor, drawn.
+//! Draws the list of threads, and below it the points of the thread under the cursor.
 
 use super::super::sums;
 use super::super::sums::{Sums, TextLine};
@@ -8,16 +8,16 @@ use super::list::{TABLE, amiss, ended, name_of, open_for};
 use crate::model::threads::{Thread, find, parts, state_word};
 use crate::screens::prelude::*;
 
-/// From this height on the list stays beside the points of a thread.
+/// Minimum height for keeping the list above the points of a thread.
 const HIGH: u16 = 10;
 
-/// Where the rows of the list are on a body.
+/// The area of the list's rows on a body.
 pub(super) fn rows(view: &Threads, body: Rect) -> Rect {
     let list = halves(view, body)[0];
     Rect { y: list.y + 1, height: list.height.saturating_sub(1), ..list }
 }
 
-/// Most lines of the opened thread that are scrolled out.
+/// Maximum number of lines of the opened thread that can be scrolled out.
 pub(super) fn most_below(view: &Threads, common: &Common, body: Rect) -> usize {
     let below = halves(view, body)[1];
     let lines = part_lines(view, common, below.width.into()).filter(|_| view.opened);
@@ -25,7 +25,7 @@ pub(super) fn most_below(view: &Threads, common: &Common, body: Rect) -> usize {
     lines.map_or(0, |(_, lines)| lines.len()).saturating_sub(seen)
 }
 
-/// The list, and the points of a thread.
+/// The areas of the list and of the points of a thread.
 fn halves(view: &Threads, body: Rect) -> [Rect; 2] {
     let below = match (view.opened, body.height >= HIGH) {
         (false, _) => 0,
@@ -48,13 +48,13 @@ pub(super) fn draw(view: &Threads, frame: &mut Frame, area: Rect, common: &Commo
 /// Columns of the mark with the blank behind it, and of names.
 const MARK: usize = 2;
 const MIN_NAME: usize = 12;
-/// Most columns of a name, where there is something else to show.
+/// Maximum width of a name, if there are other columns.
 const MAX_NAME: usize = 24;
 
 const NO_THREAD: &str = " no thread has reached a point yet: it has a row here as soon as one does; \
                          pfp-top doctor PID says what may be missing";
 
-/// The columns that a list of this width has.
+/// The columns that fit into a list of this width.
 pub(super) fn fit(
     view: &Threads,
     common: &Common,
@@ -128,7 +128,7 @@ fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common) {
     draw_scrolled(frame, area, Line::styled(said, styles.theme.process), lines, view.below);
 }
 
-/// The heading of the table of points at a place of the opened thread.
+/// The heading at a position in the table of points of the opened thread.
 pub(super) fn heading_of_parts(
     view: &Threads,
     at: Position,

@@ -51,7 +51,7 @@ fn clock(thread: &Thread, common: &Common) -> &'static str {
     thread.lane.clock.or(of_all).map_or(NONE, clock_word)
 }
 
-/// Where a thread is. A rare problem comes first.
+/// The region that a thread is in. A rare problem is shown in its place.
 fn within(thread: &Thread, common: &Common) -> String {
     let (amiss, inner) = (amiss(thread), innermost(common, thread));
     match (amiss.is_empty(), inner.is_empty()) {
@@ -61,7 +61,7 @@ fn within(thread: &Thread, common: &Common) -> String {
     }
 }
 
-/// Its name in its process.
+/// The thread's name in its process.
 pub(super) fn name_of(thread: &Thread, common: &Common) -> String {
     let lane = &thread.lane;
     match common.model.snapshot().map_or(&*lane.name, |snapshot| own_name(snapshot, lane)) {
@@ -75,7 +75,7 @@ fn process(thread: &Thread, common: &Common) -> String {
     process.map_or(String::new(), columns::process_in_column)
 }
 
-/// What went wrong on a thread; empty where nothing did.
+/// The problems on a thread; empty if there are none.
 pub(super) fn amiss(thread: &Thread) -> String {
     let found = thread.lane.amiss.iter();
     let said =
@@ -83,7 +83,7 @@ pub(super) fn amiss(thread: &Thread) -> String {
     said.collect::<Vec<_>>().join(", ")
 }
 
-/// The point that takes most of a thread's time, and how much of it.
+/// The point that takes most of a thread's time, and its share.
 fn top(common: &Common, thread: &Thread) -> String {
     let Some(top) = thread.top else {
         return String::new();
@@ -102,7 +102,7 @@ pub(super) fn ended(common: &Common, thread: &Thread) -> Option<&'static str> {
     }
 }
 
-/// How long a region of a thread that runs has been open.
+/// How long a region of a running thread has been open.
 pub(super) fn open_for(common: &Common, open: &Open) -> String {
     let now = common.model.snapshot().map_or(0, |snapshot| snapshot.elapsed_ticks);
     common.scale().ticks(now.saturating_sub(open.start) as f64)

@@ -1,4 +1,4 @@
-//! The timeline: what the threads did in the last moments.
+//! Draws the timeline.
 //!
 //! ```text
 //! Thread      |-150ms          |-100ms        v |-50ms          |now
@@ -8,8 +8,8 @@
 //!  deflate  on worker 1 [1234]  began 52.1ms ago  ...
 //! ```
 //!
-//! A bar is solid where its thread ran, and sparse where it did not. Bars that are too short to be
-//! seen become one bar with their number.
+//! A bar is solid while its thread ran, and sparse while it did not. Bars that are too short to be
+//! visible become one bar with their number.
 
 use ratatui::buffer::Buffer;
 use ratatui::macros::line;
@@ -22,20 +22,20 @@ use crate::model::timeline::columns::{Column, Run, Window, columns, runs};
 use crate::model::timeline::{Level, Track};
 use crate::screens::prelude::*;
 
-/// Columns between two marks of the axis, at least.
+/// Minimum number of columns between two marks of the axis.
 const BETWEEN_MARKS: u64 = 14;
-/// From this height on there are two lines about the region under the cursor.
+/// Minimum height for a second line about the region under the cursor.
 const HIGH: u16 = 10;
 
 const NO_EVENTS: &str = " This recording has no calls: `pfp-top record --events` keeps them.";
 const NO_RECORDS: &str = " This file has no calls.";
 
-/// Where the lines of the picture are on a body.
+/// The area of the picture's lines on a body.
 pub(super) fn rows(body: Rect) -> Rect {
     parts(body)[1]
 }
 
-/// The moment in a column of a body; none left of the bars.
+/// The moment at a column of a body. `None` left of the bars.
 pub(super) fn moment_at(view: &Timeline, body: Rect, column: usize) -> Option<u64> {
     let label = usize::from(label_width(body.width));
     let columns = usize::from(body.width).saturating_sub(label);
@@ -44,12 +44,12 @@ pub(super) fn moment_at(view: &Timeline, body: Rect, column: usize) -> Option<u6
     Some(window.from + (window.ticks as f64 * behind as f64 / columns.max(1) as f64) as u64)
 }
 
-/// Where the axis, the lines, and the words about the region under the cursor go.
+/// The areas of the axis, of the lines, and of the text about the region under the cursor.
 fn parts(body: Rect) -> [Rect; 3] {
     vertical![==1, *=1, ==if body.height >= HIGH { 2 } else { 1 }].areas(body)
 }
 
-/// Columns for the names of the threads.
+/// Width of the names of the threads.
 fn label_width(width: u16) -> u16 {
     match width {
         100.. => 16,
@@ -66,7 +66,7 @@ pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Comm
     let window = view.at.window(usize::from(area.width.saturating_sub(label)));
     let seen = rows.height;
     let picture = Picture { view, common, styles, timeline, window, label, seen };
-    // A part is empty if the body is too low to have room for it.
+    // A part is empty if the body is too low for it.
     if !axis.is_empty() {
         picture.axis(frame.buffer_mut(), axis);
     }
@@ -83,16 +83,16 @@ struct Picture<'a> {
     timeline: &'a model::Timeline,
     window: Window,
     label: u16,
-    /// Lines that there is room for.
+    /// Number of lines that fit.
     seen: u16,
 }
 
 impl Picture<'_> {
-    /// Moments relative to now, at round distances from it.
+    /// Moments relative to now, at round distances.
     fn axis(&self, buffer: &mut Buffer, area: Rect) {
         let style = self.styles.theme.heading;
         buffer.set_style(area, style);
-        // Lines out of sight are announced.
+        // The axis also shows how many lines are out of view.
         let (_, lines) = self.view.at.cursor();
         let (first, seen) = (self.common.scroll.offset, usize::from(self.seen));
         let title = match seen < lines {
@@ -116,7 +116,7 @@ impl Picture<'_> {
             self.window.column(region.start.max(self.window.from).min(region.end))
         });
         let first = now.saturating_sub(right).div_ceil(step_ticks);
-        // Where the label to the right begins.
+        // Start of the label to the right.
         let mut limit = usize::from(graph.width);
         for mark in first..=first + columns {
             let at = now.saturating_sub(mark.saturating_mul(step_ticks));
@@ -153,7 +153,7 @@ impl Picture<'_> {
         }
     }
 
-    /// The part of a line behind its label.
+    /// The part of a line to the right of its label.
     fn graph(&self, area: Rect) -> Rect {
         let label = self.label.min(area.width);
         Rect { x: area.x + label, width: area.width - label, ..area }
@@ -237,7 +237,7 @@ impl Picture<'_> {
         let columns = self.window.place(until).clamp(0.0, f64::from(area.width)) as u16;
         let style = self.styles.theme.faint;
         for x in area.x..area.x + columns {
-            // The first line has the text; the others match it.
+            // The first line has the text; the other lines continue its pattern.
             if is_first || x % 4 == 0 {
                 buffer[(x, area.y)].set_char(self.styles.glyphs.lost).set_style(style);
             }
@@ -272,7 +272,7 @@ impl Picture<'_> {
         let counted = run.many.filter(|n| *n > 1).map(|n| format!("{name}{}{n}", glyphs.times));
         match counted.filter(|counted| text::width(counted) <= room) {
             Some(counted) => shown += &counted,
-            // Four letters say more than fewer than three letters and an ellipsis.
+            // Four letters are clearer than fewer letters and an ellipsis.
             None if room > 4 => shown += &text::cut(&name, room, glyphs.ellipsis),
             None => shown.extend(name.chars().filter(char::is_ascii_graphic).take(room)),
         }
@@ -287,8 +287,8 @@ impl Picture<'_> {
                 None => self.styles.theme.faint,
             }
         };
-        // A bar's letters keep its background, so that its begin is seen. The background of a
-        // region that hardly ran is a line.
+        // The letters of a bar keep its background, so that the start of the bar is visible. A
+        // region that hardly ran has a line as background.
         let letters = |share: f64| match color {
             _ if selected => style(share),
             _ if share < 0.25 => style(share).add_modifier(Modifier::UNDERLINED),
@@ -301,7 +301,7 @@ impl Picture<'_> {
         for column in run.columns.clone() {
             let share = columns[column].on_share();
             let fill = glyphs.ran[usize::from(share < 0.75) + usize::from(share < 0.25)];
-            // Selected, the bar itself is the background.
+            // For the selected bar, reverse video already fills the background.
             let fill = if selected && share >= 0.75 { ' ' } else { fill };
             let cell = &mut buffer[(area.x + column as u16, area.y)];
             cell.set_char(fill).set_style(style(share));
@@ -333,7 +333,8 @@ impl Picture<'_> {
                 name_in(self.timeline, track, usize::MAX, glyphs.ellipsis)
             });
             let own = scale.single(region.exclusive as f64);
-            // Exclusive time cannot exceed the span: the rest was before it.
+            // Exclusive time longer than the span means that the region was latched: the excess is
+            // from before it.
             let latched = match region.exclusive > region.span() {
                 true => " (latched, with earlier parts)",
                 false => "",
@@ -387,14 +388,15 @@ impl Picture<'_> {
     }
 }
 
-/// The name of a thread, cut to some columns, with its number where it has no name or shares it.
+/// The name of a thread, cut to some columns. The thread's id is added if other threads have the
+/// same name; it replaces an empty name.
 fn name_in(timeline: &model::Timeline, track: &Track, columns: usize, ellipsis: char) -> String {
     let lane = &track.lane;
     if lane.name.is_empty() {
         return format!("[{}]", lane.tid);
     }
-    // Among several processes: the process id and the thread's name, since all have the same
-    // process name.
+    // With several processes: the process id and the thread's name, since all have the same process
+    // name.
     if lane.process.is_some()
         && let Some((process, thread)) = lane.name.split_once("] ")
         && let Some((_, pid)) = process.rsplit_once('[')
@@ -408,7 +410,8 @@ fn name_in(timeline: &model::Timeline, track: &Track, columns: usize, ellipsis: 
     text::cut(&lane.name, columns.saturating_sub(number.len()), ellipsis) + &number
 }
 
-/// A moment before now, in the unit of the farthest one, as exact as the distance of the marks.
+/// A time before now, in the unit of the most distant one, and as precise as the distance between
+/// the marks.
 fn moment(ago_ns: u64, step_ns: u64, farthest_seconds: f64) -> String {
     if ago_ns == 0 {
         return "now".into();

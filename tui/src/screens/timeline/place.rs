@@ -1,5 +1,4 @@
-//! Where the user looks on the timeline: which part of the time, which line,
-//! which region.
+//! The user's position on the timeline: the part of the time, the line, and the region.
 //!
 //! The picture follows the newest until the user moves back in time. Then it is held, so that it is
 //! not overwritten while the user looks at it.
@@ -11,31 +10,31 @@ use crate::model::timeline::{Line, Region, Timeline};
 use crate::screens::prelude::*;
 use crate::snapshot::{Lane, LaneKind};
 
-/// The shortest and the longest part of the time to look at, nanoseconds.
+/// Minimum and maximum length of the visible part, nanoseconds.
 const SHORTEST_NS: u64 = 1_000;
 const LONGEST_NS: u64 = 1_000_000_000_000;
-/// Limits of the first part, nanoseconds.
+/// Limits of the initial length, nanoseconds.
 const FIRST_NS: (u64, u64) = (1_000_000, 10_000_000_000);
 
 /// The part of the time, the line and the region under the cursor.
 #[derive(Debug, Default)]
 pub struct TimeView {
     picture: Option<Timeline>,
-    /// Length of the part looked at, nanoseconds; none before the first picture.
+    /// Length of the visible part, nanoseconds. `None` before the first picture.
     span_ns: Option<u64>,
-    /// Where that part ends; none while it follows the newest.
+    /// End of the visible part. `None` while it follows the newest.
     right: Option<u64>,
-    /// The moment of the cursor; none while it is on the newest region.
+    /// The moment of the cursor. `None` while the cursor is on the newest region.
     at: Option<u64>,
     line: Option<Line>,
-    /// What was looked for last.
+    /// The last search text.
     sought: String,
-    /// The picture has records of the visible lanes only.
+    /// Whether the picture has records of the visible lanes only.
     is_partial: bool,
 }
 
 impl TimeView {
-    /// Takes the records of a snapshot in, unless the picture is held.
+    /// Takes the records of a snapshot, unless the picture is held.
     pub(super) fn take(&mut self, snapshot: &Snapshot) {
         let same = |picture: &Timeline| picture.segment_id == snapshot.process.segment_id;
         if !self.follows() && !self.is_partial && self.picture.as_ref().is_some_and(same) {
@@ -48,13 +47,14 @@ impl TimeView {
         let picture = Timeline::of(snapshot, self.picture.as_ref());
         let reach_ns = picture.reach() as f64 / picture.ticks_per_second * 1e9;
         let (least, most) = FIRST_NS;
-        // All kept records and a bit of what is lost, so that its edge is seen.
+        // The initial part covers all kept records and a bit of the lost time, so that the boundary
+        // is visible.
         self.span_ns.get_or_insert_with(|| step_above((reach_ns as u64).clamp(least, most)));
         self.picture = Some(picture);
         self.line = self.line.or_else(|| self.first_line());
     }
 
-    /// The lanes of these lines. Records of an ended thread are asked for once: there may be none,
+    /// The lanes of these lines. Records of an ended thread are requested once: there may be none,
     /// and then it has no line.
     pub(super) fn lanes_seen(&self, snapshot: &Snapshot, first: usize, lines: usize) -> Vec<u32> {
         let (live, ended): (Vec<&Lane>, Vec<&Lane>) =
@@ -69,18 +69,18 @@ impl TimeView {
         lanes.into_iter().collect()
     }
 
-    /// Whether more would be there if the picture were held.
+    /// Whether the picture lacks records that it needs when it is held.
     pub(super) fn is_partial(&self) -> bool {
         self.is_partial
     }
 
-    /// Holds the picture as it is seen.
+    /// Holds the picture as it is on the screen.
     pub(super) fn freeze(&mut self) {
         self.hold();
         self.right = Some(self.right());
     }
 
-    /// The picture; none before the first look.
+    /// The picture. `None` before the first records.
     pub fn picture(&self) -> Option<&Timeline> {
         self.picture.as_ref()
     }
@@ -90,13 +90,13 @@ impl TimeView {
         self.right.is_none()
     }
 
-    /// The part of the time that is looked at, in this many columns.
+    /// The visible part of the time, in this many columns.
     pub fn window(&self, columns: usize) -> Window {
         let ticks = self.ticks();
         Window { from: self.right().saturating_sub(ticks), ticks, columns }
     }
 
-    /// Length of that part, nanoseconds; at most as long as the process has lived.
+    /// Length of the visible part, nanoseconds; at most the age of the process.
     pub fn span_ns(&self) -> u64 {
         let wanted = self.span_ns.unwrap_or(SHORTEST_NS);
         let Some(picture) = &self.picture else { return wanted };
@@ -104,7 +104,7 @@ impl TimeView {
         wanted.min((life as u64).max(SHORTEST_NS))
     }
 
-    /// Place of the cursor's line, and how many there are.
+    /// Index of the cursor's line, and the number of lines.
     pub fn cursor(&self) -> (usize, usize) {
         let lines = || self.picture.iter().flat_map(Timeline::lines);
         (lines().position(|line| Some(line) == self.line).unwrap_or(0), lines().count())
@@ -116,19 +116,19 @@ impl TimeView {
         self.picture.as_ref()?.lines().nth(place)
     }
 
-    /// The region under the cursor, and its place on the line.
+    /// The region under the cursor, and its index on the line.
     pub fn region(&self) -> Option<(usize, &Region)> {
         let level = self.picture.as_ref()?.level(self.line()?)?;
         let place = level.nearest(self.at.unwrap_or(u64::MAX))?;
         Some((place, &level.regions[place]))
     }
 
-    /// Goes to the line at this place.
+    /// Moves the cursor to the line with this index.
     pub(super) fn select_line(&mut self, place: usize) {
         self.line = self.picture.as_ref().and_then(|picture| picture.lines().nth(place));
     }
 
-    /// Goes to the next region on the line, or the one before.
+    /// Moves the cursor to the next region on the line, or to the previous one.
     pub(super) fn step(&mut self, later: bool) {
         let Some((picture, line)) = self.picture.as_ref().zip(self.line()) else { return };
         let Some((place, region)) = self.region() else { return };
@@ -140,13 +140,13 @@ impl TimeView {
         };
         match next.map(|next| next.start) {
             Some(start) => self.look_at(start),
-            // The first region stays selected as well.
+            // At the first region, the cursor stays on it.
             None if !later => self.look_at(region.start),
             None => {}
         }
     }
 
-    /// Goes to the oldest region on the line.
+    /// Moves the cursor to the oldest region on the line.
     pub(super) fn go_to_oldest(&mut self) {
         let level = self.picture.as_ref().zip(self.line()).and_then(|(p, line)| p.level(line));
         if let Some(start) = level.and_then(|level| level.regions.first()).map(|r| r.start) {
@@ -154,19 +154,19 @@ impl TimeView {
         }
     }
 
-    /// What was looked for last.
+    /// The last search text.
     pub(super) fn sought(&self) -> &str {
         &self.sought
     }
 
-    /// Looks for this from now on, beginning at the newest region.
+    /// Searches for this text from now on, beginning at the newest region.
     pub(super) fn seek(&mut self, text: &str) {
         self.sought = text.to_owned();
         self.follow();
     }
 
-    /// Goes to the newest region of these points that began before the one under the cursor; after
-    /// the oldest, to the newest of all. False if there is none.
+    /// Moves the cursor to the newest region of these points that began before the region under the
+    /// cursor; after the oldest, to the newest of all. Returns false if there is none.
     pub(super) fn go_to_one_of(&mut self, points: &HashSet<u32>) -> bool {
         let before = match self.follows() {
             true => u64::MAX,
@@ -179,7 +179,7 @@ impl TimeView {
         self.go_to(found.map(|(line, region)| (line, region.start)))
     }
 
-    /// Goes to the region of a point that took longest by the clock.
+    /// Moves the cursor to the region of a point that took longest by the clock.
     pub(super) fn go_to_slowest(&mut self, point: u32) {
         let of_point = self.regions().filter(|(_, region)| region.point == point);
         let longest = of_point.max_by_key(|(_, region)| region.span());
@@ -192,7 +192,7 @@ impl TimeView {
         pictures.flat_map(|picture| picture.lines().flat_map(|line| picture.regions(line)))
     }
 
-    /// Goes to a line and a moment; false if there are none.
+    /// Moves the cursor to a line and a moment; false if there are none.
     fn go_to(&mut self, found: Option<(Line, u64)>) -> bool {
         if let Some((line, start)) = found {
             self.line = Some(line);
@@ -201,7 +201,7 @@ impl TimeView {
         found.is_some()
     }
 
-    /// Goes to the line at this place, and to its region nearest to a moment.
+    /// Moves the cursor to the line with this index, and to its region nearest to a moment.
     pub(super) fn click(&mut self, place: usize, at: u64) {
         self.select_line(place);
         self.at = Some(at);
@@ -224,7 +224,7 @@ impl TimeView {
         self.at = None;
     }
 
-    /// Moves the part that is looked at by half its length, and the cursor with it.
+    /// Moves the visible part by half its length, together with the cursor.
     pub(super) fn pan(&mut self, later: bool) {
         let Some(newest) = self.picture.as_ref().map(|picture| picture.taken) else { return };
         if later && self.follows() {
@@ -245,7 +245,7 @@ impl TimeView {
         self.at = Some(at.clamp(right.saturating_sub(ticks), right));
     }
 
-    /// Looks at less of the time, or more, and keeps the cursor where it is.
+    /// Shows a shorter part of the time, or a longer one, and keeps the cursor in its column.
     pub(super) fn zoom(&mut self, closer: bool) {
         let before = self.ticks();
         let span = self.span_ns();

@@ -1,4 +1,4 @@
-//! The call tree as lines, and the lines above it.
+//! Draws the call tree as lines, and the lines above it.
 
 use ratatui::Frame as Canvas;
 
@@ -7,7 +7,7 @@ use crate::grid::Sorted;
 use crate::model::tree::{Direction, Frame, Node, Row};
 use crate::screens::prelude::*;
 
-/// A share that has changed by this much since the baseline is coloured.
+/// Minimum change of a share since the baseline that is coloured.
 const CHANGED: f64 = 0.05;
 
 /// Keys of columns that need their own drawing.
@@ -19,7 +19,7 @@ const NAME: &str = "name";
 
 /// The figures of a frame for its columns.
 pub(super) struct Cells {
-    /// Shares of all that is shown: inclusive, exclusive, and in the baseline.
+    /// Shares of everything that is shown: inclusive, exclusive, and in the baseline.
     share: f64,
     own: f64,
     was: f64,
@@ -54,7 +54,7 @@ pub(super) fn offers(tree: &CallTree, key: &str) -> bool {
     }
 }
 
-/// The columns that there is room for, and their grid.
+/// The columns that fit, and their grid.
 pub(super) fn fit(tree: &CallTree, width: usize, ellipsis: char) -> Fitted<Cells, Scale> {
     TABLE.fit_offered(&tree.table.0, |key| offers(tree, key), None, width, ellipsis)
 }
@@ -91,7 +91,7 @@ fn cells(tree: &CallTree, id: u32, common: &Common) -> Cells {
     }
 }
 
-/// Where the weights come from, and the titles of the columns or the frame under the cursor.
+/// The source of the weights, and the titles of the columns or the frame under the cursor.
 pub(super) fn head(tree: &CallTree, canvas: &mut Canvas, body: Rect, common: &Common) {
     let styles = &common.styles;
     let width = usize::from(body.width);
@@ -158,7 +158,7 @@ pub(super) fn selected(tree: &CallTree, common: &Common) -> String {
     told
 }
 
-/// Why there are no lines, and what to do.
+/// A message for an empty tree, with advice.
 pub(super) fn empty(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common) {
     let styles = &common.styles;
     let text = match (tree.source, tree.window) {
@@ -170,7 +170,7 @@ pub(super) fn empty(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &C
     canvas.render_widget(Line::styled(text, styles.theme.faint), area);
 }
 
-/// The lines.
+/// Draws the lines.
 pub(super) fn rows(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common) {
     let styles = &common.styles;
     let fit = fit(tree, area.width.into(), styles.glyphs.ellipsis);
@@ -236,7 +236,7 @@ fn line(
     Line::from(spans)
 }
 
-/// The share of a frame as a bar; its own part is solid.
+/// The share of a frame as a bar; the exclusive part is solid.
 fn bar(tree: &CallTree, share: f64, own: f64, styles: &Styles) -> String {
     match tree.direction {
         Direction::Callers => chart::bar(share, 10, &styles.glyphs),

@@ -12,10 +12,10 @@ use super::{CallTree, draw};
 use crate::model::tree::Tree;
 use crate::screens::prelude::*;
 
-/// From this width on, bars have a name.
+/// Minimum width of a bar with a name.
 const NAMED: u16 = 4;
 
-/// A node that is wide enough to be seen.
+/// A node that is wide enough to be visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bar {
     node: u32,
@@ -24,7 +24,7 @@ struct Bar {
     width: u16,
 }
 
-/// The bars of a tree, or of a node and its parents, within so many columns.
+/// The bars of a tree, or of a node and its parents, on this many columns.
 fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<Bar> {
     let mut bars = Vec::new();
     let mut next = Vec::new();
@@ -80,7 +80,7 @@ impl CallTree {
     /// Goes to the next frame of the same level.
     pub(super) fn step_aside(&mut self, bars: isize, common: &mut Common) {
         let Some(node) = self.node() else { return };
-        // At the greatest width, so that no frame is left out.
+        // At the greatest width, so that every frame has a bar.
         let mut level = self.bars(u16::MAX);
         let Some(own) = level.iter().find(|bar| bar.node == node).copied() else { return };
         level.retain(|bar| bar.level == own.level);
@@ -99,7 +99,7 @@ pub(super) fn at(tree: &CallTree, column: u16, level: usize, width: u16) -> Opti
     tree.bars(width).iter().find(hit).map(|bar| bar.node)
 }
 
-/// The bars.
+/// Draws the bars.
 pub(super) fn draw(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common) {
     let styles = &common.styles;
     let cursor = tree.node();
@@ -113,7 +113,7 @@ pub(super) fn draw(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Co
         let name = super::name(node.frame, &common.model);
         let share = units::percent(node.inclusive as f64 / all);
         let label = format!("{} {share} %", draw::name(node, common));
-        // A column between bars tells them apart.
+        // A free column separates adjacent bars.
         let width = bar.width.max(2) - 1;
         let area = Rect { x: area.x + bar.left, y: area.y + line as u16, width, height: 1 };
         let style = match styles.theme.point(&name) {
