@@ -1,7 +1,7 @@
 //! The snapshot: an immutable picture of one process, taken at one moment.
 //!
-//! It is plain data, and all that the model, the views, the exports and the files know about a
-//! process. A [`crate::source`] makes it; it holds no shared memory. Its serde form *is* the
+//! It is plain data, and everything that the model, the views, the exports and the files know about
+//! a process. A [`crate::source`] makes it; it contains no shared memory. Its serde form *is* the
 //! snapshot file: versioned JSON, see [`FORMAT`] and [`VERSION`].
 //!
 //! All times are **ticks** of the process's clock (time-stamp-counter cycles)
@@ -26,27 +26,27 @@ pub use self::state::{End, ProcessState};
 
 /// The name of the file format, the value of [`Snapshot::format`].
 pub const FORMAT: &str = "pfp-snapshot";
-/// The version of the file format. It goes up when an older reader would misread the file; new
-/// fields with defaults do not raise it.
+/// The version of the file format. It increases when an older reader would misread the file; new
+/// fields with defaults do not increase it.
 pub const VERSION: u32 = 1;
 
-/// Everything known of one process at one moment.
+/// A snapshot of one process, or of several shown as one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Always [`FORMAT`].
     pub format: String,
-    /// Always [`VERSION`] in what this program writes.
+    /// [`VERSION`] in every snapshot that this program writes.
     pub version: u32,
-    /// When it was taken, nanoseconds since the Unix epoch.
+    /// Time of the snapshot, nanoseconds since the Unix epoch.
     pub taken_unix_ns: u64,
     /// Ticks of the process's clock since its segment was created.
     pub elapsed_ticks: u64,
     /// The watched process.
     pub process: Process,
-    /// With several processes: the age of each when its figures were taken, ticks.
+    /// With several processes, the age of each at the time of its figures, ticks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ages: Vec<u64>,
-    /// Its clock, and how far it can be trusted.
+    /// Its clock, and how reliable that is.
     pub clock: Clock,
     /// The points, in the order of their ids.
     pub points: Vec<Point>,
@@ -55,28 +55,28 @@ pub struct Snapshot {
     /// The statistics of each (point, lane) pair that has any, ordered by point, then lane. Two
     /// snapshots share equal cells.
     pub cells: Vec<Arc<Cell>>,
-    /// What points measured inside which other points, lane by lane; ordered by point, then caller,
+    /// The measurements of points inside other points, lane by lane; ordered by point, then caller,
     /// then lane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edges: Vec<Edge>,
     /// The last finished measurements of every lane, oldest first per lane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<Record>,
-    /// What was lost, refused or repaired.
+    /// Counts of what was lost, refused or repaired.
     pub losses: Losses,
-    /// What the kernel says of the process; none where it was not asked. Not in files.
+    /// The kernel's figures of the process. `None` if they were not read. Not in files.
     #[serde(skip)]
     pub usage: Option<Usage>,
     /// Set if the cells are sums over threads, without histograms and edges. Only lines to other
-    /// places bring such snapshots; no file has them.
+    /// places deliver such snapshots; files never contain them.
     #[serde(skip)]
     pub summed: Option<Arc<Summed>>,
 }
 
-/// How much of a snapshot is wanted; it may leave out the rest.
+/// The requested parts of a snapshot; the others may be left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Extent {
-    /// All of it.
+    /// All parts.
     #[default]
     All,
     /// Sums over the threads of each process, with their histograms.
@@ -89,10 +89,10 @@ pub enum Extent {
     Loads,
 }
 
-/// What a snapshot of sums has in place of histograms and edges.
+/// Data of a snapshot of sums, in place of histograms and edges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summed {
-    /// Whether it has what a table shows.
+    /// Whether it has the figures of a table.
     #[serde(default)]
     pub has_rows: bool,
     /// The 50th, 90th and 99th percentile of exclusive ticks, by the point's id; empty where there
@@ -100,36 +100,36 @@ pub struct Summed {
     pub quantiles: BTreeMap<u32, [u64; 3]>,
     /// Exclusive ticks of the open regions by the lane's id, the outermost first.
     pub open: BTreeMap<u32, Vec<OwnTicks>>,
-    /// Points that still have their cells thread by thread.
+    /// Ids of points that still have their cells thread by thread.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub by_thread: BTreeSet<u32>,
-    /// Points that have histograms and edges, too.
+    /// Ids of points that have histograms and edges, too.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub whole: BTreeSet<u32>,
-    /// Points that have only counts and exclusive times.
+    /// Ids of points that have only counts and exclusive times.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub left_out: BTreeSet<u32>,
 }
 
-/// Exclusive ticks of an open region, where known: a number whose growth is right, and one that is
-/// right itself.
+/// Exclusive ticks of an open region, if known: a figure whose growth is correct, and one that is
+/// correct itself.
 pub type OwnTicks = (Option<f64>, Option<u64>);
 
-/// What the kernel says of a running process.
+/// The kernel's figures of a running process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU time of all its threads since it started, nanoseconds.
     pub cpu_ns: u64,
     /// Memory in use, bytes.
     pub memory_bytes: u64,
-    /// All its threads, measuring or not.
+    /// Number of all its threads, measuring or not.
     pub threads: u32,
-    /// How many CPUs it may run on.
+    /// Number of CPUs that it may run on.
     pub cpus: u32,
 }
 
 impl Snapshot {
-    /// The places whose newer figures are late.
+    /// The places whose newer figures are overdue.
     pub(crate) fn late_places(&self) -> Vec<BadPlace> {
         let mut places: Vec<BadPlace> = Vec::new();
         for member in &self.process.members {
@@ -158,7 +158,7 @@ impl Snapshot {
         self.summed.as_ref().is_none_or(|summed| summed.whole.contains(&point))
     }
 
-    /// A copy without cells, edges and records, which are nearly all of it.
+    /// A copy without cells, edges and records, which are nearly all of the memory.
     pub(crate) fn without_measurements(&self) -> Self {
         Self {
             cells: Vec::new(),
@@ -204,7 +204,7 @@ impl Snapshot {
         &self.cells[first..first + len]
     }
 
-    /// Each of several processes by its segment, and its age; empty where ages are unknown.
+    /// The segment id and the age of each of several processes; empty if ages are unknown.
     pub(crate) fn aged(&self) -> impl Iterator<Item = (&str, u64)> {
         let members = self.process.members.iter();
         members.map(|member| member.segment_id.as_str()).zip(self.ages.iter().copied())
@@ -225,7 +225,7 @@ impl Snapshot {
         }
     }
 
-    /// One of several processes, by its place among [`Process::members`].
+    /// One of several processes, by its index in [`Process::members`].
     pub(crate) fn member(&self, place: Option<u32>) -> Option<&Process> {
         self.process.members.get(place? as usize)
     }
@@ -236,21 +236,21 @@ impl Snapshot {
     }
 }
 
-/// A place that is late, or has no line.
+/// A place that is late, or whose line is down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPlace {
     /// Its name.
     pub name: String,
-    /// How long it has been so.
+    /// How long it has been late or down.
     pub age: Duration,
-    /// Why there is no line; none where it is late.
+    /// Why the line is down. `None` if the place is late.
     pub why: Option<String>,
 }
 
 /// The watched process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// The name the program gave itself, else the executable's file name.
+    /// The name that the program gave itself, or else the executable's file name.
     pub name: String,
     /// Path of the executable.
     pub exe: String,
@@ -269,14 +269,14 @@ pub struct Process {
     /// Whether a signal had stopped it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
-    /// How it ended, where that is known.
+    /// How it ended, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,
-    /// For one of several processes whose place is late or down: when its last figures were taken,
+    /// For one of several processes whose place is late or down: the time of its last figures,
     /// nanoseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_since_unix_ns: Option<u64>,
-    /// The processes that this one stands for, if it stands for several.
+    /// The processes that this one combines, if it combines several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Process>,
 }
@@ -289,12 +289,12 @@ impl std::fmt::Display for Process {
 }
 
 impl Process {
-    /// Its place, where there are several.
+    /// Its place, if there are several.
     pub(crate) fn place(&self) -> Option<&str> {
         self.name.rsplit_once('@').map(|(_, place)| place)
     }
 
-    /// Marks it as dead, which is known from elsewhere than its segment; `end` says how it ended.
+    /// Marks it as dead, if the segment itself does not show that; `end` says how it ended.
     pub(crate) fn died(&mut self, end: Option<End>) {
         if self.state == ProcessState::Running {
             self.state = ProcessState::of_dead(false, end.as_ref());
@@ -308,7 +308,7 @@ impl Process {
         if self.stopped { "stopped" } else { self.state.word() }
     }
 
-    /// How it ended, in words that follow its name. None while it runs.
+    /// How it ended, in words that follow its name. `None` while it runs.
     pub(crate) fn ended(&self) -> Option<Cow<'static, str>> {
         state::ended(self.state, self.end.as_ref())
     }
@@ -321,37 +321,36 @@ pub struct Clock {
     pub kind: ClockKind,
     /// Ticks per second, as calibrated.
     pub ticks_per_second: f64,
-    /// Ticks per second by CPUID; none where it does not say.
+    /// Ticks per second by CPUID. `None` if CPUID does not report them.
     #[serde(default)]
     pub reported_ticks_per_second: Option<f64>,
-    /// The true frequency of the core, hertz, measured once with dependent adds; none where it was
+    /// The true frequency of the core, hertz, measured once with dependent adds. `None` if it was
     /// not measured.
     #[serde(default)]
     pub core_hz: Option<f64>,
-    /// Whether the processor says that the counter always runs at one rate.
+    /// Whether the processor reports that the counter always runs at one rate.
     pub invariant: bool,
-    /// Whether the fallback clock is read, since the counter is not reliable.
+    /// Whether the fallback clock is used, because the counter is not reliable.
     #[serde(default)]
     pub system_clock: bool,
-    /// Calibrated ticks that measuring adds inside a region; already
-    /// subtracted.
+    /// Calibrated cost of measuring inside a region, ticks; already subtracted.
     pub overhead_inside: u64,
-    /// Calibrated ticks of a whole begin and end pair.
+    /// Calibrated cost of a whole pair of begin and end, ticks.
     pub overhead_pair: u64,
 }
 
-/// How a thread's time off the CPU is taken out.
+/// How time off the CPU is excluded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockKind {
-    /// A switch is noticed through the thread's restartable-sequence area.
+    /// A switch is detected by the thread's restartable-sequence area.
     #[default]
     Rseq,
-    /// A switch is noticed through a self-monitoring perf event.
+    /// A switch is detected by a self-monitoring perf event.
     Perf,
-    /// The thread's CPU time is read at every stamp.
+    /// The thread's CPU time is read at every begin and end.
     Cputime,
-    /// Nothing is taken out: figures are wall-clock time.
+    /// Nothing is excluded: figures are wall-clock time.
     Wall,
 }
 
@@ -360,40 +359,41 @@ pub enum ClockKind {
 pub struct Point {
     /// Numeric id; 0 is the calibration point.
     pub id: u32,
-    /// Its name. Untrusted bytes were made printable.
+    /// Its name, with unprintable bytes replaced.
     pub name: String,
     /// Source file, empty where unknown.
     pub file: String,
     /// Line in it, 0 where unknown.
     pub line: u32,
-    /// Its times are a device's, such as a GPU's, or the wall clock's: no CPU has spent them.
+    /// Whether its times are a device's, such as a GPU's, or the wall clock's: time that no CPU has
+    /// spent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub device: bool,
-    /// Its times are the wall clock's: spans that belong to no thread.
+    /// Whether its times are the wall clock's: spans that belong to no thread.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wall: bool,
     /// Whether it measures, or why not.
     pub state: PointState,
-    /// Alpha of the EWMA, in (0, 1]; none while it is off.
+    /// Alpha of the EWMA, in (0, 1]. `None` while the EWMA is off.
     pub alpha: Option<f64>,
-    /// How often the point was reset.
+    /// Number of resets of the point.
     pub resets: u32,
-    /// When its figures begin, ticks since the segment was created, if later than that: at its last
-    /// reset. Among several processes, the earliest begin of its own process; in a sum, the
-    /// earliest of all.
+    /// Begin of its figures, ticks since the segment was created, if later than the creation: the
+    /// last reset. With several processes, at the earliest the begin of its own process; in a sum,
+    /// the earliest of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ticks: Option<u64>,
-    /// Its stamps wait for the work before them.
+    /// Whether its begins and ends wait for the work before them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fenced: bool,
-    /// Its state was left by a viewer that was killed.
+    /// Whether its state was left by a viewer that was killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left_over: bool,
-    /// Its process, a place among [`Process::members`]; none where there is only one, or where it
+    /// Index of its process in [`Process::members`]. `None` if there is only one, or if the point
     /// is summed over them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
-    /// Its id in its own process, where that differs.
+    /// Its id in its own process, if that differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
     /// The names of its amounts, if its regions have amounts: at most [`AMOUNTS`].
@@ -405,22 +405,22 @@ pub struct Point {
 pub(crate) const OPENMP: &str = "openmp";
 
 impl Point {
-    /// Its domain, if it is an annotation for another tool: `nvtx:app`, or the system alone. It
-    /// stands in place of a file, with no line.
+    /// Its domain, if it is an annotation for another tool: `nvtx:app`, or the system alone. The
+    /// file's field has it, and the line is 0.
     pub fn domain(&self) -> Option<&str> {
         let of_system = |system: &str| {
             let rest = self.file.strip_prefix(system);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
         };
         if self.line == 0 && of_system(OPENMP) {
-            // The object follows.
+            // The object's path follows.
             return Some(OPENMP);
         }
         (self.line == 0 && ["nvtx", "itt", "kokkos"].into_iter().any(of_system))
             .then_some(self.file.as_str())
     }
 
-    /// Its name; `#5` for a point that was only given a number.
+    /// Its name; `#5` for a point without a name.
     pub fn shown_name(&self) -> String {
         match self.name.as_str() {
             "" => format!("#{}", self.number.unwrap_or(self.id)),
@@ -428,7 +428,7 @@ impl Point {
         }
     }
 
-    /// Its place in the source, or its domain; empty where neither is known.
+    /// Its place in the source, or its domain; empty if neither is known.
     pub fn place(&self) -> String {
         match self.line {
             0 => self.file.clone(),
@@ -436,14 +436,14 @@ impl Point {
         }
     }
 
-    /// When its figures begin, ticks since the segment was created; none after a reset at an
+    /// Begin of its figures, ticks since the segment was created. `None` after a reset at an
     /// unknown time.
     pub fn begin_ticks(&self) -> Option<u64> {
         self.since_ticks.or((self.resets == 0).then_some(0))
     }
 }
 
-/// Most amounts of a point.
+/// Maximum number of amounts of a point.
 pub const AMOUNTS: usize = pfp_shm_layout::amounts::MAX_AMOUNTS;
 
 /// Whether a point measures.
@@ -456,7 +456,7 @@ pub enum PointState {
     /// It is switched off.
     Off,
     /// It was switched off because it was begun twice without an end; see the documentation of the
-    /// numeric interface. Toggling makes it valid.
+    /// numeric interface. Toggling makes it valid again.
     InvalidBeginBegin,
 }
 
@@ -486,22 +486,21 @@ pub struct Lane {
     pub records_written: u64,
     /// Times the clock noticed that the thread had been off the CPU.
     pub switches: u64,
-    /// Its process, a place among [`Process::members`]; none where there is only one.
+    /// Index of its process in [`Process::members`]. `None` if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
-    /// The clock of its process, where there are several; else it is
-    /// [`Snapshot::clock`]. No thread has one of its own.
+    /// The clock of its process, if there are several; otherwise it is [`Snapshot::clock`]. Threads
+    /// of a process share its clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockKind>,
-    /// Its open regions, outermost first; after its thread or process ended, the regions that were
-    /// open then.
+    /// Its open regions, outermost first. After its thread or process ended, the regions that were
+    /// open at that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<Open>,
-    /// Measurements without an edge, since the lane had no room for it.
+    /// Measurements without an edge, because the lane had no room for it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unplaced: u64,
-    /// CPU time of its thread by the kernel, nanoseconds; none where it was not asked. Not in
-    /// files.
+    /// CPU time of its thread by the kernel, nanoseconds. `None` if it was not read. Not in files.
     #[serde(skip)]
     pub cpu_ns: Option<u64>,
     /// Errors that its threads counted.
@@ -521,20 +520,20 @@ pub struct Open {
     pub point: u32,
     /// Begin, in ticks since the segment was created.
     pub start: u64,
-    /// Ticks since then on a CPU, including regions inside; none where unknown, for instance after
-    /// the thread has run another context.
+    /// Ticks on a CPU since the begin, including regions inside. `None` if unknown, for instance
+    /// after the thread has run another context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_cpu: Option<u64>,
 }
 
-/// A point's measurements inside another one on a lane, since its last reset. What the cells have
-/// beyond all edges was called from elsewhere: in a context that another thread has begun, on the
-/// overflow lane, or on a lane that has no room for another edge.
+/// A point's measurements inside another one on a lane, since its last reset. Measurements in the
+/// cells that no edge counts were called from elsewhere: in a context that another thread has
+/// begun, on the overflow lane, or on a lane that has no room for another edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edge {
     /// Id of the point inside.
     pub point: u32,
-    /// Id of the caller; none without one.
+    /// Id of the caller. `None` for an outermost call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<u32>,
     /// Id of the lane.
@@ -558,15 +557,15 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What a lane is.
+/// The use of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LaneKind {
-    /// A thread that runs owns it.
+    /// A running thread owns it.
     #[default]
     Live,
     /// Its thread has ended; the next new thread may take it.
     Ended,
-    /// Shared by all threads that found no lane of their own.
+    /// All threads that found no lane of their own share it.
     Overflow,
 }

@@ -1,9 +1,9 @@
-//! Where snapshots come from: a process that runs, one that has ended, a file.
+//! Sources of snapshots: running processes, ended processes, and files.
 //!
-//! A [`Source`] yields one [`Snapshot`] after the other and passes on what the user changes.
-//! Nothing above this module knows which kind of source it watches, and nothing below it is
-//! trusted. [`discover`], [`attach`] and [`open()`] are the only ways in; all that comes through
-//! them has been put in order and made fit to show (see [`crate::text`]).
+//! A [`Source`] yields successive [`Snapshot`]s and passes on the user's changes. The modules above
+//! this one do not depend on the kind of source, and data from below is not trusted. [`discover`],
+//! [`attach`] and [`open()`] are the only entry points; everything that they return is validated
+//! and safe to show (see [`crate::text`]).
 
 mod choice;
 mod collecting;
@@ -56,64 +56,66 @@ use crate::summing::Sight;
 pub use discovery::{Candidate, Discovery, Refused};
 pub use open::{Span, open, open_at, open_group, read, read_parts, read_steps, read_sum};
 
-/// A watched process, or what is left of one.
+/// A watched process, or what is left of one after its end.
 pub trait Source {
-    /// Takes the next snapshot, as it comes: [`Self::poll`] puts it in order.
+    /// Takes the next snapshot, not yet validated: use [`Self::poll`].
     ///
-    /// A process that has ended is no error: its last figures come with the
-    /// state that says so, as often as asked.
+    /// The end of a process is not an error: every later call returns its last figures, with a
+    /// state that says so.
     fn picture(&mut self) -> Result<Snapshot>;
 
-    /// Takes the next snapshot. Whatever the source yields, it keeps the promises of
-    /// [`crate::snapshot`].
+    /// Takes the next snapshot, and makes it keep the promises of [`crate::snapshot`], whatever the
+    /// source yields.
     fn poll(&mut self) -> Result<Snapshot> {
         let mut snapshot = self.picture()?;
         guard::clean_snapshot(&mut snapshot);
         Ok(snapshot)
     }
 
-    /// Says what is looked at from now on, so that a remote source sends only that. A source that
-    /// is never told sends everything.
+    /// Sets the parts that the viewer looks at from now on, so that a remote source sends only
+    /// these. Without a call, a source sends everything.
     fn look_at(&mut self, _looking: Looking) {}
 
-    /// Prepares the next poll. It is called for all sources of several before the first is polled.
+    /// Prepares the next poll. With several sources, it is called for all of them before the first
+    /// is polled.
     fn prepare(&mut self) {}
 
-    /// Whether the process has certainly ended although no snapshot says so, since its segment
-    /// cannot be read. Asked when [`Self::poll`] has failed.
+    /// Whether the process has certainly ended without a snapshot that says so, because its segment
+    /// cannot be read. To be called when [`Self::poll`] has failed.
     fn has_died(&self) -> bool {
         false
     }
 
-    /// How the process ended, if that is known. Asked when [`Self::has_died`] says so.
+    /// How the process ended, if known. To be called when [`Self::has_died`] returns true.
     fn end(&self) -> Option<End> {
         None
     }
 
-    /// Whether its first snapshot is still to come: asked when [`Self::poll`] has failed.
+    /// Whether its first snapshot is still to come. To be called when [`Self::poll`] has failed.
     fn is_coming(&self) -> bool {
         false
     }
 
-    /// Whether the picture that the last [`Self::poll`] asked for is still to come, over a slow line.
+    /// Whether the picture that the last [`Self::poll`] requested is still to come, over a slow
+    /// line.
     fn is_pending(&self) -> bool {
         false
     }
 
-    /// Adds the last finished measurements to a snapshot of this source, as they were then. They
-    /// are many, and only files want them.
+    /// Adds the last finished measurements to a snapshot of this source, as they were at its
+    /// moment. They are many, and only files and the timeline need them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}
 
     /// The stacks of open points, outermost first, by the lane's id, for each thread in any region.
-    /// None where only [`Self::poll`] can say. It takes microseconds, and may be asked many times
-    /// between two polls.
+    /// `None` if only [`Self::poll`] can read them. A call takes microseconds and may be made many
+    /// times between two polls.
     fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
         None
     }
 
-    /// The records that the rings hold from a number on, up to the moment of a snapshot that this
-    /// source has just yielded. `from` maps a lane's id to that number. Lanes without new records
-    /// are left out.
+    /// The records of the rings from a number on, up to the moment of a snapshot that this source
+    /// has just yielded. `from` maps a lane's id to that number. Lanes without new records are left
+    /// out.
     fn new_records(&mut self, _snapshot: &Snapshot, _from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
         Vec::new()
     }
@@ -131,41 +133,41 @@ pub trait Source {
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
-    /// Carries out a change in the process. Returns the state to put back of a point that was
-    /// switched, where it is known. An error says in words for the user why it failed.
+    /// Makes a change in the process. Returns the state to put back of a point that was switched,
+    /// if known. An error explains to the user why it failed.
     fn act(&mut self, _change: Change) -> Result<Option<PointState>> {
         bail!("{}", self.read_only().unwrap_or("nothing can be changed here"))
     }
 
-    /// Whether this is a process, running or ended, and not a file.
+    /// Whether the source is a process, running or ended, and not a file.
     fn is_process(&self) -> bool {
         true
     }
 
-    /// Why the process can be watched but not changed; none where it can be changed.
+    /// Why the process can be watched but not changed. `None` if it can be changed.
     fn read_only(&self) -> Option<&str> {
         None
     }
 
-    /// The line to another place over which its pictures come; none for this machine.
+    /// The line over which its pictures come from another place. `None` for this machine.
     fn line(&self) -> Option<Line> {
         None
     }
 
-    /// The places that show nothing new, where it is watched at several.
+    /// The places that deliver nothing new, if it is watched at several.
     fn bad_places(&self) -> Vec<BadPlace> {
         Vec::new()
     }
 }
 
-/// What a viewer looks at.
+/// The parts of a process that a viewer looks at.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Looking {
-    /// The parts of each snapshot that are enough.
+    /// The parts of each snapshot that suffice.
     pub sight: Sight,
-    /// The lanes whose records are looked at; none for all.
+    /// The lanes whose records are needed. `None` for all.
     pub lanes: Option<Vec<u32>>,
-    /// The next poll comes within this time; none where that is unknown.
+    /// Maximum time until the next poll. `None` if unknown.
     pub within: Option<Duration>,
 }
 
@@ -174,45 +176,45 @@ pub struct Looking {
 pub struct Line {
     /// The command that leads there.
     pub via: String,
-    /// How long ago the last picture came, if another one should have come since.
+    /// Age of the last picture, if the next one is overdue.
     pub late: Option<Duration>,
-    /// Why no picture comes, where known.
+    /// Why no picture arrives, if known.
     pub why: Option<String>,
-    /// The greatest age that the last picture may have.
+    /// Maximum age of the last picture.
     pub age: Duration,
 }
 
-/// Something the user wants changed in the process.
+/// A change in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// Let this point measure; an invalid one becomes valid.
+    /// Switch this point on; an invalid one becomes valid.
     Enable(u32),
-    /// Stop this point from measuring.
+    /// Switch this point off.
     Disable(u32),
-    /// Start this point's figures afresh.
+    /// Reset this point's figures.
     Reset(u32),
-    /// Set alpha of this point's EWMA, in (0, 1]; none switches it off.
+    /// Set alpha of this point's EWMA, in (0, 1]. `None` switches the EWMA off.
     SetAlpha(u32, Option<f64>),
-    /// Have this point's stamps wait for the work before them, or stop that.
+    /// Make this point's begins and ends wait for the work before them, or not any more.
     Fence(u32, bool),
 }
 
-/// Finds processes and attaches to them. The viewer asks one of these rather
-/// than the machine, so that it can be tested without processes.
+/// Finds processes and attaches to them. The viewer uses this interface and not the machine itself,
+/// so that it can be tested without processes.
 pub trait Finder {
     /// Looks for processes.
     fn discover(&mut self) -> Result<Discovery>;
-    /// Attaches to one of those found.
+    /// Attaches to a process that was found.
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
-    /// Attaches to several, as one. A group's own finder is not asked for this.
+    /// Attaches to several processes as one. A group never calls this on its own finder.
     fn attach_group(&mut self, _group: &ProcessGroup) -> Result<Box<dyn Source>> {
         bail!("expected one process to watch, found several")
     }
-    /// The names of the places that it looks in, where there are several.
+    /// The names of the places that it searches, if there are several.
     fn places(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Places that cannot be asked now, where there are several.
+    /// Places that cannot be reached now, if there are several.
     fn bad_places(&mut self) -> Vec<BadPlace> {
         Vec::new()
     }
@@ -220,17 +222,18 @@ pub trait Finder {
     fn program(&mut self) -> Option<String> {
         None
     }
-    /// Gives up the segment of a process that has ended and that nobody will ask for again.
+    /// Gives up the segment of an ended process that will not be requested again.
     fn let_go(&mut self, _segment_id: &str) {}
 }
 
-/// Finds the processes of this machine that this user may watch: their own and, where they have the
-/// right, processes of other users and in containers.
+/// Finds the processes of this machine that this user may watch: the user's own and, with
+/// sufficient rights, those of other users and in containers.
 #[derive(Clone, Default)]
 pub struct Machine {
-    /// None where only this user's own processes are wanted.
+    /// Rooms of other users and containers. `None` to find only this user's own processes.
     rooms: Option<Rooms>,
-    /// Keeps processes that end between two looks; none once something is watched.
+    /// Keeps the segments of processes that end between two looks. `None` once a process is
+    /// watched.
     collecting: Option<Rc<Collecting>>,
 }
 
@@ -296,13 +299,13 @@ impl Finder for Machine {
     }
 }
 
-/// Finds the processes of this machine, or of the places that commands lead to. With `keep`, points
-/// toggled there stay as they are when the line is lost. Of several places, those that do not open
-/// in time are opened in the background.
+/// A finder of the processes of this machine, or of the places that commands lead to. With `keep`,
+/// points toggled there stay as they are when the line is lost. With several places, those that do
+/// not answer in time continue to open in the background.
 ///
 /// # Errors
 ///
-/// If there is no agent behind any of the commands.
+/// If none of the commands leads to an agent.
 pub fn finder(via: &[Route], keep: bool, in_time: Duration) -> Result<Box<dyn Finder>> {
     Ok(match via {
         [] => Box::new(Machine::all(keep)),
@@ -311,8 +314,8 @@ pub fn finder(via: &[Route], keep: bool, in_time: Duration) -> Result<Box<dyn Fi
     })
 }
 
-/// A finder of this machine's processes that is cheap to ask again and again: it finds nothing
-/// until a new process has announced itself.
+/// A finder of this machine's processes that is cheap to call repeatedly: it finds nothing until a
+/// new process has announced itself.
 pub fn newcomers() -> Box<dyn Finder> {
     Box::new(Newcomers::new(Machine::all(false)))
 }
@@ -322,12 +325,12 @@ pub fn attach_group_by(finder: Box<dyn Finder>, group: &ProcessGroup) -> Result<
     Ok(Box::new(group::Group::new(group.clone(), finder)?))
 }
 
-/// Changes one thing after the other. A change that only some processes follow does not stop the
-/// next.
+/// Makes several changes. A change that only some processes carry out does not stop the next.
 ///
 /// # Errors
 ///
-/// The first change that no process follows, else the first that only some follow.
+/// The first error of a change that no process carried out, else the first of one that only some
+/// carried out.
 pub fn change_each<'a>(
     ids: impl IntoIterator<Item = &'a u32>,
     mut change: impl FnMut(&u32) -> Result<()>,

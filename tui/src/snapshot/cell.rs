@@ -20,8 +20,8 @@ pub struct Cell {
     /// Figures of threads that owned the lane before and have ended.
     #[serde(with = "Figures")]
     pub retired: Stats,
-    /// Exclusive ticks of every measurement since the last reset, of `stats`
-    /// and `retired` together, by bucket, in the order of the buckets.
+    /// Exclusive ticks of every measurement since the last reset, of `stats` and `retired`
+    /// together, by bucket, in the order of the buckets.
     #[serde(deserialize_with = "buckets")]
     pub histogram: Vec<Bucket>,
     /// The measurements by their amounts, if the point has amounts. Recordings and snapshots of earlier
@@ -96,7 +96,7 @@ impl From<Bucket> for [u64; 3] {
     }
 }
 
-/// Declares how a snapshot file has the figures that `pfp_shm_layout::figures!` lists.
+/// Declares how a snapshot file represents the figures that `pfp_shm_layout::figures!` lists.
 macro_rules! declare {
     (
         live { $($(#[$_live:meta])* $live:ident: $_live_kind:ident,)* }
@@ -136,7 +136,7 @@ pub(super) fn buckets<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Bucket>
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Bucket>, A::Error> {
-            // Most histograms have no more.
+            // Most histograms have at most this many buckets.
             let mut first = [Bucket { low: 0, width: 0, count: 0 }; 64];
             for count in 0..first.len() {
                 match list.next_element()? {

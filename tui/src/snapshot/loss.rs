@@ -1,4 +1,4 @@
-//! What was lost, refused or repaired since a process began.
+//! Kinds and counts of losses: what was lost, refused or repaired since a process began.
 
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
@@ -6,8 +6,8 @@ use std::ops::{Index, IndexMut};
 use pfp_shm_layout::reader;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Declares the kinds: name here, name in files and in the segment, words for a count, and an
-/// explanation with advice.
+/// Declares the kinds: the name here, the name in files and in the segment, the words for a count,
+/// and an explanation with advice.
 macro_rules! losses {
     ($($(#[doc = $doc:literal])* $(#[serde($serde:ident)])? $kind:ident $name:ident $words:literal, $meaning:literal;)*) => {
         /// A kind of loss.
@@ -17,7 +17,7 @@ macro_rules! losses {
         }
 
         impl Loss {
-            /// All there are.
+            /// All kinds.
             pub const ALL: [Self; [$(stringify!($kind)),*].len()] = [$(Self::$kind,)*];
 
             /// Its name in files and exports.
@@ -30,13 +30,13 @@ macro_rules! losses {
                 match self { $(Self::$kind => $words,)* }
             }
 
-            /// What it means, and what can be done.
+            /// An explanation, with advice.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$kind => $meaning,)* }
             }
         }
 
-        /// The form in files.
+        /// The losses as they are written to files.
         #[derive(Serialize, Deserialize)]
         struct Written {
             $($(#[serde($serde)])? $name: u64,)*
@@ -63,7 +63,7 @@ macro_rules! losses {
 }
 
 losses! {
-    /// Points that found no place in the point table.
+    /// Points that found no free entry in the point table.
     PointsRefused points_refused "points without a place",
         "the table of points was full, so they are not measured and have no row; PFP_POINTS=N \
          gives the program's next start room for N";
@@ -83,25 +83,26 @@ losses! {
     BeginsRefused begins_refused "begins nested too deep",
         "more regions were open than a thread has room for, as in deep recursion or by begins \
          without an end; those further in are not measured";
-    /// Stamps at which the counter had run backwards, stood still or jumped.
+    /// Readings of the counter that were before the previous one, equal to it, or too far ahead.
     ClockAnomalies clock_anomalies "times the clock went astray",
         "the time-stamp counter was less than before, stood still or jumped, as on a machine \
          whose cores disagree or that was suspended or moved; such a measurement counts with \
          the CPU time, or as no time";
-    /// Records of rings that this reader came too late for. Nothing is missing by that: a ring
-    /// keeps the last ones by design.
+    /// Records of rings that were overwritten before this reader read them. This is not a fault: a
+    /// ring keeps the last records by design.
     RecordsLost records_lost "records overwritten", "a ring keeps the last ones";
     /// Cells that could not be read consistently this time; they keep their last figures.
     CellsBusy cells_busy "cells not read whole just now", "they are read at the next poll";
-    /// Begins that could not be measured, because memory ran out, or because a signal handler
-    /// interrupted its thread as that made the segment, claimed its lane or entered the point.
+    /// Begins that were not measured, because memory ran out, or because a signal handler
+    /// interrupted its thread while that created the segment, claimed its lane or entered the
+    /// point.
     #[serde(default)]
     BeginsMissed begins_missed "begins not measured",
         "there was no memory for the thread's lane or for a cell of it, or a signal handler \
          came while its thread made the segment, claimed its lane or entered the point; they \
          are missing from the figures";
-    /// Measurements that have no record: there was no memory for the ring, or none to write to.
-    /// They are in all figures.
+    /// Measurements without a record, because there was no memory for the ring or no ring to write
+    /// to. All figures include them.
     #[serde(default)]
     RecordsMissed records_missed "measurements without a record",
         "there was no memory for the ring, or the thread has none, or a signal handler \
@@ -141,8 +142,8 @@ impl Losses {
         Loss::ALL.into_iter().map(|kind| (kind, self[kind])).filter(|(_, count)| *count > 0)
     }
 
-    /// Losses that matter for the figures: rings overwrite records by design, and a busy cell is
-    /// read the next time.
+    /// Losses that affect the figures. Rings overwrite records by design, and a busy cell is read
+    /// the next time, so these are left out.
     pub fn lasting(&self) -> impl Iterator<Item = (Loss, u64)> {
         self.iter().filter(|(kind, _)| !matches!(kind, Loss::RecordsLost | Loss::CellsBusy))
     }
@@ -157,7 +158,7 @@ impl Losses {
         self.change_by(more, u64::saturating_add);
     }
 
-    /// Losses since then; busy cells are counted at the last look only.
+    /// Losses since `before`; busy cells are only those of this reading.
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();
         since.change_by(before, u64::saturating_sub);

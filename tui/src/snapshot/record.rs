@@ -15,38 +15,38 @@ pub struct Record {
     pub span: u64,
     /// Exclusive ticks.
     pub exclusive: u64,
-    /// How many regions were open around it.
+    /// Number of regions that were open around it.
     pub depth: u32,
     /// Id of the context, 0 for the thread's own.
     pub context: u32,
 }
 
 impl Record {
-    /// When it ended, ticks since the segment was created.
+    /// The moment of its end, ticks since the segment was created.
     pub(crate) fn end(&self) -> u64 {
         self.start.saturating_add(self.span)
     }
 }
 
-/// New records of one lane's ring. Records are numbered from 0 on as they are written; `lost`
-/// records from `from` on were lost, and the following ones are here, up to the lane's
-/// `records_written`.
+/// New records of one lane's ring. Records are numbered from 0 on as they are written. Of those
+/// from `from` on, the first `lost` were lost, and the rest, up to the lane's `records_written`,
+/// are here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drained {
-    /// Id of the lane.
+    /// Number of the first new record.
     pub lane: u32,
     /// Number of the first record that was not seen before.
     pub from: u64,
-    /// Records that were overwritten before they could be read.
+    /// Number of records that were overwritten before they could be read.
     pub lost: u64,
-    /// The others, oldest first. In a file they are rows of point, start, span, exclusive ticks,
-    /// depth and context, as in [`Record`].
+    /// The other records, oldest first. In a file they are rows of point, start, span, exclusive
+    /// ticks, depth and context, as in [`Record`].
     #[serde(with = "rows")]
     pub records: Vec<Record>,
 }
 
 impl Drained {
-    /// Sets its records' lane, which files leave out.
+    /// Sets the lane of its records, which files leave out.
     pub(crate) fn own(&mut self) {
         self.records.iter_mut().for_each(|record| record.lane = self.lane);
     }

@@ -14,9 +14,10 @@ pub enum ProcessState {
     Running,
     /// It ended in order, was asked to end, or became another program; the figures are its last.
     Exited,
-    /// A signal killed it that reports a fault or cannot be caught; the figures are its last.
+    /// It was killed by a signal that reports a fault or cannot be caught; the figures are its
+    /// last.
     Crashed,
-    /// It ended, and the kernel no longer says how; the figures are its last.
+    /// It ended, and the kernel no longer reports how; the figures are its last.
     Ended,
 }
 
@@ -47,9 +48,9 @@ impl ProcessState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// With this exit status.
+    /// It exited with this status.
     Status(u8),
-    /// By this signal.
+    /// This signal killed it.
     Signal(i32),
     /// It called `exec`, and the program of this name runs in its place.
     ReplacedBy(String),
@@ -68,7 +69,7 @@ impl From<end::End> for End {
 /// The words for a process that ended in order.
 pub(crate) const IN_ORDER: &str = "ended in order";
 
-/// How a process ended, in words that follow its name. None while it runs.
+/// How a process ended, in words that follow its name. `None` while it runs.
 pub(crate) fn ended(state: ProcessState, end: Option<&End>) -> Option<Cow<'static, str>> {
     Some(match (state, end) {
         (ProcessState::Running, _) => return None,

@@ -3,28 +3,28 @@
 use super::{Candidate, Discovery, Which};
 use crate::pattern::Pattern;
 
-/// What the user asked to watch.
+/// The process that the user asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Only this process.
+    /// The process, by its id or number.
     pub which: Option<Which>,
-    /// Only processes whose names fit this pattern.
+    /// The pattern that the name must match.
     pub name: Option<String>,
 }
 
 impl Wanted {
-    /// Whether it asks for this process; `among` has all that were found.
+    /// Whether the user asked for this process; `among` has all that were found.
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         self.which.as_ref().is_none_or(|which| which.admits(candidate, among))
             && self.name.as_ref().is_none_or(|name| Pattern::means(name, &candidate.name))
     }
 
-    /// Whether any process will do.
+    /// Whether any process matches.
     pub fn is_any(&self) -> bool {
         *self == Self::default()
     }
 
-    /// In words: `pid 17`, `name "db"`.
+    /// The request in words: `pid 17`, `name "db"`.
     pub fn describe(&self) -> String {
         let pid = self.which.as_ref().map(Which::to_string);
         let name = self.name.as_ref().map(|name| format!("name {name:?}"));
@@ -35,16 +35,16 @@ impl Wanted {
 /// The result of [`choose`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Nothing fits.
+    /// No process matches.
     None,
-    /// Exactly one fits.
+    /// Exactly one process matches.
     One(Candidate),
-    /// The user has to pick. Those that run come first, the youngest first.
+    /// Several match, so the user has to choose. Running ones come first, the youngest first.
     Several(Vec<Candidate>),
 }
 
-/// Picks the only process that fits, else the only one that fits and runs. An ended process is
-/// taken only if `wanted` names it.
+/// Picks the only process that matches, or else the only one that matches and runs. Picks an ended
+/// process only if `wanted` names it.
 pub fn choose(discovery: &Discovery, wanted: &Wanted) -> Choice {
     let all = &discovery.candidates;
     let mut fitting: Vec<_> = all.iter().filter(|it| wanted.admits(it, all)).cloned().collect();
@@ -118,7 +118,7 @@ mod tests {
         assert!(matches!(choose(&discovery, &Wanted::default()), Choice::Several(_)));
     }
 
-    /// As of a program whose /dev/shm is read-only: it runs, and there is no segment.
+    /// A program whose /dev/shm is read-only, for instance, runs without a segment.
     #[test]
     fn a_process_that_is_asked_for_and_not_there_leads_to_the_doctor() {
         let wanted = Wanted { which: Some(Which::Pid(std::process::id())), name: None };

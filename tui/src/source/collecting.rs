@@ -16,24 +16,25 @@ use pfp_shm_layout::segment::Segment;
 
 use super::{Candidate, Discovery};
 
-/// The time from a process's last words to its end, when all leftovers are removed.
+/// Maximum time between a process's recorded exit and its end, after which all leftovers can be
+/// removed.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// While this lives, processes that end in order leave their segments for it.
+/// While this value exists, processes that end in order leave their segments for it.
 #[derive(Debug)]
 pub struct Collecting {
     collectors: Vec<(Directory, Collector)>,
-    /// Segments of processes that had ended before.
+    /// Ids of the segments of processes that had ended before.
     before: HashSet<String>,
     /// Of each program, the segments that stay, the oldest first.
     staying: RefCell<HashMap<PathBuf, VecDeque<Name>>>,
 }
 
 impl Collecting {
-    /// Starts in every folder where programs may be found. Where that is refused, only processes
-    /// that run at a look are found.
+    /// Starts in every folder in which programs may announce themselves. If that fails, only
+    /// processes that run during a look are found.
     pub fn start() -> Self {
-        // The folder that programs will choose, if it is not there yet.
+        // Create the folder that programs will choose, if it is missing.
         Directory::for_this_process().ok();
         let ended = |candidate: Candidate| (!candidate.runs()).then_some(candidate.segment_id);
         let found = super::discover().map(|discovery| discovery.candidates).unwrap_or_default();
@@ -43,7 +44,7 @@ impl Collecting {
         Self { collectors: places.filter_map(start).collect(), before, staying: RefCell::default() }
     }
 
-    /// Marks the found processes that have ended since.
+    /// Marks the found processes that have ended since the start.
     pub fn note(&self, discovery: &mut Discovery) {
         if self.collectors.is_empty() {
             return;
@@ -98,11 +99,11 @@ impl Drop for Collecting {
     }
 }
 
-/// Removes leftovers of processes that ended in order, where no viewer collects them any more. Says
+/// Removes leftovers of processes that ended in order, unless another viewer collects them. Returns
 /// whether a process is just ending.
 fn remove_ended(dirs: &mut Vec<Directory>) -> bool {
     let Ok(discovery) = super::discover() else { return false };
-    // Asked after the look: a viewer that starts later does not want what was found.
+    // Check after the look: a viewer that starts later does not need the found processes.
     dirs.retain(|dir| !collector::sweep(dir));
     let mut one_is_ending = false;
     for candidate in discovery.candidates.iter().filter(|candidate| !candidate.runs()) {

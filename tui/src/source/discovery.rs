@@ -1,4 +1,4 @@
-//! The result of looking for processes, and reasons for what is missing.
+//! The result of looking for processes, and explanations of missing ones.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use crate::snapshot::{End, ProcessState, state};
 /// A process that could be watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The name the program gave itself, else its executable's file name.
+    /// The name that the program gave itself, or else its executable's file name.
     pub name: String,
     /// Path of the executable.
     pub exe: String,
@@ -27,18 +27,18 @@ pub struct Candidate {
     /// Whether a signal has stopped it.
     #[serde(default)]
     pub stopped: bool,
-    /// How it ended, where that is known.
+    /// How it ended, if known.
     #[serde(default)]
     pub end: Option<End>,
     /// When its segment was created, nanoseconds since the Unix epoch.
     pub started_unix_ns: u64,
-    /// Points it has registered so far.
+    /// Number of points that it has registered so far.
     pub points: u32,
-    /// Which `pfp-top run` started it or an ancestor of it; 0 for none.
+    /// Id of the `pfp-top run` that started it or an ancestor of it; 0 for none.
     pub run: u64,
-    /// It has ended while [`super::Collecting`] waited for it.
+    /// Whether it has ended while [`super::Collecting`] waited for it.
     pub awaited: bool,
-    /// The place that it is at, where there are several: process ids are unique in one only.
+    /// Its place, if there are several: process ids are unique only within one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
 }
@@ -49,7 +49,7 @@ impl Candidate {
         self.state == ProcessState::Running
     }
 
-    /// The process id that `ps` shows here, where known.
+    /// The process id that `ps` shows here, if known.
     pub fn visible_pid(&self) -> u32 {
         self.pid_here.unwrap_or(self.pid)
     }
@@ -59,7 +59,7 @@ impl Candidate {
         if self.stopped { "stopped" } else { self.state.word() }
     }
 
-    /// Its name and program, its id inside a container, and how it ended.
+    /// Its name, its program, its id inside a container, and how it ended.
     pub fn label(&self) -> String {
         let Self { name, exe, pid, .. } = self;
         let mut label = format!("{name}  {exe}");
@@ -80,45 +80,45 @@ pub struct Discovery {
     pub candidates: Vec<Candidate>,
     /// The folders that were searched.
     pub searched: Vec<PathBuf>,
-    /// Segments of processes that have ended, which [`super::gc`] would remove.
+    /// Number of segments of ended processes, which [`super::gc`] would remove.
     pub stale: usize,
     /// Segments that could not be used, and why.
     pub refused: Vec<Refused>,
-    /// Segments of other users that this user may not see.
+    /// Number of segments of other users that this user may not see.
     #[serde(default)]
     pub unseen: usize,
-    /// A message where nothing is found, if the finder knows a reason.
+    /// A message for the case that nothing is found, if the finder knows a reason.
     pub instead: Option<String>,
-    /// Whether nothing will ever come.
+    /// Whether no process can ever be found.
     pub is_over: bool,
-    /// The command that leads to the searched place; none for this machine.
+    /// The command that leads to the searched place. `None` for this machine.
     pub via: Option<String>,
 }
 
 /// A segment that was found but cannot be watched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// Process id of its owner, where that is known.
+    /// Process id of its owner, if known.
     pub pid: Option<u32>,
-    /// Why not.
+    /// The reason.
     pub why: Refusal,
 }
 
-/// Processes that a message names when the wanted one is not found.
+/// Maximum number of other processes that a message names when the requested one is not found.
 pub(super) const OTHERS: usize = 3;
 
 impl Discovery {
-    /// Notes why a segment cannot be used.
+    /// Adds a segment that cannot be used, with the reason.
     pub(super) fn refuse(&mut self, pid: Option<u32>, why: Refusal) {
         self.refused.push(Refused { pid, why });
     }
 
-    /// Whether a process was found.
+    /// Whether this process was found.
     pub(super) fn has(&self, candidate: &Candidate) -> bool {
         self.candidates.iter().any(|known| known.segment_id == candidate.segment_id)
     }
 
-    /// Adds what another look has found, without processes that are there already.
+    /// Adds the result of another look, without processes that are present already.
     pub(super) fn add(&mut self, other: &Self) {
         let known: HashSet<&str> =
             self.candidates.iter().map(|it| it.segment_id.as_str()).collect();
@@ -128,7 +128,7 @@ impl Discovery {
         self.refused.extend(other.refused.iter().cloned());
     }
 
-    /// Why no process fits the request.
+    /// Why no process matches the request.
     pub fn why_none(&self, wanted: &Wanted) -> Refusal {
         let asked = match wanted.which {
             Some(Which::Pid(pid)) => Some(pid),
@@ -165,7 +165,7 @@ impl Discovery {
         ))
     }
 
-    /// One sentence for a user who has nothing to watch.
+    /// A sentence for a user who has no process to watch.
     pub fn nothing_found(&self) -> String {
         let mut text = match (&self.instead, &self.via) {
             (Some(instead), Some(via)) => format!("{via}: {instead}"),
@@ -179,7 +179,7 @@ impl Discovery {
         text
     }
 
-    /// Says that there is nothing here, and where it was searched.
+    /// The message that no process was found here, with the folders that were searched.
     pub(crate) fn nothing_here(&self) -> String {
         // SAFETY: getuid has no preconditions and cannot fail.
         let uid = unsafe { libc::getuid() };
@@ -201,14 +201,14 @@ impl Discovery {
         self.refused.iter().map(|refused| refused.why.to_string()).chain(self.unseen())
     }
 
-    /// Says which segments are not among the candidates, and what would help. `None` if all are.
+    /// A message about segments that are not among the candidates, with advice. `None` if all are.
     pub fn unseen(&self) -> Option<String> {
         let segments = match self.unseen {
             0 => return None,
             1 => "1 segment".into(),
             n => format!("{n} segments"),
         };
-        // Root looks in every user's folder, but for `PFP_DIR`.
+        // Root searches every user's folder, except with `PFP_DIR`.
         let advice = match effective_user() {
             0 => "their beacons are in other folders: `pfp-top list` without PFP_DIR shows them",
             _ => "`sudo pfp-top` shows them",
@@ -217,8 +217,8 @@ impl Discovery {
     }
 }
 
-/// Why a process can certainly not be watched: it does not exist, or it is another user's. None for
-/// this user's processes, and for root.
+/// Why a process can certainly not be watched: it does not exist, or it is another user's. `None`
+/// for this user's processes, and for root.
 pub(super) fn foreign(pid: u32) -> Option<Refusal> {
     let Ok(process) = std::fs::metadata(format!("/proc/{pid}")) else {
         return Some(Refusal::NoTarget(format!("there is no process {pid}")));

@@ -1,4 +1,4 @@
-//! A file as a source: one picture, always the same.
+//! A file as a source of one snapshot, always the same.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -16,14 +16,14 @@ use crate::files::{json, zstd_file};
 use crate::local_time::unix_ns;
 use crate::snapshot::Snapshot;
 
-/// A snapshot that was written to a file, or a copy of a segment.
+/// A snapshot from a file, or from a copy of a segment.
 #[derive(Debug)]
 pub struct FileSource {
     snapshot: Snapshot,
 }
 
 impl FileSource {
-    /// A source of a picture that was read already.
+    /// A source for a snapshot that was read already.
     pub(super) fn of(snapshot: Snapshot) -> Self {
         Self { snapshot }
     }
@@ -38,19 +38,19 @@ impl FileSource {
             Input::Stdin(_) => Some(SystemTime::now()),
         };
         let snapshot = match input {
-            // Only what is left of it.
+            // A damaged copy may lack a part of its segment.
             Input::File(file) if copy::is_copy(&start) => {
                 copy::read(file).map(|copy| of_copy(copy, changed)).map_err(explain)
             }
             _ if is_known(&start) => parse(&input.bytes().map_err(unreadable)?, changed),
-            // Refuse it by its first bytes, however long it is.
+            // Reject the file by its first bytes, whatever its length.
             _ if start.is_empty() => json::parse(&start),
             _ => Err(anyhow!(UNKNOWN)),
         };
         let shown = path.display();
         let mut snapshot =
             snapshot.with_context(|| format!("{shown} is not a snapshot that can be shown"))?;
-        // Programs write symbols to their own snapshots, where a viewer writes names.
+        // A snapshot that a program wrote itself has symbols where a viewer's has readable names.
         for point in &mut snapshot.points {
             if let Some(name) = readable(&point.name) {
                 point.name = name;
@@ -60,10 +60,10 @@ impl FileSource {
     }
 }
 
-/// Whether bytes begin like a snapshot in any form.
+/// Whether the first bytes are those of a snapshot in any form.
 pub(super) fn is_known(start: &[u8]) -> bool {
     let text = start.trim_ascii_start();
-    // Blanks may be followed by anything.
+    // Any text may follow blanks.
     let is_text = text.first().map_or(!start.is_empty(), |&first| first == b'{');
     copy::is_copy(start) || zstd_file::is_compressed(start) || is_text
 }
@@ -137,7 +137,7 @@ mod tests {
     use crate::files::atomic_file::Existing;
     use crate::source::synthetic::Synthetic;
 
-    /// A file that a program has written has its symbols.
+    /// A file that a program has written itself contains symbols.
     #[test]
     fn symbols_of_files_are_read() {
         let mut source = Synthetic::new();

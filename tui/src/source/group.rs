@@ -7,11 +7,11 @@
 //!                                 or, summed: parse 0, lanes 0 and 1
 //! ```
 //!
-//! Points and lanes get new ids, which stay. A fitting process that appears joins. A process that
-//! ends keeps its last figures. Where others go on coming, as with `--all`, its rows make room
-//! after a while: after a minute if it ended in order; of processes that died, the last three keep
-//! their rows, as they keep their segments. All rows stay where the user named the processes, where
-//! nothing runs any more, and in a sum.
+//! Points and lanes get new ids, which never change. A matching process that appears joins. A
+//! process that ends keeps its last figures. In an open group, as with `--all`, its rows are
+//! removed after a while: after a minute if it ended in order; of processes that died, the last
+//! three keep their rows, as they keep their segments. All rows stay if the user named the
+//! processes, if no process runs any more, and in a sum.
 
 pub(super) mod files;
 mod kept;
@@ -38,22 +38,22 @@ use crate::text::first_names;
 /// How long the rows of a process that ended in order stay.
 const STAYS: Duration = Duration::from_secs(60);
 const ENDED: &str = "the process has ended; nothing can be changed in it";
-/// Processes that died and whose rows stay.
+/// Number of processes that died and whose rows stay.
 const DEAD: usize = 3;
 
-/// Which processes are shown as one, and how.
+/// The processes to show as one, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessGroup {
-    /// Which.
+    /// The processes.
     pub members: Selector,
-    /// Points of one name become one.
+    /// Whether points of the same name become one.
     pub sum: bool,
 }
 
-/// Which processes are shown as one.
+/// The processes to show as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Selector {
-    /// All that run, now or later, and whose names this pattern finds.
+    /// All that run, now or later, and whose names match this pattern.
     All(String),
     /// Those that the user has named.
     Named(Vec<Which>),
@@ -79,37 +79,37 @@ impl ProcessGroup {
     }
 }
 
-/// Several processes.
+/// Several processes as one source.
 pub(super) struct Group {
     wanted: ProcessGroup,
     finder: Box<dyn Finder>,
     members: Vec<Member>,
-    /// Those whose first picture is still to come, by their segments.
+    /// Sources whose first picture is still to come, with their segment ids.
     coming: Vec<(String, Box<dyn Source>)>,
-    /// Places that could not be asked at the last poll.
+    /// Places that could not be reached at the last poll.
     bad: Vec<BadPlace>,
-    /// Number of ids given to points so far, and the ids that several points share.
+    /// Number of ids given to points so far, and the ids of points that are summed by name.
     points: u32,
     ids: HashMap<Key, u32>,
     lanes: u32,
-    /// Where changes of a point go: the member's place, and the point's id there.
+    /// Targets of a change of a point: the member's index, and the point's id there.
     routes: HashMap<u32, Vec<(usize, u32)>>,
     id: String,
     /// The process whose clock is the group's clock, and its rate; the rate follows that process
     /// while it runs.
     clock: Option<(String, f64)>,
-    /// When the first of its processes began, nanoseconds since the Unix epoch.
+    /// Start of the first of its processes, nanoseconds since the Unix epoch.
     started_unix_ns: u64,
-    /// When `elapsed_ticks` was last counted on.
+    /// Moment of the last update of `elapsed_ticks`.
     counted: Option<Instant>,
     elapsed_ticks: u64,
     looking: Looking,
 }
 
-/// What makes points one.
+/// The key by which points of several processes are one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// Its name and file, and a number where a process has several of that name.
+    /// Name and file, and a number if a process has several points with that name.
     Named(String, String, usize),
     /// The number of a point without a name.
     Numbered(u32),
@@ -119,19 +119,19 @@ struct Member {
     segment_id: String,
     source: Box<dyn Source>,
     last: Snapshot,
-    /// When it was found to have ended.
+    /// Moment at which it was found to have ended.
     ended: Option<Instant>,
-    /// Its last picture is kept in place of what it left.
+    /// Whether its last picture is kept in place of its source.
     is_kept: bool,
     points: HashMap<u32, u32>,
     names: HashMap<(String, String), usize>,
     lanes: HashMap<u32, u32>,
-    /// The group's age when it began, ticks; none before it is merged.
+    /// The group's age when the member began, ticks. `None` before its first merge.
     began: Option<u64>,
-    /// Each cell as it came and as it was passed on, so that an unchanged cell is passed on
-    /// unchanged.
+    /// Each cell in its original form and with the group's ids, so that an unchanged cell stays
+    /// unchanged in the merged snapshot, too.
     cells: HashMap<(u32, u32), [Arc<Cell>; 2]>,
-    /// Makes sums, where other members send sums only.
+    /// Makes sums, if other members send only sums.
     summing: Summing,
     looking: Looking,
 }
@@ -143,11 +143,11 @@ impl Member {
 }
 
 impl Group {
-    /// A group of the processes that there are now.
+    /// A group of the processes that exist now.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If there is no such process.
     pub(super) fn new(wanted: ProcessGroup, finder: Box<dyn Finder>) -> Result<Self> {
         let mut group = Self {
             wanted,
@@ -177,7 +177,7 @@ impl Group {
         }
     }
 
-    /// Takes in processes that have come.
+    /// Adds processes that have appeared.
     fn join(&mut self) -> Result<Discovery> {
         let discovery = self.finder.discover()?;
         let known = |c: &Candidate| {
@@ -196,7 +196,7 @@ impl Group {
         }
         new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
         for candidate in new {
-            // A process that has ended meanwhile is no reason to lose the others.
+            // If a process has ended since, skip it and keep the others.
             let Ok(mut source) = self.finder.attach(&candidate) else { continue };
             source.look_at(of_member(&self.looking, &HashMap::new(), &HashMap::new()));
             self.coming.push((candidate.segment_id, source));
@@ -229,10 +229,10 @@ impl Group {
         Ok(discovery)
     }
 
-    /// Keeps the last pictures of processes that have died, and lets go of their segments:
-    /// otherwise memory and descriptors would run out when many come and go.
+    /// Keeps the last pictures of processes that have died, and gives up their segments: otherwise
+    /// memory and descriptors would run out if many processes come and go.
     fn keep_last(&mut self) {
-        // Where it sends sums, the whole picture is yet to come.
+        // A member that sends sums must first send its whole picture.
         let is_to_keep =
             |m: &&mut Member| !m.is_kept && m.source.has_died() && m.last.summed.is_none();
         for member in self.members.iter_mut().filter(is_to_keep) {
@@ -275,7 +275,7 @@ impl Source for Group {
     fn look_at(&mut self, looking: Looking) {
         let mut sight = looking.sight;
         if self.wanted.sum {
-            // The quantiles of a sum over processes cannot be made from theirs.
+            // The quantiles of a sum cannot be computed from its members' quantiles.
             if sight.extent == Extent::Sums {
                 sight.extent = Extent::Histograms;
             }
@@ -283,12 +283,12 @@ impl Source for Group {
         }
         self.looking = Looking { sight, ..looking };
         for (_, source) in &mut self.coming {
-            // Its points and lanes are not known yet.
+            // The source's points and lanes are not known yet.
             source.look_at(of_member(&self.looking, &HashMap::new(), &HashMap::new()));
         }
         for Member { source, points, lanes, looking, .. } in &mut self.members {
             *looking = of_member(&self.looking, points, lanes);
-            // The last picture of a process is kept whole.
+            // Request the whole last picture of a process, since it is kept.
             source.look_at(match source.has_died() {
                 true => Looking { sight: Sight::default(), ..looking.clone() },
                 false => looking.clone(),
@@ -393,7 +393,7 @@ impl Source for Group {
         let mut found = None;
         for (place, id) in routes {
             let member = &mut self.members[place];
-            // In a sum, members that have ended cannot follow any more.
+            // In a sum, ended members are skipped, since they cannot be changed.
             if member.last.process.state != ProcessState::Running {
                 is_over = true;
                 continue;
@@ -402,7 +402,7 @@ impl Source for Group {
             match member.source.act(change) {
                 Ok(before) => {
                     done += 1;
-                    // A sum is on if any of its points is.
+                    // A sum is on if any of its points is on.
                     found = if before == Some(PointState::On) { before } else { found.or(before) };
                 }
                 Err(error) => refused.push((member.last.process.to_string(), error)),
@@ -423,7 +423,7 @@ impl Source for Group {
     }
 }
 
-/// Maps what somebody looks at to a member's own ids.
+/// Translates the requested parts to a member's own ids.
 fn of_member(looking: &Looking, points: &HashMap<u32, u32>, lanes: &HashMap<u32, u32>) -> Looking {
     let mut own = looking.clone();
     let whole = &looking.sight.whole;
@@ -435,7 +435,7 @@ fn of_member(looking: &Looking, points: &HashMap<u32, u32>, lanes: &HashMap<u32,
     own
 }
 
-/// The id of the point that changes.
+/// The id of the point that the change is about.
 fn point_of(change: &mut Change) -> &mut u32 {
     let (Change::Enable(id)
     | Change::Disable(id)

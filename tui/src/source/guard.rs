@@ -1,5 +1,5 @@
-//! The gate that everything from outside passes ([`super::Source::poll`]): text made fit to show,
-//! figures put into the order that the snapshot promises.
+//! The gate for all data from outside ([`super::Source::poll`]): it makes text safe to show, and
+//! sorts and corrects figures as the snapshot promises.
 
 use std::borrow::Cow;
 
@@ -58,11 +58,11 @@ pub(super) fn clean_snapshot(snapshot: &mut Snapshot) {
     clean_process(&mut snapshot.process);
     for member in &mut snapshot.process.members {
         clean_process(member);
-        // This program writes one level only.
+        // Members have no members of their own.
         member.members.clear();
     }
     let clock = &mut snapshot.clock;
-    // JSON cannot hold such a number, so a file with it could not be read.
+    // JSON cannot represent such a number, so a file with it could not be read.
     if !clock.ticks_per_second.is_finite() {
         clock.ticks_per_second = 0.0;
     }

@@ -87,8 +87,8 @@ pub fn discover() -> Result<Discovery> {
     Ok(discovery)
 }
 
-/// The files by which processes announce themselves. A new one is a reason to [`discover`]; listing
-/// them costs next to nothing.
+/// The files by which processes announce themselves. After a new one appears, [`discover`] may find
+/// more; listing the files costs next to nothing.
 pub fn announced() -> BTreeSet<PathBuf> {
     let files = Directory::candidates().into_iter().filter_map(|path| std::fs::read_dir(path).ok());
     files.flat_map(|files| files.flatten().map(|file| file.path())).collect()
@@ -128,7 +128,7 @@ fn candidate(entry: &Entry) -> Result<Candidate, Refusal> {
     Ok(candidate)
 }
 
-/// Opens a segment. From then on, it cannot harm this process.
+/// Opens a segment. Truncating it afterwards cannot crash this process.
 fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
     if let Err(error) = truncation::survive() {
         return Err(Refusal::NoTarget(format!("SIGBUS cannot be taken over: {error}")));
@@ -145,7 +145,7 @@ fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
     }
 }
 
-/// Checks that the bytes a reader has read were there.
+/// Checks that the segment was not truncated while a reader was reading it.
 fn whole(reader: &Reader) -> Result<()> {
     let segment = reader.segment();
     if segment.is_cut() {
@@ -196,7 +196,7 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
     }))
 }
 
-/// Removes what ended processes have left behind; returns a line for each thing removed.
+/// Removes the leftovers of ended processes; returns a line for each thing removed.
 pub fn gc() -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for path in Directory::candidates() {
@@ -223,7 +223,7 @@ pub fn gc() -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// A segment of this user whose beacon was removed from its folder, so viewers cannot find the
+/// A segment of this user whose beacon was removed from its folder, so that viewers cannot find the
 /// segment any more.
 #[derive(Debug)]
 pub struct Lost {
@@ -231,7 +231,7 @@ pub struct Lost {
     pub object: Name,
     /// The facts in the segment's header.
     pub facts: Facts,
-    /// The memory that the segment takes.
+    /// Memory that the segment uses, bytes.
     pub bytes: u64,
     /// Whether its process runs, or may run in another or an unknown pid namespace.
     pub runs: bool,
@@ -261,7 +261,7 @@ impl Lost {
             return None;
         }
         let here = Identity::of_this_process();
-        // An object in memory is of this boot, also if its program could not read which that is.
+        // An object in memory is from this boot, even if its program could not read the boot id.
         let boot = if facts.boot_id == 0 { here.boot } else { facts.boot_id };
         let (pid, start, pidns) = (facts.pid, facts.start_time, facts.pid_namespace);
         let process = Identity { pid, start, boot, pidns };
@@ -276,15 +276,15 @@ struct LiveSource {
     switches: Switches,
     facts: Facts,
     watch: Watch,
-    /// Whether the process was found dead; nothing changes any more.
+    /// Whether the process was found dead; then nothing changes any more.
     dead: bool,
     cells: Cells,
-    /// Each point's name and, if it differs, its shown name.
+    /// Each point's name and, if it differs, its readable name.
     names: Vec<(String, Option<String>)>,
-    /// The last picture of a process that is dead.
+    /// The last picture of a dead process.
     last: Option<Snapshot>,
     elapsed_ticks: u64,
-    /// Its id in our /proc; none where it has none there.
+    /// Its id in our /proc. `None` if it has no id there.
     pid: Option<u32>,
     /// Its process id, if its threads have the same ids here as in its lanes.
     threads_of: Option<u32>,
@@ -295,10 +295,11 @@ impl Source for LiveSource {
         if let Some(last) = &self.last {
             return Ok(last.clone());
         }
-        // Judge before the picture: a process that is found dead has written its last by then.
+        // Check liveness before reading: a process that is found dead has finished all writes by
+        // then.
         self.dead = matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
         self.reader.poll();
-        // Check afterwards: what is gone by then may have been read as zeros.
+        // Check after reading: bytes that were cut off by then may have been read as zeros.
         whole(&self.reader)?;
         let picture = self.reader.picture();
         let cells = self.cells.convert(picture);
@@ -374,7 +375,8 @@ impl Source for LiveSource {
     }
 
     fn save_raw(&mut self, path: &Path, existing: Existing) -> io::Result<()> {
-        // Judge before, as for a picture; take the time after it, so that no record is later.
+        // Check liveness before copying, as for a picture; read the time after it, so that no
+        // record is later.
         let runs = !matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
         atomic_file::write_file(path, existing, |file| {
             let copy = Copy::of(self.reader.segment())?;
@@ -414,7 +416,7 @@ impl Source for LiveSource {
             _ => None,
         };
         if let Some(on) = on {
-            // Noted before the change, since the viewer may be killed between the two.
+            // Note the switch before making it, since the viewer may be killed in between.
             self.switches.note(point, on);
         }
         let Some(before) = self.reader.change(point, change, monotonic_ns()) else {
@@ -446,13 +448,13 @@ impl LiveSource {
     }
 }
 
-/// The CPU time of a thread, in ns.
+/// The CPU time of a thread, nanoseconds.
 fn cpu_ns(process: u32, thread: u32) -> Option<u64> {
     let path = format!("/proc/{process}/task/{thread}/schedstat");
     std::fs::read_to_string(path).ok()?.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// CLOCK_MONOTONIC_RAW as the first time namespace reads it, like the header's times.
+/// CLOCK_MONOTONIC_RAW as in the initial time namespace, like the header's times.
 fn monotonic_ns() -> u64 {
     let ns = usage::time_of(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0);
     ns.saturating_add_signed(time_namespace::monotonic_offset_ns().saturating_neg())

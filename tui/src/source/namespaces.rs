@@ -1,5 +1,5 @@
-//! What `/proc` says of processes: their users and namespaces, and the ids here of processes in pid
-//! namespaces of their own.
+//! Users and namespaces of processes, by `/proc`, and the ids here of processes that have their own
+//! pid namespace.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,8 +9,8 @@ use std::str::SplitAsciiWhitespace;
 /// A pid namespace, by its inode, and an id in it.
 pub(super) type Inside = (u64, u32);
 
-/// The ids in our /proc of running processes that have other ids inside. Processes whose namespace
-/// is unknown or that /proc does not show are left out.
+/// The ids in our /proc of running processes that have other ids in their own pid namespace.
+/// Processes whose namespace is unknown or that /proc does not show are left out.
 pub(super) fn ids_here(wanted: impl Iterator<Item = Inside>) -> HashMap<Inside, u32> {
     let own = namespace_of("self", "pid");
     let wanted: Vec<_> = wanted.filter(|(space, _)| *space != 0 && Some(*space) != own).collect();
@@ -32,12 +32,12 @@ pub(super) fn ids_here(wanted: impl Iterator<Item = Inside>) -> HashMap<Inside, 
     found
 }
 
-/// Whether this pid namespace is our /proc's; 0 is an unknown one.
+/// Whether this pid namespace is that of our /proc; 0 means unknown.
 pub(crate) fn is_own(space: u64) -> bool {
     space == 0 || Some(space) == namespace_of("self", "pid")
 }
 
-/// The inode of a process's namespace of this kind; none without the right to ask.
+/// The inode of a process's namespace of this kind. `None` without the right to read it.
 pub(super) fn namespace_of(process: &str, kind: &str) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{process}/ns/{kind}")).ok()?.ino())
 }
@@ -49,11 +49,12 @@ pub(super) fn words_of<'a>(status: &'a str, line: &str) -> Option<SplitAsciiWhit
 
 /// The effective user of this process.
 pub(crate) fn effective_user() -> u32 {
-    // SAFETY: geteuid has no preconditions and cannot fail.
+    // SAFETY: `geteuid` has no preconditions and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// A process's id in its own namespace, by its status; none if it is in /proc's.
+/// A process's id in its own pid namespace, by its status. `None` if it is in the namespace of
+/// /proc.
 pub(super) fn id_inside(status: &str) -> Option<u32> {
     let mut ids = words_of(status, "NSpid:")?;
     ids.next()?;

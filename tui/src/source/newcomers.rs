@@ -1,4 +1,4 @@
-//! The finder of an open group: it looks only when a process has announced itself.
+//! The finder of an open group, which looks only after a process has announced itself.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use anyhow::Result;
 
 use super::{BadPlace, Candidate, Discovery, Finder, Machine, Source};
 
-/// Finds the processes of this machine, but looks into their segments only after a new
-/// announcement, since a group looks at each poll.
+/// Finds the processes of this machine, but opens their segments only after a new announcement,
+/// since a group looks at each poll.
 #[derive(Default)]
 pub(super) struct Newcomers {
     seen: BTreeSet<PathBuf>,
-    /// Looks left: a process announces itself a moment before it can be watched.
+    /// Number of looks left: a process announces itself a moment before it can be watched.
     looks: u32,
-    /// When something new was seen last.
+    /// Moment of the last new announcement.
     since: Option<Instant>,
     machine: Machine,
 }
 
 impl Newcomers {
-    /// Uses this finder.
+    /// Makes a finder that uses this one.
     pub(super) fn new(machine: Machine) -> Self {
         Self { machine, ..Self::default() }
     }

@@ -27,11 +27,12 @@ pub fn open(path: &Path) -> Result<Box<dyn Source>> {
     }
 }
 
-/// Opens a recording at a moment of it, or a snapshot file where none is asked for.
+/// Opens a recording at one of its moments; without a moment, any file that [`open`] can open.
 ///
 /// # Errors
 ///
-/// Also if the recording has no such moment, or a moment of another kind of file is asked for.
+/// If the file cannot be opened or read, if the recording has no such moment, or if a moment of
+/// another kind of file is requested.
 pub fn open_at(path: &Path, moment: Option<&Moment>) -> Result<Box<dyn Source>> {
     let mut source = open(path)?;
     let Some(moment) = moment else { return Ok(source) };
@@ -54,7 +55,7 @@ pub fn open_at(path: &Path, moment: Option<&Moment>) -> Result<Box<dyn Source>> 
 ///
 /// # Errors
 ///
-/// Like [`open_at`]; also if two are of one process, or their clocks cannot be summed.
+/// Like [`open_at`]; also if two files are of one process, or their clocks cannot be summed.
 pub fn open_group(
     paths: &[PathBuf],
     sum: bool,
@@ -89,13 +90,14 @@ pub fn read_sum(paths: &[PathBuf], span: &Span) -> Result<Snapshot> {
 /// A part of a file's time: a recording has many moments, a snapshot just one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// When it begins; none for the begin of the process.
+    /// Begin of the part. `None` for the begin of the process.
     pub from: Option<Moment>,
-    /// When it ends; none for the last moment.
+    /// End of the part. `None` for the last moment.
     pub to: Option<Moment>,
 }
 
-/// Reads what a file has up to a moment, or between two moments; with records if they are wanted.
+/// Reads the content of a file up to a moment, or between two moments; with `with_records`,
+/// including its records.
 ///
 /// # Errors
 ///
@@ -111,8 +113,8 @@ pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
     between(&first, to).with_context(|| no_moment_behind(from, path))
 }
 
-/// Like [`read`]. Of a recording, it reads up to `most` windows with the same begin. Their ends are
-/// spread over the span, and the last window is the whole span.
+/// Like [`read`], but returns up to `most` windows of a recording, all with the same begin. Their
+/// ends are spread over the span, and the last window is the whole span.
 ///
 /// # Errors
 ///
@@ -120,7 +122,7 @@ pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
 pub fn read_steps(path: &Path, span: &Span, most: usize) -> Result<Vec<Snapshot>> {
     let mut source = open_at(path, span.to.as_ref())?;
     let (last, first) = match (source.recording(), &span.from) {
-        // The open source is used: standard input cannot be opened twice.
+        // Use the open source, since standard input cannot be opened twice.
         (None, None) => return Ok(vec![source.poll()?]),
         (None, Some(_)) => return Ok(vec![read(path, span, false)?]),
         (Some(recording), from) => {
@@ -160,12 +162,12 @@ fn no_moment_behind(from: &Moment, path: &Path) -> String {
     )
 }
 
-/// Cuts a recording into parts of about this length and returns the moments of the cuts. A rest
-/// that is too short is left out.
+/// Cuts a recording into parts of about this length and returns the moments of the cuts. A
+/// remainder that is too short is left out.
 ///
 /// # Errors
 ///
-/// Like [`open_at`]; also if it is no recording, or shorter than one part.
+/// Like [`open_at`]; also if the file is not a recording, or shorter than one part.
 pub fn read_parts(path: &Path, span: &Span, long: Duration) -> Result<Vec<Snapshot>> {
     let mut source = open_at(path, span.to.as_ref())?;
     let shown = path.display();

@@ -18,8 +18,8 @@ use super::symbol::readable;
 use crate::files::input;
 use crate::snapshot::{OPENMP, Point};
 
-/// Gives points of parallel regions their places as names. Each object is read once. `which` has
-/// the places of the points to look at.
+/// Names points of parallel regions after their places in the source. Each object is read once.
+/// `which` has the indices of the points to look up.
 pub(super) fn locate(points: &[Point], which: &[usize], loaded: Objects) -> Vec<(usize, String)> {
     let mut objects: BTreeMap<&str, Vec<(usize, Address)>> = BTreeMap::new();
     for &number in which {
@@ -36,7 +36,7 @@ pub(super) fn locate(points: &[Point], which: &[usize], loaded: Objects) -> Vec<
     found
 }
 
-/// Where the objects are that a process has loaded.
+/// The process whose loaded objects are opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Objects {
     /// The process's id in our /proc while it runs.
@@ -46,11 +46,11 @@ pub(super) struct Objects {
     pub(super) started_unix_ns: Option<u64>,
 }
 
-/// What the kernel puts behind the name of a file that has been removed or replaced.
+/// The text that the kernel appends to the name of a file that has been removed or replaced.
 const DELETED: &str = " (deleted)";
 
 impl Objects {
-    /// Opens the file that the process has loaded from this path. None if the path may lead to
+    /// Opens the file that the process has loaded from this path. `None` if the path may lead to
     /// another file now.
     fn open(self, path: &str) -> Option<File> {
         if let Some(pid) = self.running {
@@ -63,14 +63,14 @@ impl Objects {
         }
         let started = i128::from(self.started_unix_ns?);
         let file = input::file(Path::new(path)).ok()?;
-        // The kernel sets this time when the file is changed or renamed into this place.
+        // The kernel updates this time when the file is changed or renamed to this path.
         let about = file.metadata().ok()?;
         let changed = i128::from(about.ctime()) * 1_000_000_000 + i128::from(about.ctime_nsec());
         (changed < started).then_some(file)
     }
 }
 
-/// The program of a running process, if it has this name: the kernel keeps its file.
+/// The executable of a running process, if it has this name. The kernel keeps its file.
 fn program(process: &Path, path: &str) -> Option<File> {
     let link = process.join("exe");
     let named = fs::read_link(&link).ok()?;
@@ -83,7 +83,7 @@ fn program(process: &Path, path: &str) -> Option<File> {
 fn library(process: &Path, path: &str) -> Option<File> {
     let maps = fs::read_to_string(process.join("maps")).ok()?;
     let file = input::file(&process.join("root").join(path.trim_start_matches('/')));
-    // The device is not compared: on an overlay, the mapping shows another one than the file.
+    // The device is not compared: on an overlay, the mapping shows another device than the file.
     let is_loaded = |file: &File| {
         let inode = file.metadata().map_or(0, |about| about.ino());
         mappings(&maps).any(|(_, its, path)| its == inode && !path.ends_with(DELETED))
@@ -112,7 +112,7 @@ struct Address<'a> {
     /// The object's name and the address as text.
     whole: &'a str,
     address: u64,
-    /// The text behind it.
+    /// The text after the address.
     rest: &'a str,
 }
 
@@ -134,7 +134,7 @@ fn places(file: File, addresses: &[(usize, Address)]) -> Option<Vec<(usize, Stri
     let object = object::File::parse(&cache).ok()?;
     let lines = lines(&object);
     let place = |address: &Address| {
-        // The address is where the call returns to.
+        // The address is the return address, so look up the instruction before it.
         let at = address.address.checked_sub(1)?;
         let function = function(&object, at)?;
         let line = lines.as_ref().and_then(|lines| lines.find_location(at).ok()?);
@@ -151,8 +151,8 @@ fn places(file: File, addresses: &[(usize, Address)]) -> Option<Vec<(usize, Stri
     Some(addresses.iter().filter_map(|(number, it)| Some((*number, place(it)?))).collect())
 }
 
-/// The function that contains an address by its length. The nearest one before it may be megabytes
-/// away.
+/// The function that contains an address, according to the function's length. The nearest function
+/// before the address may be megabytes away.
 fn function<'data, R: ReadRef<'data>>(object: &object::File<'data, R>, at: u64) -> Option<String> {
     let holds = |symbol: &object::Symbol<'data, '_, R>| {
         symbol.kind() == SymbolKind::Text

@@ -1,4 +1,4 @@
-//! A recording as a source: it yields the moment at its cursor.
+//! A recording as a source: it yields the snapshot at its cursor.
 
 use anyhow::Result;
 

@@ -13,12 +13,12 @@ use super::Refusal;
 use super::discovery::foreign;
 use super::namespaces::{effective_user, id_inside, namespace_of, words_of};
 
-/// Variables that say where the programs of a room announce themselves.
+/// Variables that determine where the programs of a room announce themselves.
 pub(super) const VARIABLES: [&str; 2] = ["PFP_DIR", "XDG_RUNTIME_DIR"];
-/// Digits in a container's name.
+/// Number of digits in a container's short id.
 const SHORT: usize = 12;
 
-/// What identifies a room.
+/// The identity of a room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     user: u32,
@@ -28,27 +28,27 @@ pub(super) struct Key {
     pub(super) variables: [Option<OsString>; 2],
 }
 
-/// A file system: the inode of the mount namespace, and the root in it.
+/// A file system: the inode of the mount namespace, and the root within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Files {
     space: u64,
     root: (u64, u64),
 }
 
-/// A way into a room: through a process that is there.
+/// A way into a room: the id of a process in it.
 #[derive(Clone, Debug)]
 pub(super) struct Entrance {
     pub(super) key: Key,
-    /// A process that was there when the room was found.
+    /// A process that was in the room when the room was found.
     pub(super) pid: u32,
 }
 
 impl Entrance {
-    /// A process that is there now.
+    /// A process that is in the room now.
     ///
     /// # Errors
     ///
-    /// If there is none left.
+    /// If no process is left there.
     pub(super) fn resident(&self) -> Result<u32> {
         let is_there = |pid: u32| {
             let (user, files, status) = room_of(pid)?;
@@ -73,7 +73,7 @@ pub(super) struct Resident {
     pub(super) inside: u32,
 }
 
-/// The instrumented processes of other rooms that may be looked into.
+/// The instrumented processes of other rooms that this process may look into.
 pub(super) fn residents() -> Vec<(Key, Resident)> {
     let own = own_room();
     let mut all = Vec::new();
@@ -95,7 +95,7 @@ fn own_room() -> (u32, Option<Files>) {
     (effective_user(), Files::of("self"))
 }
 
-/// The user, the files and the status of a process; none if it may not be looked into.
+/// The user, the files and the status of a process. `None` without the right to look into it.
 fn room_of(pid: u32) -> Option<(u32, Files, String)> {
     let files = Files::of(&pid.to_string())?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -110,20 +110,20 @@ fn resident(pid: u32, user: u32, files: Files, status: &str) -> Option<(Key, Res
     Some((key, Resident { pid, inside: id_inside(status).unwrap_or(pid) }))
 }
 
-/// Where a process is, and what is known of it.
+/// The room of a process, and related facts.
 #[derive(Debug)]
 pub struct Whereabouts {
-    /// The name of its room; none for this room.
+    /// The name of its room. `None` for this room.
     pub room: Option<String>,
     /// Its id in its own pid namespace.
     pub inside: u32,
-    /// Ids of the segments that it has mapped: none if it is not instrumented.
+    /// Ids of the segments that it has mapped; empty if it is not instrumented.
     pub segments: Vec<String>,
-    /// Its variables that say where it announces itself.
+    /// Its variables that determine where it announces itself.
     pub variables: Vec<(&'static str, Option<OsString>)>,
 }
 
-/// Where this process is.
+/// Finds the room of this process.
 ///
 /// # Errors
 ///
@@ -149,7 +149,7 @@ pub fn whereabouts(pid: u32) -> Result<Whereabouts, Refusal> {
 }
 
 impl Files {
-    /// The file system of a process; none without the right to ask.
+    /// The file system of a process. `None` without the right to read it.
     pub(super) fn of(process: &str) -> Option<Self> {
         let space = namespace_of(process, "mnt")?;
         let root = fs::metadata(format!("/proc/{process}/root")).ok()?;
@@ -164,7 +164,7 @@ impl Key {
             return user_name(self.user);
         }
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        // A container has its own users.
+        // A container has users of its own.
         let user = |of_container: bool| match self.user {
             0 => String::new(),
             user if of_container => format!("uid{user}."),
@@ -176,7 +176,7 @@ impl Key {
         }
     }
 
-    /// The name of a place outside of containers: a root in this file system, or a mount namespace.
+    /// The name of a place outside containers: a root in this file system, or a mount namespace.
     fn place(&self, pid: u32) -> String {
         let is_here = Files::of("self").is_some_and(|own| own.space == self.files.space);
         let root = fs::read_link(format!("/proc/{pid}/root")).ok().filter(|_| is_here);

@@ -1,9 +1,10 @@
-//! Processes of this machine that this user cannot see: of other users, and in containers.
+//! Processes of this machine that this user cannot see directly: those of other users, and in
+//! containers.
 //!
-//! A room is a user within a file system. Processes of other rooms are found through `/proc`, with
-//! the necessary rights: root's, or a user namespace's owner's. For each room an agent is started
-//! that [`enter`]s it and shows what that user sees there. So nothing of another user is read,
-//! followed or changed with more rights than that user has.
+//! A room is a user within a file system. Processes of other rooms are found through `/proc`, which
+//! requires the rights of root or of a user namespace's owner. For each room an agent is started,
+//! which [`enter`]s the room and shows the processes that its user sees. So data of another user is
+//! never read, followed or changed with more rights than that user has.
 
 mod enter;
 
@@ -25,7 +26,7 @@ use super::{BadPlace, Candidate, Discovery, Refusal, Refused, Source};
 
 /// Time between two looks for processes of other rooms.
 const LOOK: Duration = Duration::from_secs(2);
-/// Most rooms that are entered: anyone can make any number.
+/// Maximum number of rooms that are entered, since any user can create any number.
 const MAX_ROOMS: usize = 256;
 
 /// The rooms that may be entered.
@@ -36,7 +37,7 @@ pub(super) struct Rooms(Rc<RefCell<Known>>);
 struct Known {
     keep: bool,
     rooms: Vec<Room>,
-    /// Processes in rooms beyond [`MAX_ROOMS`].
+    /// Number of processes in rooms beyond [`MAX_ROOMS`].
     left_out: usize,
     looked: Option<Instant>,
 }
@@ -44,19 +45,19 @@ struct Known {
 struct Room {
     key: Key,
     via: Via,
-    /// A process that is there.
+    /// A process in the room.
     pid: u32,
     found: Discovery,
 }
 
 impl Rooms {
-    /// With `keep`, points that were toggled stay as they are when an agent is lost.
+    /// With `keep`, toggled points stay as they are when an agent is lost.
     pub(super) fn new(keep: bool) -> Self {
         Self(Rc::new(RefCell::new(Known { keep, ..Known::default() })))
     }
 
-    /// Adds the processes of other rooms to this room's. With `PFP_DIR`, which says where to look,
-    /// nothing is added.
+    /// Adds the processes of other rooms to this room's. If `PFP_DIR` is set, only that folder is
+    /// searched, and nothing is added.
     pub(super) fn add_to(&self, discovery: &mut Discovery) {
         if std::env::var_os("PFP_DIR").is_some_and(|set| !set.is_empty()) {
             return;
@@ -80,7 +81,7 @@ impl Rooms {
         discovery.unseen = count_unseen(discovery);
     }
 
-    /// Rooms whose agents cannot be asked now.
+    /// Rooms whose agents cannot be reached now.
     pub(super) fn bad_places(&self) -> Vec<BadPlace> {
         self.0.borrow().rooms.iter().filter_map(|room| room.via.bad_place()).collect()
     }
@@ -94,7 +95,7 @@ impl Rooms {
 }
 
 impl Known {
-    /// Looks for rooms, and into them. Only rooms of the first look are waited for.
+    /// Looks for rooms, and for processes in them. Only rooms of the first look are waited for.
     fn look(&mut self, is_first: bool) {
         let mut there: HashMap<usize, Vec<Resident>> = HashMap::new();
         self.left_out = 0;
@@ -161,7 +162,7 @@ impl Room {
 
 /// Counts segments of other users in this `/dev/shm` that belong to running processes that were not
 /// found. Crashed processes may leave segments behind, but a running owner holds the lock of a
-/// file, and the kernel shows everyone the holders.
+/// file, and the kernel shows the holders to every user.
 fn count_unseen(found: &Discovery) -> usize {
     let found: HashSet<&[u8]> =
         found.candidates.iter().map(|it| it.segment_id.as_bytes()).collect();

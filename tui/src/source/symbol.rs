@@ -1,30 +1,31 @@
 //! Readable names of functions, from their symbols.
 //!
-//! Functions of programs built with `-finstrument-functions` have the names in their objects.
-//! These files are not trusted, so nesting, intermediate length and final length are limited.
+//! Functions of programs built with `-finstrument-functions` are named by the symbols in their
+//! objects. These files are not trusted, so nesting, intermediate length and final length are
+//! limited.
 
 use std::fmt::{self, Write as _};
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 
-/// Most bytes of a symbol that is translated.
+/// Maximum length of a symbol that is translated, in bytes.
 const LONGEST: usize = 2048;
-/// Most bytes of the translated name, before it is shortened.
+/// Maximum length of the translated name before it is shortened, in bytes.
 const ROOM: usize = 8192;
 /// Maximum depth of nesting. A symbol can refer back to its own parts, so each level may double the
 /// work.
 const DEEP: u32 = 128;
-/// From this length on, template arguments are left out, the innermost first.
+/// Length from which on template arguments are left out, the innermost first.
 const SHORT: usize = 120;
 
-/// The readable name of a symbol, unless the symbol is readable itself. A name that leaves a part of
-/// the symbol out ends with a hash of the symbol, so that two functions never look alike.
+/// The readable name of a symbol, unless the symbol is readable already. A name that leaves out a
+/// part of the symbol ends with a hash of the symbol, so that two functions never look alike.
 pub(super) fn readable(symbol: &str) -> Option<String> {
     if let Some(name) = translated(symbol) {
         let short = shortened(&name);
         return Some(if short == name { name } else { tagged(&short, symbol) });
     }
-    // The symbol could not be read: it is nested too deep, too long, or cut off.
+    // The symbol could not be translated: it is nested too deep, too long, or truncated.
     (symbol.len() > SHORT && symbol.starts_with("_Z")).then(|| tagged(&outline(symbol), symbol))
 }
 
@@ -33,7 +34,7 @@ fn translated(symbol: &str) -> Option<String> {
         return None;
     }
     let mut name = Bounded(String::new());
-    // Older Rust symbols are C++ symbols with a hash at the end, so Rust is tried first.
+    // Older Rust symbols are C++ symbols with a hash at the end, so try Rust first.
     if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
         write!(name, "{rust:#}").ok()?;
     } else if symbol.starts_with("_Z") {
@@ -46,7 +47,7 @@ fn translated(symbol: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Namespaces, class and function of a symbol, as far as they are plain names.
+/// The namespaces, class and function of a symbol, as far as they are plain names.
 fn outline(symbol: &str) -> String {
     let mut rest = symbol.trim_start_matches("_Z").trim_start_matches(['N', 'K', 'V', 'L']);
     let mut names = Vec::new();
@@ -68,7 +69,8 @@ fn outline(symbol: &str) -> String {
         true => symbol.to_owned(),
         false => format!("{}<…>", names.join("::")),
     };
-    // The result is shorter than a symbol that is shortened, so reading it again changes nothing.
+    // The result is shorter than any symbol that is shortened, so translating it again changes
+    // nothing.
     let most = SHORT - 20;
     if outline.len() <= most {
         return outline;
@@ -105,14 +107,14 @@ fn shortened(name: &str) -> String {
     if fits(&inner) { inner } else { without_arguments(name, 1) }
 }
 
-/// The name without the arguments of templates at a depth and deeper.
+/// The name without template arguments at this depth and deeper.
 fn without_arguments(name: &str, at: usize) -> String {
     let mut left = String::new();
     let mut depth = 0usize;
     let mut before = ' ';
     let mut operator = false;
     for c in name.chars() {
-        // `operator<<` and `->` have no arguments.
+        // The `<` and `>` of `operator<<` and `->` do not enclose arguments.
         operator = match c {
             '<' | '>' | '=' | '-' => operator || left.ends_with("operator"),
             _ => false,
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!(without_arguments("a<b<c>>::operator->(d<e>)", 1), "a<…>::operator->(d<…>)");
     }
 
-    /// `ns::Tool::work` of a type that is nested to a depth, with something innermost.
+    /// `ns::Tool::work` of a type nested to a depth, with the innermost type given.
     fn deep(levels: usize, innermost: char) -> String {
         let outer: String = (1..=levels).rev().map(|level| format!("S2_ILi{level}E")).collect();
         let outer = outer.replacen("S2_", "1P", 1);
@@ -182,7 +184,7 @@ mod tests {
             assert!(one.starts_with("ns::Tool::work<") && one != other, "{one} {other}");
             assert!(one.chars().count() < 2 * SHORT, "{one}");
         }
-        // A segment keeps a longer symbol cut off, with a hash at the end.
+        // A segment stores a longer symbol truncated, with a hash at the end.
         let cut = format!("{}#0123af", &deep(300, 'c')[..1017]);
         let name = readable(&cut).expect("it is read");
         assert!(name.starts_with("ns::Tool::work<…> #"), "{name}");
@@ -194,7 +196,7 @@ mod tests {
         assert!(other.is_some_and(|other| other != name));
     }
 
-    /// Each level stands for two of the level before: thirty would be a thousand
+    /// Each level refers to the previous one twice, so thirty levels would expand to a thousand
     /// million names.
     #[test]
     fn what_doubles_at_each_level_comes_to_an_end() {
@@ -212,7 +214,7 @@ mod tests {
         assert_eq!(translated(&format!("_Z{}", "1a".repeat(LONGEST))), None);
     }
 
-    /// Any bytes, and names with some bytes changed, end within their bounds.
+    /// For any bytes, and for names with some bytes changed, translation ends within its limits.
     #[test]
     fn hostile_names_stay_within_bounds() {
         let seeds = [

@@ -1,8 +1,8 @@
 //! A made-up process whose figures are known in advance.
 //!
-//! It serves the tests and the pictures of the screens: the same polls always
-//! bring the same snapshots, and it obeys [`Change`]s. Every poll is one
-//! second later in its life than the one before.
+//! It serves the tests and the pictures of the screens: the same polls always yield the same
+//! snapshots, and it carries out [`Change`]s. Every poll is one second later in its life than the
+//! previous one.
 
 use std::sync::Arc;
 
@@ -19,12 +19,11 @@ use crate::snapshot::{
 
 /// Ticks per second of the made-up clock.
 pub const TICKS_PER_SECOND: u64 = 2_600_000_000;
-/// How long the made-up process has run at the first poll, seconds.
+/// Age of the made-up process at the first poll, seconds.
 const STARTED_BEFORE: u64 = 751;
 
-/// What one made-up point does: name, line, lane, calls per second, typical
-/// exclusive ticks, per cent of exclusive ticks added by nested regions, per
-/// cent of the span off the CPU.
+/// The work of the made-up points: name, line, lane, calls per second, typical exclusive ticks, per
+/// cent of exclusive ticks added by nested regions, per cent of the span off the CPU.
 const WORK: &[(&str, u32, u32, u64, u64, u64, u64)] = &[
     ("pfp.overhead", 0, 0, 0, 60, 0, 0),
     ("io.parse", 88, 0, 9_800, 108_000, 40, 3),
@@ -37,7 +36,7 @@ const WORK: &[(&str, u32, u32, u64, u64, u64, u64)] = &[
     ("config.reload", 9, 0, 0, 0, 0, 0),
 ];
 
-/// Which point is called by which one; the others by none.
+/// Points and their callers; the other points have no caller.
 const CALLERS: [(u32, u32); 2] = [(3, 1), (5, 4)];
 
 /// A made-up process.
@@ -55,7 +54,7 @@ impl Default for Synthetic {
 }
 
 impl Synthetic {
-    /// The process as it is before the first poll.
+    /// The process before the first poll.
     pub fn new() -> Self {
         let points = WORK.iter().enumerate().map(|(id, work)| Point {
             id: id as u32,
@@ -106,26 +105,25 @@ impl Synthetic {
         (0..number).filter_map(|_| self.poll().ok()).collect()
     }
 
-    /// What the next poll will start from, to make it unusual.
+    /// The state from which the next poll continues, for tests that need an unusual one.
     pub fn snapshot_mut(&mut self) -> &mut Snapshot {
         &mut self.snapshot
     }
 
-    /// The next number of a fixed sequence, in 0..bound.
+    /// The next number of a fixed pseudo-random sequence, in 0..bound.
     fn random(&mut self, bound: u64) -> u64 {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.seed >> 33) % bound
     }
 
-    /// One second's work of a point on its first lane and, for some, on the
-    /// lane after that.
+    /// Adds one second's work of a point on its first lane and, for some points, on the next lane.
     fn work(&mut self, id: u32) {
         let (_, _, lane, calls, typical, nested, off) = WORK[id as usize];
         if calls == 0 || self.snapshot.points[id as usize].state != PointState::On {
             return;
         }
         let spread = if id % 2 == 1 { 2 } else { 1 };
-        // The load rises and falls so that the sparklines have a shape.
+        // The load rises and falls, which gives the sparklines a shape.
         let swing =
             50 + [0, 15, 35, 50, 45, 30, 10, 5][((self.polls + u64::from(id)) % 8) as usize];
         for lane in lane..lane + spread {
@@ -210,8 +208,7 @@ pub(crate) fn edge(point: u32, caller: Option<u32>, lane: u32, sums: [u64; 3]) -
     Edge { point, caller, lane, count, exclusive, inclusive }
 }
 
-/// The empty bucket of a value, as a segment has it: 32 buckets an octave of
-/// `value + 32`.
+/// An empty bucket that contains a value, as in the segment: 32 buckets an octave of `value + 32`.
 pub fn bucket_of(value: u64) -> Bucket {
     let shifted = value.saturating_add(32);
     let octave = shifted.ilog2() - 5;

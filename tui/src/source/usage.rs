@@ -1,11 +1,11 @@
-//! What the kernel says of a running process: CPU time, memory, threads.
+//! The kernel's figures of a running process: CPU time, memory, threads.
 
 use std::fs;
 
 use super::namespaces::words_of;
 use crate::snapshot::Usage;
 
-/// The usage of a process; none where the kernel does not say.
+/// The usage of a process. `None` if the kernel does not report it.
 pub(super) fn of(pid: u32) -> Option<Usage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| words_of(&status, name)?.next()?.parse::<u64>().ok();
@@ -20,7 +20,7 @@ pub(super) fn of(pid: u32) -> Option<Usage> {
 /// CPU time of all its threads, past and present.
 fn cpu_ns(pid: u32) -> Option<u64> {
     let mut clock = 0;
-    // SAFETY: the id of the clock is written to a variable that we own.
+    // SAFETY: `clock` is a live integer of our own that the call may write.
     let found = unsafe { libc::clock_getcpuclockid(pid.try_into().ok()?, &raw mut clock) };
     if found == 0 { time_of(clock) } else { None }
 }
@@ -28,19 +28,19 @@ fn cpu_ns(pid: u32) -> Option<u64> {
 /// The time of a clock, nanoseconds.
 pub(super) fn time_of(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we own.
+    // SAFETY: `time` is a live `timespec` of our own, valid for the kernel's write.
     let read = unsafe { libc::clock_gettime(clock, &raw mut time) };
     (read == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// How many CPUs it may run on.
+/// Number of CPUs that it may run on.
 fn cpus(pid: u32) -> Option<u32> {
-    // SAFETY: a set of CPUs is plain bits, and none of them set is one.
+    // SAFETY: a `cpu_set_t` is plain bits; all zeros is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     let pid = pid.try_into().ok()?;
-    // SAFETY: the kernel fills the set that we own, of the size that it is told.
+    // SAFETY: `set` is valid for writes of the size given.
     let asked = unsafe { libc::sched_getaffinity(pid, size_of::<libc::cpu_set_t>(), &raw mut set) };
-    // SAFETY: only reads the set.
+    // SAFETY: `CPU_COUNT` only reads the live set.
     let count = unsafe { libc::CPU_COUNT(&set) };
     (asked == 0 && count > 0).then_some(count as u32)
 }

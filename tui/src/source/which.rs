@@ -1,8 +1,8 @@
 //! How the user names a process: by its id, or by its number in the list.
 //!
 //! Ids are not enough: the first process of each container has the id 1, and a process may have two
-//! segments. A number is the first digits of a segment's random id, as many as needed to be unique,
-//! so it stays as long as the segment does.
+//! segments. A number consists of the first digits of a segment's random id, as many as are needed
+//! to be unique, so it stays the same as long as the segment exists.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{Candidate, Discovery};
 
-/// Fewest digits of a number.
+/// Minimum number of digits.
 const DIGITS: usize = 4;
-/// Digits of a whole segment id.
+/// Number of digits of a whole segment id.
 const MAX_DIGITS: usize = 32;
 
-/// One process, as the user names it.
+/// A process, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Which {
-    /// The one with this id: here, else in a pid namespace of its own.
+    /// The process with this id: here, or else in its own pid namespace.
     Pid(u32),
-    /// The one whose segment's id begins with these digits.
+    /// The process whose segment id begins with these digits.
     Number(String),
 }
 
 impl Which {
-    /// Whether it means this process; `among` has all that were found.
+    /// Whether this names the process; `among` has all that were found.
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         match self {
             Self::Number(digits) => candidate.segment_id.starts_with(digits.as_str()),
@@ -66,12 +66,13 @@ impl fmt::Display for Which {
 }
 
 impl Discovery {
-    /// The number of a process that was found, for `-p`.
+    /// The number of a process, for `-p`.
     pub fn number_of(&self, candidate: &Candidate) -> String {
         let id = candidate.segment_id.as_str();
         let mut digits = DIGITS;
         for other in self.candidates.iter().map(|other| other.segment_id.as_str()) {
-            // Few begin alike, and there may be thousands.
+            // Compare the first digits first: only few ids share them, and there may be thousands
+            // of ids.
             if other.get(..digits) == id.get(..digits) && other != id {
                 digits = (common(id, other) + 1).clamp(digits, MAX_DIGITS);
             }
@@ -80,7 +81,7 @@ impl Discovery {
     }
 }
 
-/// The length of two ids' common start.
+/// The length of the common prefix of two ids.
 fn common(one: &str, other: &str) -> usize {
     one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count()
 }

@@ -1,4 +1,4 @@
-//! Files that are looked at as processes are.
+//! Several files, shown as one like several processes.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::{Group, ProcessGroup, Selector};
 use crate::snapshot::Snapshot;
 use crate::source::{Candidate, Discovery, FileSource, Finder, Source};
 
-/// The rates of two clocks of one machine differ by at most this share.
+/// Maximum relative difference between the rates of two clocks of one machine.
 const SAME_RATE: f64 = 0.01;
 
 /// Files of several processes.
@@ -16,11 +16,11 @@ const SAME_RATE: f64 = 0.01;
 pub(crate) struct Files(Vec<Snapshot>);
 
 impl Files {
-    /// Takes one more.
+    /// Adds a file.
     ///
     /// # Errors
     ///
-    /// If its process is there already, or its clock differs.
+    /// If the files already contain its process, or its clock differs.
     pub(crate) fn add(&mut self, path: &Path, snapshot: Snapshot) -> Result<()> {
         let (shown, process) = (path.display(), &snapshot.process);
         if self.0.iter().any(|known| known.process.segment_id == process.segment_id) {

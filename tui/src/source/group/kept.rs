@@ -1,4 +1,4 @@
-//! The last picture of a process that has died, which the group keeps in place of its source.
+//! The last picture of a process that has died; the group keeps it in place of its source.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::snapshot::{Cell, Edge, Snapshot};
 use crate::source::Source;
 use crate::summing::Summing;
 
-/// Stands in for the source of a process that has died. The group holds the last picture itself.
+/// Replaces the source of a process that has died. The group itself holds the last picture.
 pub(super) struct Gone;
 
 impl Source for Gone {
@@ -25,14 +25,14 @@ impl Source for Gone {
 
 impl Member {
     /// Drops the source, and renumbers the last picture with the group's ids. So the group passes
-    /// on the picture's own cells, and needs no renumbered copies.
+    /// on the picture's own cells, without renumbered copies.
     pub(super) fn keep(&mut self) {
         self.source = Box::new(Gone);
         self.is_kept = true;
         let Self { last, points, lanes, cells, .. } = self;
         let is_known = last.points.iter().all(|point| points.contains_key(&point.id))
             && last.lanes.iter().all(|lane| lanes.contains_key(&lane.id));
-        // This picture was never merged, so the group has no ids for its points and lanes.
+        // The picture was never merged, so the group has no ids for its points and lanes.
         if !is_known {
             return;
         }
@@ -75,7 +75,7 @@ impl Member {
     }
 }
 
-/// Replaces an id by the group's; false if the group does not know it.
+/// Replaces an id by the group's; returns false if the group does not know it.
 fn renumber(ids: &HashMap<u32, u32>, id: &mut u32) -> bool {
     ids.get(id).map(|known| *id = *known).is_some()
 }

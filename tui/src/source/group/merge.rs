@@ -1,4 +1,4 @@
-//! One snapshot of the last pictures of all members of a group.
+//! Merges the last pictures of all members of a group into one snapshot.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::snapshot::{
 };
 use crate::summing::Sight;
 
-/// Id of the lane that a late place's sums over all threads are shown on.
+/// Id of the lane for a late place's sums over all threads.
 const OF_ALL: u32 = u32::MAX;
 
 impl Group {
@@ -20,7 +20,7 @@ impl Group {
         let state = self.state();
         let rate = self.rate();
         let elapsed_ticks = self.age(state, rate);
-        // A late place does not keep the others' figures from being shown.
+        // A late place must not hide the others' figures.
         let sums = self.looking.sight.extent != Extent::All;
         let is_summed = |m: &Member| m.last.summed.is_some() && (sums || !m.is_late());
         let mut summed = self.members.iter().any(is_summed).then(Summed::default);
@@ -35,7 +35,7 @@ impl Group {
             ..Snapshot::default()
         };
         self.routes.clear();
-        // Each point's place in the merged snapshot, by its id.
+        // Each point's index in the merged snapshot, by its id.
         let mut places: HashMap<u32, usize> = HashMap::new();
         for (place, member) in self.members.iter_mut().enumerate() {
             let last = match (&summed, &member.last.summed) {
@@ -66,7 +66,7 @@ impl Group {
                     id
                 });
                 self.routes.entry(id).or_default().push((place, point.id));
-                // Where it does not say when its figures began, they began with the oldest process.
+                // A picture without a begin of its figures began with the oldest process.
                 let begin = point.begin_ticks().map(|begin| began.saturating_add(begin));
                 let since_ticks = if began == 0 { point.since_ticks } else { begin };
                 match places.get(&id) {
@@ -92,7 +92,7 @@ impl Group {
             for lane in &last.lanes {
                 let id = lane_id(lane.id);
                 let name = format!("{process} {}", lane.name);
-                // No thread outlives its process, whatever its lane says last.
+                // No thread outlives its process, whatever its lane contains.
                 let kind = match lane.kind {
                     LaneKind::Live if !running => LaneKind::Ended,
                     kind => kind,
@@ -133,7 +133,7 @@ impl Group {
             if running {
                 add_usage(&mut whole.usage, last.usage);
             }
-            // The weakest clock decides how far the figures can be trusted.
+            // The least reliable clock determines how reliable the figures are.
             let rank = |kind: ClockKind| kind as u8;
             if rank(last.clock.kind) > rank(whole.clock.kind) {
                 whole.clock.kind = last.clock.kind;
@@ -182,9 +182,9 @@ impl Group {
         }
     }
 
-    /// Ticks per second of the group's clock, which is the clock of its first process. The last rate
-    /// stays when that process ends: the rate of another process differs by an error of calibration,
-    /// and would move all figures so far.
+    /// Ticks per second of the group's clock, which is the clock of its first process. When that
+    /// process ends, the last rate stays: another process's rate differs by a calibration error,
+    /// and would shift all figures so far.
     fn rate(&mut self) -> f64 {
         let first = &self.members[0];
         let (id, rate) = self
@@ -198,7 +198,7 @@ impl Group {
         *rate
     }
 
-    /// The group's age, which goes on by one clock even if processes end.
+    /// The group's age. It advances by one clock even if processes end.
     fn age(&mut self, state: ProcessState, rate: f64) -> u64 {
         let now = Instant::now();
         match self.counted {
@@ -218,7 +218,7 @@ impl Group {
     }
 }
 
-/// Adds the sums of a member, whose points and lanes have these ids in the group.
+/// Adds the sums of a member. `points` and `lanes` map its ids to the group's.
 fn add_summed(whole: &mut Summed, summed: &Summed, [points, lanes]: [&HashMap<u32, u32>; 2]) {
     whole.has_rows |= summed.has_rows;
     let quantiles = summed.quantiles.iter();
@@ -234,8 +234,8 @@ fn add_summed(whole: &mut Summed, summed: &Summed, [points, lanes]: [&HashMap<u3
     }
 }
 
-/// Passes the cells of a member on, each with its ids in the group. `of_all` is the lane of a member's sums
-/// that cannot be assigned to its threads.
+/// Adds the cells of a member, each with the group's ids. `of_all` is the lane for sums that cannot
+/// be assigned to the member's threads.
 fn add_cells(
     whole: &mut Vec<Arc<Cell>>,
     cells: &[Arc<Cell>],
@@ -272,14 +272,14 @@ fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Ke
     Key::Named(point.name.clone(), point.file.clone(), *seen)
 }
 
-/// Adds another process's point of the same name, whose figures began at `begin`. A joining process
-/// acts on the sum like a reset; the sum's figures begin with the earliest part.
+/// Adds another process's point of the same name, whose figures began at `begin`. For the sum, a
+/// process that joins has the effect of a reset; the sum's figures begin with the earliest part.
 fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, running: bool) {
     sum.fenced |= point.fenced;
     sum.left_over |= point.left_over;
     sum.since_ticks = sum.begin_ticks().zip(begin).map(|(sum, begin)| sum.min(begin));
     sum.resets = sum.resets.wrapping_add(point.resets).wrapping_add(1);
-    // The sum moves if one part measures; the state of an ended part says nothing.
+    // The sum is on if one of its parts is on; the state of an ended part does not count.
     match (sum.state, point.state) {
         (_, state) if !running && state != PointState::InvalidBeginBegin => {}
         (PointState::InvalidBeginBegin, _) | (_, PointState::InvalidBeginBegin) => {
@@ -293,7 +293,7 @@ fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, running: bool) 
     }
 }
 
-/// Adds what one more process uses.
+/// Adds the usage of one more process.
 fn add_usage(sum: &mut Option<Usage>, more: Option<Usage>) {
     *sum = match (*sum, more) {
         (Some(sum), Some(more)) => Some(Usage {

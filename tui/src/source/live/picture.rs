@@ -1,4 +1,4 @@
-//! A picture of a segment as a snapshot.
+//! Converts a picture of a segment to a snapshot.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -22,7 +22,8 @@ use crate::snapshot::{
 use crate::source::place::{Objects, locate};
 use crate::source::symbol::readable;
 
-/// The snapshot of a copy of a segment; `file_unix_ns` is its time, if the copy does not say it.
+/// The snapshot of a copy of a segment. `file_unix_ns` is used as its time if the copy does not
+/// contain one.
 pub(in crate::source) fn of_copy(
     segment: Segment,
     facts: Facts,
@@ -30,7 +31,7 @@ pub(in crate::source) fn of_copy(
     file_unix_ns: u64,
 ) -> Snapshot {
     let mut reader = Reader::new(segment, facts.clone());
-    // A copy without a note was made of a process's leftovers.
+    // A copy without a note was made from the leftovers of a process.
     let runs = note.is_some_and(|note| note.runs);
     let picture = reader.poll();
     let cells = Cells::default().convert(picture);
@@ -51,7 +52,7 @@ pub(in crate::source) fn of_copy(
     snapshot
 }
 
-/// Puts the edges and the open regions into a snapshot.
+/// Adds the edges and the open regions to a snapshot.
 pub(super) fn add_calls(snapshot: &mut Snapshot, reader: &Reader, facts: &Facts) {
     let lanes = &reader.picture().lanes;
     for of_lane in reader.calls() {
@@ -70,15 +71,16 @@ pub(super) fn add_calls(snapshot: &mut Snapshot, reader: &Reader, facts: &Facts)
             let start = open.start.saturating_sub(facts.created_ticks);
             let so_far = snapshot.elapsed_ticks.saturating_sub(start);
             let on_cpu = match snapshot.clock.kind {
-                // This clock takes nothing out.
+                // This clock excludes nothing.
                 ClockKind::Wall if runs => Some(so_far),
                 ClockKind::Wall => None,
                 _ => own_cpu.and_then(|now| {
                     let ns = now.checked_sub(of_lane.cpu)?;
                     let now = (ns as f64 / 1e9 * snapshot.clock.ticks_per_second) as u64;
-                    // The thread's CPU time at the begin, since the same moment.
+                    // The thread's CPU time at the begin, counted from the same moment.
                     let then = open.start.checked_sub(claimed)?.checked_sub(open.off)?;
-                    // The kernel updates a thread's time a few times in 10 ms.
+                    // The kernel updates a thread's time only a few times in 10 ms, so it may lag
+                    // behind.
                     Some(now.saturating_sub(then).min(so_far))
                 }),
             };
@@ -101,7 +103,7 @@ pub(super) fn add_calls(snapshot: &mut Snapshot, reader: &Reader, facts: &Facts)
     snapshot.edges.sort_unstable_by_key(Edge::key);
 }
 
-/// The begin of a region is a known activity of a dead process, too.
+/// Extends the age of a dead process to the last begin of a region, which is an activity, too.
 pub(super) fn until_last_begin(snapshot: &mut Snapshot) {
     let begins = snapshot.lanes.iter().flat_map(|lane| &lane.open).map(|open| open.start);
     snapshot.elapsed_ticks = begins.fold(snapshot.elapsed_ticks, u64::max);
@@ -119,7 +121,7 @@ pub(super) fn ticks_until(monotonic_ns: u64, facts: &Facts, ticks_per_second: f6
     (ns as f64 / 1e9 * ticks_per_second) as u64
 }
 
-/// Limits resets to the snapshot's moment, whatever time a viewer wrote.
+/// Limits the times of resets to the snapshot's moment, whatever a viewer wrote.
 pub(super) fn bound_resets(snapshot: &mut Snapshot) {
     for point in &mut snapshot.points {
         point.since_ticks = point.since_ticks.map(|since| since.min(snapshot.elapsed_ticks));
@@ -139,7 +141,7 @@ pub(super) fn convert_record(lane: u32, record: &ring::Record, created: u64) -> 
     }
 }
 
-/// Gives points their readable names. Each name is translated once.
+/// Gives points their readable names. Each name is translated only once.
 pub(super) fn show_names(
     known: &mut Vec<(String, Option<String>)>,
     points: &mut [Point],
@@ -164,13 +166,13 @@ pub(super) fn show_names(
     }
 }
 
-/// The cells of a snapshot. An unchanged cell is shared with the snapshot before.
+/// The cells of a snapshot. An unchanged cell is shared with the previous snapshot.
 #[derive(Default)]
 pub(super) struct Cells {
-    /// The last two versions of each cell, by its place in the picture, which stays. Readers of the
-    /// older version are most likely done, so its memory serves for the next.
+    /// The last two versions of each cell, by its fixed index in the picture. The older version is
+    /// most likely not in use any more, so its memory is reused for the next.
     converted: Vec<[Arc<Cell>; 2]>,
-    /// The places, by point and lane.
+    /// The indices, sorted by point and lane.
     order: Vec<usize>,
 }
 
@@ -246,12 +248,12 @@ pub(super) fn name_of(picture: &Picture, facts: &Facts) -> String {
     }
 }
 
-/// What is known of a process besides its segment.
+/// The state of a process as known from outside its segment.
 #[derive(Clone, Debug)]
 pub(super) enum Fate {
-    /// It runs, unless a signal has stopped it.
+    /// It runs, or a signal has stopped it.
     Alive { stopped: bool },
-    /// It is dead. It ended in this way, if that is known.
+    /// It is dead. How it ended, if known.
     Dead(Option<End>),
 }
 

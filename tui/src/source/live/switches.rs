@@ -1,4 +1,4 @@
-//! Points of a process that this and other viewers have switched.
+//! Points of a process that this viewer and others have switched.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use pfp_shm_layout::switched::{self, Others, Switched};
 
 use crate::snapshot::{Point, PointState};
 
-/// Notes the switches of this viewer for others, and reads theirs.
+/// Records this viewer's switches for other viewers, and reads theirs.
 pub(super) struct Switches {
     directory: Directory,
     segment: Name,
-    /// None before the first switch, and where it cannot be noted.
+    /// This viewer's record. `None` before the first switch, and if it cannot be written.
     own: Option<Switched>,
-    /// The points that this viewer has switched, as they were before any viewer switched them.
+    /// The points that this viewer has switched, with their states before any viewer switched them.
     found: BTreeMap<u32, PointState>,
     /// The other viewers' switches at the last poll.
     others: Vec<Others>,
@@ -25,8 +25,8 @@ impl Switches {
         Self { directory, segment, own: None, found: BTreeMap::new(), others: Vec::new() }
     }
 
-    /// Notes that a point is about to be switched. Where that fails, a kill of this viewer will
-    /// go unnoticed.
+    /// Records that a point is about to be switched. If that fails and this viewer is killed, other
+    /// viewers do not learn of the switch.
     pub(super) fn note(&mut self, point: u32, on: bool) {
         if self.own.is_none() {
             self.own = Switched::start(&self.directory, &self.segment).ok();
@@ -34,7 +34,8 @@ impl Switches {
         self.note_state(point, Some(on));
     }
 
-    /// Removes the note of a point: the point was not switched, or is as it was before.
+    /// Removes the record of a point: the point was not switched, or is in its original state
+    /// again.
     pub(super) fn retract(&self, point: u32) {
         self.note_state(point, None);
     }
@@ -45,8 +46,8 @@ impl Switches {
         }
     }
 
-    /// Completes the note once a point has been switched. Returns the state to put back. It is the
-    /// state before the switch, or, if another viewer has switched the point and has not put it
+    /// Completes the record after a point has been switched. Returns the state to put back. It is
+    /// the state before the switch or, if another viewer has switched the point and has not put it
     /// back yet, the state before the other viewer's switch.
     pub(super) fn settle(&mut self, point: u32, on: bool, before: PointState) -> PointState {
         let left = state(on);
@@ -62,7 +63,7 @@ impl Switches {
         found
     }
 
-    /// Marks the points that are as a killed viewer left them.
+    /// Marks the points that are still as a killed viewer left them.
     pub(super) fn mark_left_over(&mut self, points: &mut [Point]) {
         self.others = switched::others(&self.directory, &self.segment, self.own.as_ref());
         for dead in self.others.iter_mut().filter(|other| other.is_dead) {

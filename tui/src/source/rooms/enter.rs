@@ -1,5 +1,5 @@
-//! Turns this process into one of another process's user: in its namespaces, under its root, with
-//! its ids and without any capability.
+//! Gives this process the user of another process: its namespaces, root and ids, without any
+//! capability.
 
 use std::ffi::CString;
 use std::fs;
@@ -11,55 +11,57 @@ use anyhow::{Context as _, Result, anyhow};
 use crate::source::namespaces::{namespace_of, words_of};
 use crate::source::residents::Files;
 
-/// Enters the user and the place of another process for good. This must be the only thread. To
-/// enter a pid namespace, a child goes on and this process waits for it.
+/// Enters the room of another process for good. This must be the only thread. To enter a pid
+/// namespace, a child continues and this process waits for it.
 ///
 /// The kernel requires the right to trace that process. Descriptors that are open already stay
 /// open.
 ///
 /// # Errors
 ///
-/// If the process has ended, or a step is not allowed; the error names it.
+/// If the process has ended, or a step is not permitted; the error names the step.
 pub fn enter(pid: u32) -> Result<()> {
-    // Nobody there may trace this process, nor get at its executable through it.
-    // SAFETY: plain numbers.
+    // Processes in the room must not trace this process, or reach its executable through it.
+    // SAFETY: `prctl` takes plain numbers here.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) }, "leave no core")?;
-    // SAFETY: as above.
+    // SAFETY: `pidfd_open` takes plain numbers.
     let process = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     check(process as libc::c_int, "open the process")?;
-    // SAFETY: a descriptor that was just opened and that nobody else owns.
+    // SAFETY: `pidfd_open` has just returned this descriptor, and no other value owns it.
     let process = unsafe { OwnedFd::from_raw_fd(process as libc::c_int) };
     let root = root_of(pid)?;
     let spaces =
         [("user", libc::CLONE_NEWUSER), ("mnt", libc::CLONE_NEWNS), ("pid", libc::CLONE_NEWPID)];
     let others = spaces.map(|(kind, flag)| if is_other(pid, kind) { flag } else { 0 });
     let [user_space, files, pids] = others;
-    // SAFETY: an empty list. Refused without the right, when the groups are this user's own.
+    // SAFETY: the list is empty, so the pointer is not read. The call fails without the right to
+    // change groups; then the groups are this user's own.
     unsafe { libc::setgroups(0, std::ptr::null()) };
-    // Its user namespace comes first: it gives the right to enter the others.
+    // The user namespace comes first: it gives the right to enter the others.
     join(&process, user_space, "enter its user namespace")?;
     let [user, group] = ids_of(pid)?;
     join(&process, files | pids, "enter its namespaces")?;
     if let Some(root) = root {
-        // SAFETY: an open descriptor and NUL-terminated paths.
+        // SAFETY: `root` is open, so its descriptor is valid.
         check(unsafe { libc::fchdir(root.as_raw_fd()) }, "go to its root")?;
-        // SAFETY: as above.
+        // SAFETY: the path is a NUL-terminated literal.
         check(unsafe { libc::chroot(c".".as_ptr()) }, "take its root")?;
     }
-    // SAFETY: as above.
+    // SAFETY: the path is a NUL-terminated literal.
     check(unsafe { libc::chdir(c"/".as_ptr()) }, "go to its root")?;
     let is_child = pids != 0;
     if is_child {
         continue_in_child()?;
     }
-    // SAFETY: plain numbers.
+    // SAFETY: `setresgid` takes plain numbers.
     check(unsafe { libc::setresgid(group, group, group) }, "take its group")?;
-    // SAFETY: as above.
+    // SAFETY: `setresuid` takes plain numbers.
     check(unsafe { libc::setresuid(user, user, user) }, "take its user")?;
     drop_capabilities()?;
     if is_child {
-        // It ends with its input. A signal must not end its waiting parent alone.
-        // SAFETY: as above. It comes after the change of user, which would undo it.
+        // The child ends with its input. A signal that ends only the waiting parent must end the
+        // child, too. This comes after the change of user, which would undo it.
+        // SAFETY: `prctl` takes plain numbers here.
         let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
         check(result, "end with its parent")?;
     }
@@ -74,21 +76,21 @@ fn check(result: libc::c_int, what: &str) -> Result<()> {
     Err(anyhow!("expected the right to {what}, found: {error}; root has it"))
 }
 
-/// Opens its root; none where this process has the same root.
+/// Opens its root. `None` if this process has the same root.
 fn root_of(pid: u32) -> Result<Option<OwnedFd>> {
     if Files::of("self").is_some_and(|own| Files::of(&pid.to_string()) == Some(own)) {
         return Ok(None);
     }
     let path = CString::new(format!("/proc/{pid}/root"))?;
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    // SAFETY: a NUL-terminated path that outlives the call.
+    // SAFETY: `path` is a NUL-terminated path that outlives the call.
     let root = unsafe { libc::open(path.as_ptr(), flags) };
     check(root, "open its root")?;
-    // SAFETY: a descriptor that was just opened and that nobody else owns.
+    // SAFETY: `open` has just returned this descriptor, and no other value owns it.
     Ok(Some(unsafe { OwnedFd::from_raw_fd(root) }))
 }
 
-/// Whether it is in another namespace of this kind.
+/// Whether the process is in another namespace of this kind than this process.
 fn is_other(pid: u32, kind: &str) -> bool {
     namespace_of(&pid.to_string(), kind) != namespace_of("self", kind)
 }
@@ -97,11 +99,11 @@ fn join(process: &OwnedFd, spaces: libc::c_int, what: &str) -> Result<()> {
     if spaces == 0 {
         return Ok(());
     }
-    // SAFETY: an open descriptor and a plain number.
+    // SAFETY: `process` is open, so its descriptor is valid; the other argument is a plain number.
     check(unsafe { libc::setns(process.as_raw_fd(), spaces) }, what)
 }
 
-/// Its effective user and group, in terms of this process's user namespace.
+/// The effective user and group of a process, as numbers in this process's user namespace.
 fn ids_of(pid: u32) -> Result<[u32; 2]> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))
         .with_context(|| format!("process {pid} has ended meanwhile"))?;
@@ -112,32 +114,32 @@ fn ids_of(pid: u32) -> Result<[u32; 2]> {
     }
 }
 
-/// Goes on in a child, which lives in the joined pid namespace.
+/// Continues in a child, which runs in the joined pid namespace.
 fn continue_in_child() -> Result<()> {
-    // SAFETY: the process has one thread, so its child is as whole as it is.
+    // SAFETY: the process has one thread, so no lock is held by a thread that the child lacks.
     let child = unsafe { libc::fork() };
     check(child, "start a process there")?;
     if child == 0 {
         return Ok(());
     }
     let mut status = 0;
-    // SAFETY: a child of this process, and a place for what it ended with.
+    // SAFETY: `status` is a live integer that the kernel may write.
     while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0
         && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     {}
-    // SAFETY: ends the process; what was buffered is the child's.
+    // SAFETY: `_exit` takes a plain number. It skips buffered output, which the child will write.
     unsafe { libc::_exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1 }) }
 }
 
-/// Drops all capabilities, so that even user 0 has only the rights that files give.
+/// Drops all capabilities, so that even user 0 has only the rights of file permissions.
 fn drop_capabilities() -> Result<()> {
     /// The third version of the interface: 64 capabilities.
     const VERSION: u32 = 0x2008_0522;
     let header: [u32; 2] = [VERSION, 0];
     let none = [0u32; 6];
-    // SAFETY: a header and two sets of three words, as the version has them.
+    // SAFETY: version 3 reads a header of two words and two sets of three words, as given.
     let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
     check(result as libc::c_int, "give up its capabilities")?;
-    // SAFETY: plain numbers.
+    // SAFETY: `prctl` takes plain numbers here.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, "never have them again")
 }

@@ -1,4 +1,4 @@
-//! A running agent: what it is asked, and what it answers.
+//! A running agent: requests to it, and its replies.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs;
@@ -18,36 +18,35 @@ use super::wire::{self, Answer, Ask, Reply, Request};
 use crate::source::Refusal;
 use crate::text::clean;
 
-/// The time an answer may take before the screen goes on without it.
+/// How long the screen waits for an answer before it continues without it.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 /// A picture is late after this time.
 pub(super) const SILENT: Duration = Duration::from_secs(3);
-/// The time a command may take until the agent answers: the user may have to type a password.
+/// How long a command may take until its agent answers: the user may have to type a password.
 pub(super) const TO_OPEN: Duration = Duration::from_secs(120);
-/// Interval between two checks whether the wait is over.
+/// Interval between two checks whether the caller has given up.
 const LOOK: Duration = Duration::from_millis(10);
-/// Unread replies that are held; the agent waits beyond that.
+/// Maximum number of unread replies; the agent's writes block beyond that.
 const UNREAD: usize = 2;
-/// Bytes that are kept of a line on standard error.
+/// Maximum number of bytes that are kept of a line on standard error.
 const LINE: u64 = 4096;
-/// The time to wait for the last words of an agent; a child of the command may hold standard error
-/// open.
+/// How long to wait for the last lines on standard error; a child of the command may keep it open.
 const TO_BE_SAID: Duration = Duration::from_millis(500);
-/// The time a command may take to end after a goodbye, and again after a signal.
+/// How long a command may take to end after a goodbye, and again after a signal.
 const TO_END: Duration = Duration::from_secs(1);
-/// The time the screen waits for a command to end after a goodbye.
+/// How long the screen waits for a command to end after a goodbye.
 const TO_SAY_GOODBYE: Duration = Duration::from_millis(300);
 
-/// Ends the command of an agent that is being started, once its caller has given up.
+/// Lets a caller give up the start of an agent, which ends its command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting(Arc<Mutex<Start>>);
 
-/// How far the start of an agent is.
+/// The state of an agent's start.
 #[derive(Debug, Default)]
 enum Start {
     #[default]
     ToCome,
-    /// The command runs, and its status has not been collected.
+    /// The command runs, and was not reaped yet.
     Running(libc::pid_t),
     /// The agent has answered, or the command has failed.
     Done,
@@ -59,7 +58,7 @@ impl Waiting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives up the wait. A command that was started gets SIGTERM.
+    /// Gives up the wait. If the command was started, it gets SIGTERM.
     pub(super) fn give_up(&self) {
         let mut start = self.lock();
         if let Start::Running(command) = *start {
@@ -70,7 +69,7 @@ impl Waiting {
         }
     }
 
-    /// Starts the command, unless the wait is over.
+    /// Starts the command, unless the caller has given up.
     fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         let mut start = self.lock();
         if matches!(*start, Start::GivenUp) {
@@ -81,8 +80,8 @@ impl Waiting {
         Ok(child)
     }
 
-    /// The start is over: the agent has answered, or the command has failed. From here on
-    /// [`Self::give_up`] leaves the command alone, and its status may be collected.
+    /// Marks the start as over: the agent has answered, or the command has failed. From here on
+    /// [`Self::give_up`] leaves the command alone, and the command may be reaped.
     fn is_done(&self) {
         let mut start = self.lock();
         if matches!(*start, Start::Running(_)) {
@@ -99,16 +98,16 @@ fn id_of(child: &Child) -> libc::pid_t {
     libc::pid_t::try_from(child.id()).unwrap_or(libc::pid_t::MAX)
 }
 
-/// Ends a command and its shell's children, before an agent is known to be among them. The status
-/// of the command has not been collected.
+/// Ends a command and its shell's children before it is known which of them is the agent. The
+/// command must not have been reaped yet.
 fn terminate_all(command: libc::pid_t) {
     let children = fs::read_to_string(format!("/proc/{command}/task/{command}/children"));
     let children = children.unwrap_or_default();
     let children = children.split_whitespace().filter_map(|child| child.parse().ok());
-    // A command that may not ask has a group of its own.
+    // A command that may not ask for a password has a process group of its own.
     for process in children.chain([-command, command]) {
-        // SAFETY: to send a signal touches no memory. The shell reaps its children, and this
-        // program the shell, so the ids are theirs.
+        // SAFETY: `kill` touches no memory. The shell reaps its children, and this program the
+        // shell, so the ids still belong to them.
         unsafe { libc::kill(process, libc::SIGTERM) };
     }
 }
@@ -116,48 +115,49 @@ fn terminate_all(command: libc::pid_t) {
 /// A running agent.
 pub(super) struct Agent {
     pub(super) child: Child,
-    /// Whether this program is sent along.
+    /// Whether this program is sent to the place first.
     pub(super) copies: bool,
-    /// None after the goodbye.
+    /// Standard input of the agent. `None` after the goodbye.
     pub(super) requests: Option<ChildStdin>,
     pub(super) replies: Receiver<Result<(Reply, Vec<u8>)>>,
-    /// Numbers of the requests whose answers somebody will ask for.
+    /// Numbers of the requests whose answers will be collected.
     pub(super) asked: HashSet<u32>,
-    /// Answers that came while another one was waited for.
+    /// Answers that arrived while another one was waited for.
     pub(super) early: VecDeque<(Reply, Vec<u8>)>,
-    /// When the last reply came.
+    /// Moment of the last reply.
     pub(super) heard: Instant,
-    /// Since when an answer is due; none while none is due.
+    /// The moment since which an answer is due. `None` while none is due.
     pub(super) silent_since: Option<Instant>,
-    /// It may not have read all requests. Then the line is cut without a goodbye, and the agent
-    /// puts back what was switched.
+    /// Whether the agent may not have read all requests. Then the line is cut without a goodbye,
+    /// and the agent puts back toggled points.
     pub(super) is_cut: bool,
     /// The last line that the command wrote to its standard error.
     pub(super) said: Arc<Mutex<String>>,
-    /// Disconnected when standard error has been read to its end.
+    /// Disconnected once standard error has been read to its end.
     pub(super) all_said: Receiver<()>,
     /// Number of the next request.
     pub(super) next: u32,
 }
 
-/// What a line brought.
+/// The result of waiting for a reply.
 pub(super) enum Heard {
     Nothing,
-    /// An answer that somebody will take.
+    /// An answer that will be collected.
     Answer,
-    /// A reply that nobody waits for.
+    /// A reply that is dropped.
     Other,
 }
 
 impl Agent {
     /// Starts an agent and checks that its version fits. While the screen may be shown, the command
-    /// may not ask for a password.
+    /// must not ask for a password.
     pub(super) fn open(way: &Way, keep: bool, may_ask: bool, waiting: &Waiting) -> Result<Self> {
         let via = way.name.as_str();
         let mut command = way.command().with_context(|| via.to_owned())?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if !may_ask {
-            // SAFETY: setsid may be called between fork and exec, and touches no memory.
+            // SAFETY: `setsid` is async-signal-safe and touches no memory, so the child may call it
+            // before `exec`.
             unsafe {
                 command.pre_exec(|| {
                     libc::setsid();
@@ -228,7 +228,7 @@ impl Agent {
             waiting.is_done();
             return Err(line.why_not(via, &error));
         }
-        // If the command wrote something else than an answer, that says why.
+        // If the command wrote something other than an answer, its text explains the failure.
         let asked = line.next;
         let _ = line.ask(Ask::Hello { keep });
         line.asked.insert(asked);
@@ -259,7 +259,7 @@ impl Agent {
         }
     }
 
-    /// Says in words for the user why no agent answers.
+    /// Explains to the user why no agent answers.
     pub(super) fn why_not(&mut self, via: &str, error: &anyhow::Error) -> anyhow::Error {
         let code = self.end().and_then(|status| status.code());
         let said = self.said();
@@ -291,7 +291,7 @@ impl Agent {
         }
     }
 
-    /// Sends a request whose answer nobody will take.
+    /// Sends a request whose answer will be dropped.
     pub(super) fn send(&mut self, ask: Ask) -> Result<u32> {
         let number = self.next;
         self.next += 1;
@@ -304,20 +304,20 @@ impl Agent {
         Ok(number)
     }
 
-    /// Sends a request whose answer somebody will take.
+    /// Sends a request whose answer will be collected.
     pub(super) fn ask(&mut self, ask: Ask) -> Result<u32> {
         let number = self.send(ask)?;
         self.asked.insert(number);
         Ok(number)
     }
 
-    /// Drops the answer to this request.
+    /// Drops the answer to this request, now or when it arrives.
     pub(super) fn forget(&mut self, number: u32) {
         self.asked.remove(&number);
         self.early.retain(|(reply, _)| reply.number != number);
     }
 
-    /// Waits for the answer to a request; none if it does not come in time.
+    /// Waits for the answer to a request. `None` if it does not arrive in time.
     pub(super) fn wait(
         &mut self,
         number: u32,
@@ -333,7 +333,8 @@ impl Agent {
             let left = until.saturating_duration_since(Instant::now());
             let left = left.min(patience.saturating_sub(silent));
             match self.hear(left)? {
-                // An agent that floods the line with unasked replies is not waited for.
+                // Do not wait for an agent that floods the line with replies that were not
+                // requested.
                 Heard::Nothing => return Ok(None),
                 Heard::Other if left.is_zero() => return Ok(None),
                 Heard::Other | Heard::Answer => {}
@@ -341,7 +342,7 @@ impl Agent {
         }
     }
 
-    /// Takes one reply, if it comes in time.
+    /// Takes one reply, if one arrives in time.
     pub(super) fn hear(&mut self, patience: Duration) -> Result<Heard> {
         let (reply, rest) = match self.replies.recv_timeout(patience) {
             Ok(reply) => reply?,
@@ -358,7 +359,7 @@ impl Agent {
         Ok(Heard::Answer)
     }
 
-    /// Whether an answer has been due for so long that nobody should wait.
+    /// Whether an answer is overdue, so that it is useless to wait.
     pub(super) fn is_late(&mut self) -> Result<bool> {
         for _ in 0..=UNREAD {
             if matches!(self.hear(Duration::ZERO)?, Heard::Nothing) {
@@ -368,12 +369,12 @@ impl Agent {
         Ok(self.silent_since.is_some_and(|since| since.elapsed() >= PATIENCE))
     }
 
-    /// Ends the command: it may end by itself, else a signal ends it. A stopped command is not
-    /// waited for; it puts back what was switched when it goes on.
+    /// Ends the command: it may end by itself, else it gets a signal. A stopped command is not
+    /// waited for; when it continues, it puts back toggled points.
     pub(super) fn end(&mut self) -> Option<ExitStatus> {
         self.requests = None;
         if let Some(status) = self.wait_for_end(TO_END) {
-            // Its last words may still be on their way.
+            // Its last lines may still be in the pipe.
             let _ = self.all_said.recv_timeout(TO_BE_SAID);
             return Some(status);
         }
@@ -397,7 +398,7 @@ impl Agent {
     }
 
     pub(super) fn terminate(&self) {
-        // SAFETY: to send a signal touches no memory; nobody has waited for the child.
+        // SAFETY: `kill` touches no memory. The child was not reaped, so the id is its own.
         unsafe { libc::kill(self.id(), libc::SIGTERM) };
     }
 }
@@ -418,17 +419,17 @@ impl Drop for Agent {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // A late agent is not waited for: it finds the end of its input when it goes on.
+        // Do not signal a late agent: it finds the end of its input when it continues.
         if self.is_cut || !is_late {
             self.terminate();
         }
         let id = self.id();
-        // SAFETY: a child that nobody else waits for, and no place for its status.
+        // SAFETY: the status pointer may be null. No other code waits for this child.
         thread::spawn(move || unsafe { libc::waitpid(id, std::ptr::null_mut(), 0) });
     }
 }
 
-/// Gives this program to the shell that the script is heard from.
+/// Sends this program to the shell that runs the script.
 pub(super) fn bring(to: &mut ChildStdin, heard: &Receiver<Result<Option<String>>>) -> Result<()> {
     let program = copy::Program::load()?;
     to.write_all(program.script().as_bytes()).map_err(|_| anyhow!("it has ended"))?;
@@ -443,8 +444,8 @@ pub(super) fn bring(to: &mut ChildStdin, heard: &Receiver<Result<Option<String>>
     Ok(())
 }
 
-/// Whether a line on standard error says that there is no pfp-top, in the words of `sudo`, `docker`
-/// and `kubectl`, whose exit status may not say it.
+/// Whether a line on standard error says that pfp-top is missing, in the words of `sudo`, `docker`
+/// and `kubectl`, whose exit status does not always show it.
 pub(super) fn says_missing(said: &str) -> bool {
     said.contains("pfp-top") && (said.contains("not found") || said.contains("No such file"))
 }
@@ -456,7 +457,7 @@ pub(super) fn keep_last_line(errors: impl Read, said: &Mutex<String>) {
     while let Ok(1..) = errors.by_ref().take(LINE).read_until(b'\n', &mut line) {
         let text = String::from_utf8_lossy(&line);
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        // Some commands print the exit status as their last line.
+        // Skip an exit status in the last line, which some commands print.
         if !text.trim().is_empty() && !says_missing(&said) {
             *said = text.into_owned();
         }
@@ -470,7 +471,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the command has started or not as the wait is given up, it does not stay.
+    /// Whether or not the command has started when the caller gives up, it does not keep running.
     #[test]
     fn a_command_that_is_given_up_ends_or_never_starts() {
         let sleeps = || {
@@ -484,7 +485,7 @@ mod tests {
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
         assert!(waiting.is_over() && waiting.spawn(&mut sleeps()).is_err());
 
-        // An agent that has answered belongs to its line.
+        // An agent that has answered is not ended by giving up the wait.
         let waiting = Waiting::default();
         let mut child = waiting.spawn(&mut sleeps()).unwrap();
         waiting.is_done();

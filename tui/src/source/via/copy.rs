@@ -1,8 +1,8 @@
-//! Sends this program to a place that has none, or another version.
+//! Sends this program to a place that has no pfp-top, or another version.
 //!
-//! A shell there gets a script, reports its kind of machine, and gets the program. It keeps the
-//! program in a private file, opens it, removes it, and executes it. So nothing stays behind,
-//! however the line ends.
+//! A shell there gets a script, reports its kind of machine, and gets the program. It writes the
+//! program to a private file, opens it, removes it, and executes it. So no file is left, however
+//! the line ends.
 
 use std::fs;
 use std::io::{BufRead, Read as _, Write};
@@ -14,17 +14,17 @@ use object::{Endianness, pod};
 
 use super::way::THIS;
 
-/// The begin of lines that the script prints.
+/// Prefix of the lines that the script prints.
 const SAYS: &str = "pfp-top-copy ";
-/// The last of them.
+/// The last of these lines.
 const DONE: &str = "done";
-/// Bytes that may stand before a line of the script.
+/// Maximum number of bytes before a line of the script.
 const NOISE: u64 = 64 << 10;
 
-/// This program without what is not needed to run.
+/// This program, stripped of everything that is not needed to run.
 pub(super) struct Program {
     bytes: Vec<u8>,
-    /// The least version of the C library that it needs; none if it is linked statically.
+    /// The minimum version of the C library that it needs. `None` if it is linked statically.
     libc: Option<[u32; 2]>,
 }
 
@@ -36,7 +36,7 @@ impl Program {
         Ok(Self { bytes, libc })
     }
 
-    /// The script. It is one command, so the shell has read all of it before it begins.
+    /// The script. It is one command, so the shell has read all of it before it starts.
     pub(super) fn script(&self) -> String {
         let len = self.bytes.len();
         format!(
@@ -50,7 +50,7 @@ impl Program {
         )
     }
 
-    /// Sends the program if it can run there.
+    /// Sends the program if it can run at the place.
     ///
     /// # Errors
     ///
@@ -81,11 +81,11 @@ impl Program {
     }
 }
 
-/// The next line of the script; none once it is done.
+/// The next line of the script. `None` after the last one.
 ///
 /// # Errors
 ///
-/// If it says nothing; the error has what came instead.
+/// If the script prints nothing. The error quotes the other output.
 pub(super) fn hear(input: &mut impl BufRead) -> Result<Option<String>> {
     let mut input = input.take(NOISE);
     let mut line = Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn hear(input: &mut impl BufRead) -> Result<Option<String>> {
     bail!("expected a shell, found other data")
 }
 
-/// Leaves out what is not loaded: three quarters of an executable are for debuggers.
+/// Removes the parts that are not loaded: three quarters of an executable are for debuggers.
 fn trim(bytes: &mut Vec<u8>) -> object::Result<()> {
     let header = FileHeader64::<Endianness>::parse(bytes.as_slice())?;
     let endian = header.endian()?;
@@ -114,7 +114,7 @@ fn trim(bytes: &mut Vec<u8>) -> object::Result<()> {
     });
     let end = ends.max().unwrap_or(0).max(size_of::<FileHeader64<Endianness>>() as u64);
     bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
-    // No sections are left.
+    // The section headers are removed, too.
     let Ok((header, _)) = pod::from_bytes_mut::<FileHeader64<Endianness>>(bytes) else {
         return Ok(());
     };
@@ -124,7 +124,7 @@ fn trim(bytes: &mut Vec<u8>) -> object::Result<()> {
     Ok(())
 }
 
-/// The newest version of glibc that an executable names.
+/// The newest version of glibc that an executable requires.
 fn newest_libc(bytes: &[u8]) -> Option<[u32; 2]> {
     const NAME: &[u8] = b"\0GLIBC_";
     let named = bytes.windows(NAME.len()).enumerate().filter(|(_, window)| *window == NAME);
@@ -170,7 +170,7 @@ mod tests {
     fn the_program_without_what_debuggers_read_is_whole() {
         let program = Program::load().expect("it can be read");
         assert!(program.bytes.len() as u64 <= fs::metadata(THIS).expect("it is there").len());
-        // Built for glibc, it names the first version that x86-64 and aarch64 ever had.
+        // A build for glibc requires the first version that x86-64 and aarch64 ever had.
         assert_eq!(program.libc.is_some(), cfg!(target_env = "gnu"));
         assert!(program.libc.is_none_or(|version| version >= [2, 2]));
         let object = object::File::parse(program.bytes.as_slice()).expect("it is an executable");

@@ -1,4 +1,4 @@
-//! The line to a place, which is opened again when it is lost.
+//! The line to a place, which is reopened after a loss.
 
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -10,10 +10,10 @@ use super::agent::{Agent, SILENT, Waiting};
 use super::way::Way;
 use super::wire::{Answer, Ask};
 
-/// Time between two tries to open a line again.
+/// Time between two attempts to reopen a line.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// An agent that is being started in the background. Dropping this gives it up.
+/// An agent that is being started in the background. Dropping this gives up the start.
 pub(super) struct Opening {
     opened: Receiver<Result<Agent>>,
     waiting: Waiting,
@@ -28,7 +28,7 @@ impl Opening {
         Self { opened, waiting }
     }
 
-    /// Waits for the agent, or the reason why there is none.
+    /// Waits for the agent, or for the reason why it failed to start.
     pub(super) fn wait(&self, patience: Duration) -> Option<Result<Agent>> {
         self.opened.recv_timeout(patience).ok()
     }
@@ -45,22 +45,22 @@ impl Drop for Opening {
     }
 }
 
-/// The line to an agent, which is opened again when it is lost.
+/// The line to an agent, which is reopened after a loss.
 pub(super) struct Far {
     pub(super) way: Way,
     pub(super) keep: bool,
     pub(super) state: State,
-    /// Number of times it was opened.
+    /// Number of times that the line was opened.
     pub(super) opened: u32,
-    /// While it is down: when it spoke last, or was first opened.
+    /// While the line is down: the moment of the last reply, or of the first attempt to open it.
     pub(super) down_since: Instant,
-    /// Number of the next source.
+    /// Number for the next source.
     pub(super) next: u32,
 }
 
 pub(super) enum State {
     Up(Agent),
-    /// It is being opened; with a reason, it is being opened again.
+    /// The line is being opened; with a reason, it is being reopened.
     Opening(Opening, Option<String>),
     Lost {
         why: String,
@@ -69,7 +69,7 @@ pub(super) enum State {
 }
 
 impl Far {
-    /// The line of an agent; without an agent, another one is started after a while.
+    /// The line of an agent. Without an agent, a new one is started after a while.
     pub(super) fn of(way: Way, keep: bool, agent: Result<Agent>) -> Self {
         let (state, opened) = match agent {
             Ok(agent) => (State::Up(agent), 1),
@@ -87,7 +87,7 @@ impl Far {
         Self { way, keep, state, opened: 0, down_since: Instant::now(), next: 0 }
     }
 
-    /// Waits until it is open, or is known not to be.
+    /// Waits until the line is open, or has failed to open.
     pub(super) fn wait_until_open(&mut self, patience: Duration) {
         if let State::Opening(opening, _) = &self.state
             && let Some(opened) = opening.wait(patience)
@@ -106,7 +106,7 @@ impl Far {
         }
     }
 
-    /// The line, if it is up. If not, it is opened in the background.
+    /// The line, if it is up. Otherwise it is opened in the background.
     pub(super) fn line(&mut self) -> Result<&mut Agent> {
         if let State::Lost { why, until } = &mut self.state
             && *until <= Instant::now()
@@ -128,7 +128,7 @@ impl Far {
         self.state = State::Lost { why: why.to_owned(), until: Instant::now() + AGAIN };
     }
 
-    /// Does something with the line; the line is lost if that fails.
+    /// Uses the line; if that fails, the line is lost.
     pub(super) fn with<T>(&mut self, work: impl FnOnce(&mut Agent) -> Result<T>) -> Result<T> {
         let line = self.line()?;
         let error = match work(line) {
@@ -150,8 +150,8 @@ impl Far {
         Ok(Asked { number, opened: self.opened, since: Instant::now() })
     }
 
-    /// Waits for the answer to a request; none if it does not come in time. A late line is not
-    /// lost.
+    /// Waits for the answer to a request. `None` if it does not arrive in time; this alone does not
+    /// mean that the line is lost.
     pub(super) fn answer(
         &mut self,
         asked: Asked,
@@ -169,7 +169,7 @@ impl Far {
         }
     }
 
-    /// Why there is no answer to a request.
+    /// The error for a request without an answer.
     pub(super) fn silence(&self, asked: Asked) -> anyhow::Error {
         let silent = asked.since.elapsed().as_secs();
         anyhow!("{}: expected an answer, found none for {silent} s", self.way.name)
@@ -187,7 +187,8 @@ impl Far {
         self.with(Agent::is_late).unwrap_or(true)
     }
 
-    /// Since when it has nothing new, and why, if known; none while all is well.
+    /// The moment since which nothing new has arrived, and the reason if known. `None` if the line
+    /// works.
     pub(super) fn bad(&mut self) -> Option<(Instant, Option<String>)> {
         self.is_late();
         let name = format!("{}: ", self.way.name);
@@ -207,7 +208,7 @@ impl Far {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) number: u32,
-    /// Which opening of the line it was asked over.
+    /// Number of the opening of the line over which it was sent.
     pub(super) opened: u32,
     pub(super) since: Instant,
 }

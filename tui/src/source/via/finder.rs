@@ -17,15 +17,15 @@ use crate::source::{
     BadPlace, Candidate, Discovery, Finder, Looking, ProcessGroup, Refusal, Source,
 };
 
-/// The time a first look for processes waits for each place.
+/// How long the first look for processes waits for each place.
 const TO_FIND: Duration = Duration::from_secs(3);
-/// Most processes, reasons and folders of one place.
+/// Maximum number of processes, reasons and folders of one place.
 const MAX_FOUND: usize = 4096;
 
 /// Finds the processes of another place.
 pub(in crate::source) struct Via {
     far: Rc<RefCell<Far>>,
-    /// Its name; none where it is the only place.
+    /// The place's name. `None` if it is the only place.
     pub(super) place: Option<String>,
     /// Whether its clock differs from the other places' clocks.
     is_elsewhere: bool,
@@ -33,17 +33,17 @@ pub(in crate::source) struct Via {
     asked: Option<Asked>,
     /// The last answer.
     found: Option<Discovery>,
-    /// Until when the first answer is waited for.
+    /// Deadline for waiting for the first answer.
     pub(super) until: Instant,
 }
 
 impl Via {
-    /// Starts an agent by this command. With `keep`, toggled points stay as they are when the
-    /// line is lost.
+    /// Starts an agent by this command. With `keep`, toggled points stay as they are when the line
+    /// is lost.
     ///
     /// # Errors
     ///
-    /// If there is no agent, or none of this version.
+    /// If there is no agent of this version.
     pub(in crate::source) fn open(route: &Route, keep: bool) -> Result<Self> {
         let way = Way::through(route);
         let agent = Agent::open(&way, keep, true, &Waiting::default())?;
@@ -51,7 +51,7 @@ impl Via {
     }
 
     /// Starts an agent in another room of this machine, without waiting for it. Its processes are
-    /// named by the way's name. The first look may wait.
+    /// named after the way. With `may_wait`, the first look waits.
     pub(in crate::source) fn of_room(way: Way, keep: bool, may_wait: bool) -> Self {
         let name = way.name.clone();
         let mut via = Self::of(Far::opening(way, keep), Some(name), false);
@@ -67,7 +67,7 @@ impl Via {
         Self { far, place, is_elsewhere, asked: None, found: None, until }
     }
 
-    /// This place, if it cannot be asked now.
+    /// This place, if it cannot be reached now.
     pub(in crate::source) fn bad_place(&self) -> Option<BadPlace> {
         let mut far = self.far.borrow_mut();
         let (since, why) = far.bad()?;
@@ -75,7 +75,7 @@ impl Via {
         clean_places(vec![BadPlace { name, age: since.elapsed(), why }]).pop()
     }
 
-    /// Says that its agent has not come yet; none once it has.
+    /// A message while its agent has not answered yet. `None` afterwards.
     pub(super) fn still_opening(&self) -> Option<String> {
         let far = self.far.borrow();
         let is_opening = matches!(far.state, State::Opening(_, None));
@@ -85,15 +85,15 @@ impl Via {
         })
     }
 
-    /// Whether something is watched there.
+    /// Whether a process there is watched.
     pub(in crate::source) fn is_in_use(&self) -> bool {
         Rc::strong_count(&self.far) > 1
     }
 
-    /// Asks for the processes there, unless an answer is still to come.
+    /// Requests the processes there, unless an answer is still to come.
     pub(super) fn ask(&mut self) -> Result<Asked> {
         let mut far = self.far.borrow_mut();
-        // An answer over a lost line never comes.
+        // An answer over a lost line never arrives.
         let asked = match self.asked.filter(|asked| asked.opened == far.opened) {
             Some(asked) => asked,
             None => far.ask(Ask::Discover)?,
@@ -101,7 +101,7 @@ impl Via {
         Ok(*self.asked.insert(asked))
     }
 
-    /// The processes there; none if the answer is still to come. Only the first answer is waited
+    /// The processes there. `None` if the answer is still to come. Only the first answer is waited
     /// for.
     pub(in crate::source) fn look(&mut self) -> Result<Option<Discovery>> {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
@@ -117,7 +117,7 @@ impl Via {
         self.take(asked, patience)
     }
 
-    /// The processes there, if the answer comes in time.
+    /// The processes there, if the answer arrives in time.
     fn take(&mut self, asked: Asked, patience: Duration) -> Result<Option<Discovery>> {
         let mut far = self.far.borrow_mut();
         let mut discovery = match far.answer(asked, patience) {
@@ -144,7 +144,7 @@ impl Via {
         Ok(Some(discovery))
     }
 
-    /// Watches something; the first poll tells whether that works.
+    /// Watches a process or several; an error shows at the first poll.
     fn watch(&self, what: What) -> Result<Remote> {
         let far = Rc::clone(&self.far);
         let id = far.borrow().next;
@@ -188,7 +188,7 @@ impl Via {
     }
 }
 
-/// Limits the lists of an answer.
+/// Limits the length of an answer's lists.
 fn bound(discovery: &mut Discovery) {
     let found = discovery.candidates.len();
     discovery.candidates.truncate(MAX_FOUND);

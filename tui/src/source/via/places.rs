@@ -1,6 +1,6 @@
-//! Several places as one.
+//! Several places as one finder.
 //!
-//! Processes are called by their places, as `worker@node1`.
+//! Processes are named with their places, as in `worker@node1`.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -35,12 +35,12 @@ struct Place {
 }
 
 impl Places {
-    /// Starts an agent by each command. Unreachable places are tried again; late places are tried
-    /// again without a terminal, which a screen may have by then.
+    /// Starts an agent by each command. Unreachable places are tried again in the background. So
+    /// are late places, without the terminal, since a screen may use it by then.
     ///
     /// # Errors
     ///
-    /// If none can be reached: why the first was not.
+    /// If no place can be reached. The error is that of the first.
     pub(in crate::source) fn open(routes: &[Route], keep: bool, in_time: Duration) -> Result<Self> {
         let ways: Vec<Way> = routes.iter().map(Way::through).collect();
         let start = Instant::now();
@@ -65,8 +65,8 @@ impl Places {
     }
 }
 
-/// Starts an agent for each way, and waits for them; none for late ones. While a command asks for a
-/// password, which hides typed text, all have time.
+/// Starts an agent for each way, and waits for them. The result is `None` for a late agent. While a
+/// command asks for a password, which turns off the terminal's echo, all agents get more time.
 fn open_in_time(ways: &[Way], keep: bool, in_time: Duration) -> Vec<Option<Result<Agent>>> {
     let had_echo = has_echo();
     let start = Instant::now();
@@ -87,12 +87,12 @@ fn open_in_time(ways: &[Way], keep: bool, in_time: Duration) -> Vec<Option<Resul
     agents
 }
 
-/// Whether the terminal shows what is typed; false where there is none.
+/// Whether the terminal echoes typed text; false without a terminal.
 fn has_echo() -> bool {
     let Ok(terminal) = File::open("/dev/tty") else { return false };
-    // SAFETY: plain numbers, for which zeros stand as well as any.
+    // SAFETY: a `termios` is plain numbers; all zeros is a valid value.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };
-    // SAFETY: an open descriptor, and a place for its settings.
+    // SAFETY: `terminal` is open, and `settings` is valid for the kernel's write.
     let asked = unsafe { libc::tcgetattr(terminal.as_raw_fd(), &raw mut settings) };
     asked == 0 && settings.c_lflag & libc::ECHO != 0
 }
@@ -103,7 +103,8 @@ impl Place {
         self.looked.is_none_or(|looked| looked.elapsed() >= LOOK)
     }
 
-    /// Looks for processes, unless that was done a moment ago. A later look takes a late answer.
+    /// Looks for processes, unless the last look is recent. If an answer is late, the next look
+    /// takes it.
     fn look(&mut self) {
         if !self.is_due() {
             return;
@@ -121,7 +122,8 @@ impl Place {
         }
     }
 
-    /// Notes why nothing new was found. Processes found before may be there again.
+    /// Notes why nothing new was found, and removes the processes found before: they may be wrong
+    /// by now.
     fn refuse(&mut self, why: String) {
         self.found.refused = vec![Refused { pid: None, why: Refusal::NoTarget(why) }];
     }
@@ -134,12 +136,12 @@ impl Finder for Places {
             Discovery { via: Some(format!("{} places", places.len())), ..Discovery::default() };
         let mut nothing = Vec::new();
         for place in places.iter_mut().filter(|place| place.is_due()) {
-            // A place that cannot be asked says so when it is looked at.
+            // If a place cannot be reached, its next look returns the error.
             let _ = place.via.ask();
         }
         for place in places.iter_mut() {
             place.look();
-            // Two commands may lead to one place.
+            // Two commands may lead to the same place.
             all.add(&place.found);
             all.stale += place.found.stale;
             all.unseen += place.found.unseen;
@@ -172,9 +174,9 @@ impl Finder for Places {
     }
 }
 
-/// Names of places: the last word of each command that is no option, as `node1` of `ssh -p 22
-/// node1`. Where several are the same, the words before that differ are added, as in `n1.svc` for
-/// `ssh n1 sudo -u svc`; where none differ, they are numbered.
+/// Names of places: the last word of each command that is not an option, as `node1` in `ssh -p 22
+/// node1`. If several have the same name, the preceding words that differ are added, as in `n1.svc`
+/// for `ssh n1 sudo -u svc`; if none differ, they are numbered.
 fn names_of(commands: &[&str]) -> Vec<String> {
     let is_name = |word: &&str| !word.starts_with('-') && !word.contains('=');
     let words = |command: &str| -> Vec<String> {

@@ -19,16 +19,16 @@ use crate::files::json::Existing;
 use crate::snapshot::{Drained, Lane, PointState, Process, Record, Snapshot};
 use crate::source::{Change, Line, Looking, ProcessGroup, Source};
 
-/// The time a command waits for a picture that is not the first.
+/// How long a command waits for a picture other than the first.
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
-/// The time a key waits for an answer, over a line without other pending answers.
+/// How long a key waits for an answer, if the line has no other pending answers.
 const MORE_PATIENCE: Duration = Duration::from_secs(1);
-/// The time a command waits before there is a screen, and for slow answers.
+/// How long a command waits before there is a screen, and for slow answers.
 const MAX_PATIENCE: Duration = Duration::from_secs(20);
-/// The delay of a request that the agent tolerates, for slow lines.
+/// Delay of a request that the agent tolerates, for slow lines.
 const FORGIVEN: Duration = Duration::from_secs(30);
 
-/// One process or several, to attach again when a line was lost.
+/// The process or the processes to attach to, again after a loss of the line.
 pub(super) enum What {
     One(String),
     Several(ProcessGroup),
@@ -37,7 +37,7 @@ pub(super) enum What {
 /// A process of another place, or several.
 pub(super) struct Remote {
     pub(super) far: Rc<RefCell<Far>>,
-    /// The name of its place; none where it is the only one.
+    /// The name of its place. `None` if it is the only place.
     pub(super) place: Option<String>,
     /// Whether its clock differs from the other places' clocks.
     pub(super) is_elsewhere: bool,
@@ -45,29 +45,29 @@ pub(super) struct Remote {
     pub(super) looking: Looking,
     /// Records of the rings, lane by lane.
     pub(super) rings: HashMap<u32, Ring>,
-    /// For another clock: how its ticks are converted; none before the first picture.
+    /// The conversion of ticks, for a place with another clock. `None` before the first picture.
     pub(super) scale: Option<Scale>,
-    /// Polls since the last picture came.
+    /// Number of polls since the last picture arrived.
     pub(super) missed: u32,
     pub(super) id: u32,
     pub(super) what: What,
-    /// Which opening of the line it is attached by.
+    /// Number of the opening of the line over which it is attached; 0 if it is not.
     pub(super) opened: u32,
-    /// The pending answer to attaching.
+    /// The pending request to attach.
     pub(super) attaching: Option<Asked>,
-    /// The pending picture.
+    /// The pending request for a picture.
     pub(super) asked: Option<Asked>,
-    /// The pending records.
+    /// The pending request for records.
     pub(super) asked_for_records: Option<Asked>,
     /// Pending changes.
     pub(super) acts: Vec<Asked>,
     /// The last picture.
     pub(super) last: Option<Snapshot>,
-    /// Whether the next picture is a difference from it.
+    /// Whether the next picture has the differences from it.
     pub(super) is_base: bool,
-    /// When it came.
+    /// Moment of its arrival.
     pub(super) came: Instant,
-    /// When it was requested: the picture is no older.
+    /// Moment of its request: the picture is not older than this.
     pub(super) pictured: Instant,
     pub(super) read_only: Option<String>,
     pub(super) has_died: bool,
@@ -76,15 +76,15 @@ pub(super) struct Remote {
 /// Records of a ring.
 #[derive(Default)]
 pub(super) struct Ring {
-    /// Its records at the last look, as they came.
+    /// Its records at the last look, unconverted.
     records: Vec<Record>,
-    /// The number of records ever written by then.
+    /// The number of records ever written at that time.
     next: u64,
 }
 
 impl Ring {
     fn add(&mut self, drained: Drained) {
-        // Its earlier records have been overwritten.
+        // The ring has overwritten its earlier records.
         if drained.lost > 0 || drained.from != self.next {
             self.records.clear();
         }
@@ -96,7 +96,8 @@ impl Ring {
 }
 
 impl Remote {
-    /// Attaches over the current line, unless that was done, without waiting for it.
+    /// Sends a request to attach over the current line, unless that was done, and does not wait for
+    /// the answer.
     pub(super) fn attach(&mut self) -> Result<()> {
         let mut far = self.far.borrow_mut();
         far.line()?;
@@ -112,7 +113,7 @@ impl Remote {
         self.attaching = Some(far.ask(ask)?);
         self.opened = far.opened;
         (self.asked, self.asked_for_records, self.is_base) = (None, None, false);
-        // Lanes of several processes may have new ids there now.
+        // With several processes, lanes may have new ids there now.
         self.rings.clear();
         let unanswered = std::mem::take(&mut self.acts);
         if !unanswered.is_empty() {
@@ -125,7 +126,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Whether it is attached; false if the answer does not come in time.
+    /// Whether it is attached; false if the answer does not arrive in time.
     pub(super) fn is_attached(&mut self, patience: Duration) -> Result<bool> {
         let Some(asked) = self.attaching else { return Ok(true) };
         let mut far = self.far.borrow_mut();
@@ -133,7 +134,7 @@ impl Remote {
             Ok(None) => return Ok(false),
             Ok(Some((Answer::Attached { read_only }, _))) => self.read_only = read_only,
             other => {
-                // Ask again.
+                // Attach again.
                 (self.attaching, self.opened) = (None, 0);
                 other?;
                 bail!("{}: expected to be attached, found another message", far.way.name);
@@ -151,17 +152,17 @@ impl Remote {
         }
     }
 
-    /// The time to wait for a picture.
+    /// How long to wait for a picture.
     pub(super) fn patience(&self) -> Duration {
         match (&self.last, self.looking.within) {
             (None, None) => MAX_PATIENCE,
-            // No screen stands still meanwhile; once is enough with a silent line.
+            // Without a screen, a longer wait does no harm. With a silent line, wait only once.
             (Some(_), None) if self.missed <= 1 => PATIENCE_OF_READERS,
             _ => PATIENCE,
         }
     }
 
-    /// The next picture, if it comes in time.
+    /// The next picture, if it arrives in time.
     pub(super) fn next(&mut self) -> Result<Option<Snapshot>> {
         let patience = self.patience();
         let asked = match self.asked {
@@ -220,7 +221,7 @@ impl Remote {
         snapshot
     }
 
-    /// The time to wait for parts of the last picture, or for what a key asked for.
+    /// How long to wait for parts of the last picture, or for the answer to a key.
     pub(super) fn more_patience(&self) -> Duration {
         match self.looking.within {
             None => MAX_PATIENCE,
@@ -229,7 +230,7 @@ impl Remote {
         }
     }
 
-    /// Asks for records; none if they are still to come.
+    /// Requests records. `None` if they are still to come.
     pub(super) fn records(&mut self, ask: Ask) -> Result<Option<Vec<Drained>>> {
         self.attach()?;
         let patience = self.more_patience();
@@ -256,7 +257,7 @@ impl Remote {
         }
     }
 
-    /// Looks at the answers to pending changes.
+    /// Handles the answers to pending changes.
     pub(super) fn look_after_acts(&mut self) -> Result<()> {
         let mut far = self.far.borrow_mut();
         while let Some(&asked) = self.acts.first() {
@@ -278,7 +279,7 @@ impl Source for Remote {
         let is_ready = self.attaching.is_none() && self.asked.is_none();
         let opened = self.far.borrow().opened;
         if is_ready && self.opened == opened {
-            // The poll reports a lost line.
+            // If the line is lost, the poll reports it.
             let _ = self.ask_for_picture();
         }
     }
@@ -298,7 +299,7 @@ impl Source for Remote {
                 self.missed = 0;
             }
         }
-        // Late or not, it is the last known picture.
+        // If no new picture has arrived, return the last one.
         match self.last.clone() {
             Some(last) => Ok(self.shown(last)),
             None => bail!("{}: expected a picture, found silence", self.far.borrow().way.name),
@@ -317,9 +318,9 @@ impl Source for Remote {
         self.has_died
     }
 
-    /// Asks for new records only, of the wanted lanes.
+    /// Requests new records only, of the lanes in view.
     fn add_records(&mut self, snapshot: &mut Snapshot) {
-        // A reopened line has not been asked for the picture.
+        // The agent behind a reopened line has sent no picture yet.
         if self.opened != self.far.borrow().opened {
             return;
         }
@@ -370,7 +371,7 @@ impl Source for Remote {
             Some((Answer::Changed { found }, _)) => Ok(found),
             Some(_) => Ok(None),
             None if self.looking.within.is_none() => Err(far.silence(asked)),
-            // It will be done when the line speaks again.
+            // The change is made when the line works again.
             None => {
                 self.acts.push(asked);
                 Ok(None)
@@ -393,7 +394,7 @@ impl Source for Remote {
         let silent = owed.map(|asked| asked.since.elapsed()).unwrap_or_default();
         let is_late = why.is_some() || (silent >= SILENT && self.missed > 1);
         let late = is_late.then(|| self.came.elapsed());
-        // A room of this machine counts as local while all is well.
+        // While all is well, a room of this machine counts as local.
         let via = || far.way.name.clone();
         let age = self.pictured.elapsed();
         (late.is_some() || !far.way.is_here()).then(|| Line { via: via(), late, why, age })
@@ -406,7 +407,7 @@ impl Drop for Remote {
         if self.opened != far.opened {
             return;
         }
-        // Leaving the screen while the line is late, it is unknown what is switched there.
+        // If the line is late while the screen is left, the switched points there are unknown.
         let cuts = self.looking.within.is_some() && far.is_late();
         let owed = [self.attaching, self.asked, self.asked_for_records];
         for asked in owed.into_iter().flatten().chain(self.acts.drain(..)) {
@@ -415,7 +416,7 @@ impl Drop for Remote {
         if let State::Up(line) = &mut far.state {
             match cuts {
                 true => line.is_cut = true,
-                // Nobody needs the answer, and a lost line needs no request.
+                // The answer is not needed. If the line is lost, there is nothing to detach.
                 false => drop(line.send(Ask::Detach { source: self.id })),
             }
         }

@@ -1,15 +1,14 @@
-//! Ticks of different clocks as nanoseconds.
+//! Converts ticks of different clocks to nanoseconds.
 //!
-//! Each machine's clock ticks at its own rate. As nanoseconds, processes of any machines can stand
-//! beside each other.
+//! Each machine's clock has its own rate. In nanoseconds, figures of all machines are comparable.
 
 use std::sync::Arc;
 
 use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats, Summed};
 
 const PER_SECOND: f64 = 1e9;
-/// Rates that differ by less than this share count as one rate: following a smaller refinement
-/// would move all figures for no gain.
+/// Rates that differ by less than this share count as equal: following a smaller refinement would
+/// change all figures for no gain.
 const SAME_RATE: f64 = 2e-5;
 
 /// Converts ticks of one clock to nanoseconds.
@@ -17,13 +16,13 @@ const SAME_RATE: f64 = 2e-5;
 pub(super) struct Scale(f64);
 
 impl Scale {
-    /// For a clock with this rate; without a rate, ticks stay as they are.
+    /// The conversion for a clock with this rate; without a rate, ticks stay as they are.
     pub(super) fn of(ticks_per_second: f64) -> Self {
         let scale = PER_SECOND / ticks_per_second;
         Self(if scale.is_finite() && scale > 0.0 { scale } else { 1.0 })
     }
 
-    /// The scale for a clock that has this rate now. A process measures its first rate within 0.2
+    /// The conversion for a clock with this rate now. A process measures its first rate within 0.2
     /// ms, so that rate may be off by more than [`SAME_RATE`]; later rates hardly ever are.
     pub(super) fn follow(known: Option<Self>, ticks_per_second: f64) -> Self {
         let new = Self::of(ticks_per_second);
@@ -97,7 +96,7 @@ impl Scale {
     }
 
     fn ticks(self, ticks: u64) -> u64 {
-        // The value for none stays.
+        // The special value for "none" stays.
         if ticks == u64::MAX { ticks } else { (ticks as f64 * self.0).round() as u64 }
     }
 }
@@ -140,7 +139,7 @@ mod tests {
     fn a_refined_rate_is_followed_once_and_a_trembling_one_is_not() {
         let follow = |known: f64, rate: f64| Scale::follow(Some(Scale::of(known)), rate).0;
         assert_eq!(Scale::follow(None, 2.6e9).0, Scale::of(2.6e9).0);
-        // The first rate was wrong by 200 ppm: for a day, that is 17 s.
+        // A first rate that is wrong by 200 ppm makes an error of 17 s per day.
         assert_eq!(follow(2.60052e9, 2.6e9), Scale::of(2.6e9).0);
         assert_eq!(follow(2.6e9, 2.600_01e9), Scale::of(2.6e9).0);
         assert_eq!(follow(2.6e9, 1e9), 1.0, "another clock");

@@ -13,15 +13,15 @@ use crate::source::residents::Entrance;
 pub struct Route {
     /// The command that leads there; the program to run is appended.
     pub command: String,
-    /// Whether it runs this program, and not the pfp-top that is there.
+    /// Whether to run this program there, and not an installed pfp-top.
     pub copies: bool,
 }
 
-/// This program, even if its file is gone.
+/// This program, even if its file has been removed.
 pub(super) const THIS: &str = "/proc/self/exe";
 
 /// PATH with this program's folder at its end, so that a command that stays on this machine finds
-/// it if no other is installed.
+/// it if pfp-top is not installed.
 fn path_with_this() -> Option<OsString> {
     let this = std::env::current_exe().ok().filter(|this| this.ends_with("pfp-top"))?;
     let path = std::env::var_os("PATH")?;
@@ -36,11 +36,11 @@ pub(in crate::source) struct Way {
     pub(super) name: String,
     pub(super) program: &'static str,
     pub(super) arguments: Vec<String>,
-    /// Variables that are set, or taken away.
+    /// Variables that are set or removed.
     pub(super) variables: Vec<(&'static str, Option<OsString>)>,
-    /// Whether this program is sent along.
+    /// Whether this program is sent to the place first.
     pub(super) copies: bool,
-    /// The room that it leads into, if it is on this machine.
+    /// The room that it leads into, if that is on this machine.
     pub(super) room: Option<Entrance>,
 }
 

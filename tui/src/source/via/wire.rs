@@ -7,11 +7,11 @@
 //! message: whole length u32 | length of the head u32 | head, JSON | rest
 //! ```
 //!
-//! Numbers are little-endian. Each request has a number and gets one reply, in order. Behind the
-//! head of a picture come a line of data that no file has and the text of a recording's frame: the
-//! first picture is a key, any other has the differences from the one before. All pictures of a
-//! process are one stream of Zstandard, flushed after each. Records are JSON, each answer a stream
-//! of its own.
+//! Numbers are little-endian. Each request has a number and gets one reply, in order. The head of a
+//! picture is followed by a line with data that files do not have, and by the text of a recording's
+//! frame: the first picture is a key, each further one has the differences from the previous one.
+//! All pictures of a process are one Zstandard stream, flushed after each. Records are JSON; each
+//! answer is a stream of its own.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -26,14 +26,14 @@ use crate::source::{Change, Discovery, ProcessGroup, Refusal};
 use crate::summing::Sight;
 use crate::text::counted;
 
-/// The first bytes of an agent. A starting shell may print something before them.
+/// The first bytes that an agent sends. A shell may print something before them.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
-/// The version of the protocol; both ends must have the same.
+/// The version of the protocol. Both ends must have the same one.
 pub(crate) const VERSION: u32 = 5;
 
-/// Most bytes of a message.
+/// Maximum length of a message, in bytes.
 const LIMIT: u32 = 64 << 20;
-/// Most bytes before [`MAGIC`].
+/// Maximum number of bytes before [`MAGIC`].
 const NOISE: usize = 64 << 10;
 /// Level of Zstandard: the library's default compromise between time and size.
 const LEVEL: i32 = 3;
@@ -43,19 +43,20 @@ const WINDOW: u32 = 21;
 /// A viewer's request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// Asks for the agent's version; always the first request. With `keep`, toggled points stay
-    /// when the line is lost.
+    /// Asks for the agent's version; always the first request. With `keep`, toggled points stay as
+    /// they are when the line is lost.
     Hello { keep: bool },
-    /// Asks for the processes.
+    /// Asks for the processes at the place.
     Discover,
-    /// Watches a process from now on, under this number.
+    /// Starts to watch a process, under this number.
     Attach { source: u32, segment_id: String },
-    /// Watches several processes as one.
+    /// Starts to watch several processes as one.
     AttachGroup { source: u32, group: ProcessGroup },
     /// Stops watching it.
     Detach { source: u32 },
-    /// Asks for the next picture, in this extent. If no request follows and no part of a reply gets
-    /// through within so many seconds, the line counts as lost until a request comes.
+    /// Asks for the next picture, with the parts in `sight`. If no further request arrives and no
+    /// part of a reply is written within `within_s` seconds, the line counts as lost until a
+    /// request arrives.
     Picture {
         source: u32,
         #[serde(flatten)]
@@ -64,9 +65,9 @@ pub(crate) enum Ask {
     },
     /// Asks for the records of these lanes' rings from these numbers on, up to the last picture.
     NewRecords { source: u32, from: Vec<(u32, u64)> },
-    /// Changes something.
+    /// Makes a change.
     Act { source: u32, change: Change },
-    /// Leaves everything as it is now. The line ends.
+    /// Keeps all toggled points as they are, and ends the line.
     Goodbye,
 }
 
@@ -82,19 +83,19 @@ pub(crate) struct Request {
 pub(crate) enum Answer {
     /// The versions of the protocol and of the program.
     Hello { version: u32, program: String },
-    /// The processes.
+    /// The processes at the place.
     Found(Discovery),
-    /// It is watched; with the reason if it cannot be changed.
+    /// The process is watched. If it cannot be changed, `read_only` is the reason.
     Attached { read_only: Option<String> },
-    /// A picture follows the head; a key needs no other picture.
+    /// A picture follows the head. A key needs no previous picture.
     Picture { is_key: bool },
     /// Compressed records follow the head.
     Records,
-    /// It is done.
+    /// The request was carried out.
     Done,
-    /// It is done. `found` is the state to put back, if a point was switched.
+    /// The change was made. `found` is the state to put back, if a point was switched.
     Changed { found: Option<PointState> },
-    /// It was not done, for this reason.
+    /// The request failed, for this reason.
     Failed(Failure),
 }
 
@@ -105,7 +106,7 @@ pub(crate) struct Reply {
     pub(crate) answer: Answer,
 }
 
-/// Data that no file has: the kernel's view of a process, and data beside sums.
+/// Data that files do not have: the kernel's figures of a process, and data that goes with sums.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Extra {
     usage: Option<Usage>,
@@ -114,13 +115,14 @@ struct Extra {
     cpu_ns: Vec<(u32, u64)>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_died: bool,
-    /// Data beside sums; of the quantiles, only those that have changed since the last picture.
+    /// Data that goes with sums. It has only those quantiles that have changed since the previous
+    /// picture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     summed: Option<Summed>,
 }
 
 impl Extra {
-    /// The data for a picture that follows another one.
+    /// The data for a picture after a previous one.
     fn of(snapshot: &Snapshot, before: Option<&Snapshot>, has_died: bool) -> Self {
         let of_lane = |lane: &crate::snapshot::Lane| Some((lane.id, lane.cpu_ns?));
         let summed = snapshot.summed.as_deref().map(|summed| {
@@ -131,7 +133,7 @@ impl Extra {
             }
             new
         });
-        // Only the threads' screen shows it.
+        // Only the threads' screen needs it.
         let cpu_ns = match snapshot.has_threads() {
             true => snapshot.lanes.iter().filter_map(of_lane).collect(),
             false => Vec::new(),
@@ -139,7 +141,7 @@ impl Extra {
         Self { usage: snapshot.usage, cpu_ns, has_died, summed }
     }
 
-    /// Adds the data to a picture that follows another one. Returns whether the process has died.
+    /// Adds the data to a picture after a previous one. Returns whether the process has died.
     fn put(self, snapshot: &mut Snapshot, before: Option<&Snapshot>) -> bool {
         snapshot.usage = self.usage;
         snapshot.summed = self.summed.map(|mut summed| {
@@ -163,7 +165,7 @@ impl Extra {
     }
 }
 
-/// Compresses for the line: the pictures of a process, or a single message.
+/// Compresses data for the line: the pictures of a process, or a single message.
 pub(crate) struct Packer(zstd::stream::write::Encoder<'static, Vec<u8>>);
 
 impl Packer {
@@ -173,8 +175,7 @@ impl Packer {
         Ok(Self(stream))
     }
 
-    /// Compresses a list as a single message: as many items as a message may hold, from the first
-    /// on.
+    /// Compresses a list as a single message. If it is too long for a message, its end is left out.
     pub(crate) fn pack_list(items: &[impl Serialize]) -> io::Result<Vec<u8>> {
         let mut text = vec![b'['];
         for (number, item) in items.iter().enumerate() {
@@ -197,7 +198,7 @@ impl Packer {
         Ok(std::mem::take(self.0.get_mut()))
     }
 
-    /// Compresses the next picture; `before` is the one before it.
+    /// Compresses the next picture; `before` is the previous one.
     pub(crate) fn pack(
         &mut self,
         snapshot: &Snapshot,
@@ -208,7 +209,7 @@ impl Packer {
         text.push(b'\n');
         recording::write_text(snapshot, before, &mut text)?;
         if text.len() > LIMIT as usize {
-            // Nothing was added to the stream, so the next picture can still follow the last one.
+            // Nothing was added to the stream, so the next picture can still continue it.
             return Err(io::Error::other(format!(
                 "expected a picture of at most {} MiB for the line, found one of {} MiB of {}, {} \
                  and {}: watch fewer processes at once, or run pfp-top there",
@@ -237,7 +238,7 @@ impl Unpacker {
     ///
     /// # Errors
     ///
-    /// If it is something else.
+    /// If the data is not such a message.
     pub(crate) fn unpack_one<T: DeserializeOwned>(packed: &[u8]) -> Result<T> {
         Ok(serde_json::from_slice(&Self::new()?.next(packed)?)?)
     }
@@ -251,7 +252,7 @@ impl Unpacker {
     ///
     /// # Errors
     ///
-    /// If it is no picture. No other can follow then.
+    /// If the data is not a picture. Then the stream cannot continue.
     pub(crate) fn unpack(
         &mut self,
         packed: &[u8],
@@ -288,7 +289,7 @@ impl Write for Bounded {
     }
 }
 
-/// The reason of a failure.
+/// The reason for a failure.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
     refusal: Option<Refusal>,
@@ -309,11 +310,11 @@ impl Failure {
     }
 }
 
-/// Builds a message with data behind its head.
+/// Builds a message from a head and the data after it.
 ///
 /// # Errors
 ///
-/// If it is longer than a message may be.
+/// If it exceeds the maximum length of a message.
 pub(crate) fn message(head: &impl Serialize, rest: &[u8]) -> io::Result<Vec<u8>> {
     let head = serde_json::to_vec(head)?;
     let whole = u32::try_from(head.len() + rest.len()).ok().filter(|whole| *whole <= LIMIT);
@@ -338,11 +339,11 @@ pub(crate) fn write(out: &mut impl Write, head: &impl Serialize) -> io::Result<(
     out.flush()
 }
 
-/// Reads a message; none if the line ends before it.
+/// Reads a message. `None` if the input ends before it.
 ///
 /// # Errors
 ///
-/// If the line ends within it, or it is no message.
+/// If the input ends within the message, or is not a message.
 pub(crate) fn read<T: DeserializeOwned>(input: &mut impl Read) -> Result<Option<(T, Vec<u8>)>> {
     let mut lengths = [0; 8];
     let mut have = 0;
@@ -362,7 +363,7 @@ pub(crate) fn read<T: DeserializeOwned>(input: &mut impl Read) -> Result<Option<
         "expected a message of at most {} MiB, found other data",
         LIMIT >> 20
     );
-    // Take memory as bytes come, and not as a length says.
+    // Memory grows with the bytes that arrive, whatever length the message claims.
     let mut bytes = Vec::new();
     input.take(u64::from(whole)).read_to_end(&mut bytes)?;
     ensure!(bytes.len() == whole as usize, "it ended in the middle of a message");
@@ -371,11 +372,11 @@ pub(crate) fn read<T: DeserializeOwned>(input: &mut impl Read) -> Result<Option<
     Ok(Some((said, rest)))
 }
 
-/// Reads up to [`MAGIC`] and over it.
+/// Reads up to and including [`MAGIC`].
 ///
 /// # Errors
 ///
-/// If [`MAGIC`] does not come.
+/// If the input has no [`MAGIC`].
 pub(crate) fn skip_to_magic(input: &mut impl Read) -> Result<()> {
     let mut noise = Vec::new();
     let mut byte = [0];
