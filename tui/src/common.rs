@@ -143,7 +143,7 @@ pub struct Common {
     pub scroll: Scroll,
     /// Number of rows of the list that are visible.
     pub(crate) rows: usize,
-    /// The same moment by both clocks; the wall clock's in nanoseconds since the Unix epoch.
+    /// A moment by both clocks: monotonic, and nanoseconds since the Unix epoch.
     began: (Instant, u64),
     /// The moment that the app is handling.
     pub(crate) now: Instant,

@@ -29,7 +29,7 @@ const NOTHING: &str = "!/^/";
 #[serde(try_from = "String", into = "String")]
 pub struct Filter {
     text: String,
-    /// The terms, all of which have to hold.
+    /// The terms; all must hold.
     terms: Vec<Term>,
 }
 

@@ -314,7 +314,7 @@ impl Model {
         }
     }
 
-    /// The last snapshot; none before the first.
+    /// The last snapshot. `None` before the first.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         self.snapshot.as_deref()
     }

@@ -111,8 +111,8 @@ pub struct Summed {
     pub left_out: BTreeSet<u32>,
 }
 
-/// Exclusive ticks of an open region, if known: a figure whose growth is correct, and one that is
-/// correct itself.
+/// Exclusive ticks of an open region, if known: first a figure of which only the growth is correct,
+/// then the correct figure.
 pub type OwnTicks = (Option<f64>, Option<u64>);
 
 /// The kernel's figures of a running process.
@@ -405,8 +405,8 @@ pub struct Point {
 pub(crate) const OPENMP: &str = "openmp";
 
 impl Point {
-    /// Its domain, if it is an annotation for another tool: `nvtx:app`, or the system alone. The
-    /// file's field has it, and the line is 0.
+    /// Its domain, if it is an annotation for another tool: `nvtx:app`, or the system alone. It
+    /// is stored in place of the file, with line 0.
     pub fn domain(&self) -> Option<&str> {
         let of_system = |system: &str| {
             let rest = self.file.strip_prefix(system);

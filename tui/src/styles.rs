@@ -1,4 +1,4 @@
-//! What all screens draw with: colours, signs, small charts, and a list that scrolls below its
+//! Drawing for all screens: colours, signs, small charts, and a list that scrolls below its
 //! heading.
 
 pub(crate) mod chart;
@@ -20,8 +20,8 @@ pub use colors::ChosenColors;
 pub use palette::{Terminal, ThemeName};
 pub use theme::{Glyphs, Styles, Theme};
 
-/// Draws a heading that stays and lines below it that scroll. If not all lines fit, the heading
-/// shows at its right which ones are visible.
+/// Draws a fixed heading and lines below it that scroll. If not all lines fit, the right end of the
+/// heading shows which ones are visible.
 pub(crate) fn draw_scrolled(
     frame: &mut Frame,
     area: Rect,
@@ -41,7 +41,7 @@ pub(crate) fn draw_scrolled(
     frame.render_widget(Paragraph::new(seen), body);
 }
 
-/// Lines beside others, which begin at a column.
+/// Two blocks of lines side by side; the second one begins at a column.
 pub(crate) fn beside(
     mut left: Vec<Line<'static>>,
     right: Vec<Line<'static>>,
@@ -61,12 +61,12 @@ pub(crate) fn wrapped(text: &str, width: usize, style: Style) -> Vec<Line<'stati
 }
 
 impl<R, C: Written> Fitted<R, C> {
-    /// The row of the titles; a sign is at the column that rows are sorted by.
+    /// The row of the titles, with a sign at the column by which rows are sorted.
     pub(crate) fn heading(&self, chosen: &Chosen, styles: &Styles) -> Line<'static> {
         self.grid.heading(Some(chosen.sorted()), self.width, styles)
     }
 
-    /// The aligned cells of a row, its mark first; pictures are bars.
+    /// The aligned cells of a row, its mark first; pictures are drawn as bars.
     pub(crate) fn cells(&self, mark: String, row: &R, with: &C, styles: &Styles) -> Vec<String> {
         let cells = self.columns.iter().zip(&self.grid.slots[1..]).map(|(column, slot)| {
             let share = || column.value(row, with).unwrap_or(0.0);
@@ -88,14 +88,14 @@ impl<R, C: Written> Fitted<R, C> {
 }
 
 impl Grid {
-    /// The row of the titles over the whole width, with a sign at the column that rows are sorted
-    /// by.
+    /// The row of the titles over the whole width, with a sign at the column by which rows are
+    /// sorted.
     pub fn heading(&self, sorted: Option<Sorted>, width: usize, styles: &Styles) -> Line<'static> {
         let theme = &styles.theme;
         let mut spans = Vec::new();
         let mut left = width;
         let mut push = |text: String, style| {
-            // An ellipsis shows that something is cut.
+            // Without room, an ellipsis shows that the text is cut.
             let text = text::cut(&text, left, self.ellipsis);
             left -= text::width(&text).min(left);
             spans.push(Span::styled(text, style));

@@ -1,4 +1,4 @@
-//! Sums for a remote viewer: what the table of points shows, in a hundredth of the bytes.
+//! Sums for a remote viewer: the figures in the table of points, in a hundredth of the bytes.
 //!
 //! ```text
 //! all     a cell for each point and thread, a histogram in each; edges
@@ -6,8 +6,8 @@
 //!         what open regions have of their own
 //! ```
 //!
-//! A point that is looked at by itself stays whole. A point that does not pass the filter keeps
-//! what its load needs, since the lines above the table are about all points. Points with amounts
+//! A point that is shown by itself stays whole. A point that does not pass the filter keeps the
+//! figures for its load, since the lines above the table are about all points. Points with amounts
 //! and parallel regions keep their cells, since the table shows more of them than sums.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,21 +21,22 @@ use crate::snapshot::{
     Cell, Edge, Extent, LaneKind, OPENMP, Point, Snapshot, Stats, Summed, total,
 };
 
-/// The parts of a snapshot that somebody looks at.
+/// The parts of a snapshot that a viewer needs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sight {
-    /// How much of each point.
+    /// The extent of each point.
     pub extent: Extent,
-    /// The points that are wanted in this extent; others have what their loads need.
+    /// The points that are needed in this extent; for the others, the figures for their loads
+    /// suffice.
     pub filter: Filter,
-    /// Whether each thread's part in them is wanted.
+    /// Whether each thread's part of these points is needed.
     pub by_thread: bool,
-    /// Points that are wanted whole, whether they pass or not.
+    /// Ids of points that are needed whole, whether they pass the filter or not.
     pub whole: BTreeSet<u32>,
 }
 
-/// How much there is of a point.
+/// The extent of a point in a snapshot of sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Shown {
     #[default]
@@ -49,7 +50,7 @@ enum Shown {
     Whole,
 }
 
-/// Makes sums of one snapshot after the other.
+/// Makes sums of successive snapshots.
 #[derive(Default)]
 pub(crate) struct Summing {
     known: HashMap<u32, Known>,
@@ -64,7 +65,7 @@ struct Known {
     shown: Shown,
     sums: Vec<Arc<Cell>>,
     quantiles: Option<[u64; 3]>,
-    /// The quantiles are from an earlier snapshot.
+    /// Whether the quantiles are from an earlier snapshot.
     is_late: bool,
 }
 
@@ -86,8 +87,8 @@ impl Sight {
 }
 
 impl Summing {
-    /// Makes a snapshot of what is wanted. Where many points change at once, some keep the
-    /// quantiles of the snapshot before and get new ones with the next.
+    /// Makes a snapshot with the parts in `sight`. If many points change at once, some keep the
+    /// quantiles of the previous snapshot until a later one.
     pub(crate) fn sum(&mut self, snapshot: &Snapshot, sight: &Sight) -> Snapshot {
         let mut cells = Vec::new();
         let mut rest = snapshot.cells.as_slice();
@@ -140,7 +141,7 @@ impl Summing {
         Snapshot { cells, edges, summed: Some(Arc::new(summed)), ..snapshot.without_measurements() }
     }
 
-    /// Computes the quantiles of as many points as a few milliseconds allow, in turn.
+    /// Computes the quantiles of as many points as a few milliseconds allow, in rotation.
     fn work_out_quantiles(&mut self, points: &[Point]) {
         let first = points.partition_point(|point| point.id < self.next);
         let mut left = BUCKETS_AT_ONCE;
@@ -163,7 +164,7 @@ impl Summing {
     }
 }
 
-/// The cells of a point, as they are shown.
+/// The cells of a point, reduced to its extent.
 fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>], shown: Shown) -> Vec<Arc<Cell>> {
     let lane = |cell: &Cell| snapshot.lane(cell.lane);
     let histogram = match shown {
@@ -182,7 +183,7 @@ fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>], shown: Shown) -
         of_processes.entry(process).or_default().push(cell);
     }
     let sum = |cells: Vec<&Arc<Cell>>| {
-        // The table marks points that were on a shared lane.
+        // The table marks points that were measured on a shared lane.
         let is_shared =
             |cell: &&&Arc<Cell>| lane(cell).is_some_and(|lane| lane.kind == LaneKind::Overflow);
         let lane = cells.iter().find(is_shared).or(cells.first()).map_or(0, |cell| cell.lane);
@@ -210,7 +211,7 @@ mod tests {
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
-    /// What the table shows of a point: sums, quantiles, rate and load.
+    /// The figures in a row of the table: sums, quantiles, rate and load.
     type Row = (u32, Stats, Option<[u64; 3]>, [Option<f64>; 2]);
 
     fn shown(model: &Model) -> Vec<Row> {

@@ -1,9 +1,9 @@
-//! Makes other people's text safe to show, and fits it into columns.
+//! Makes untrusted text safe to show, and fits text into columns.
 //!
 //! Names come from other programs' memory and from files. A control character in a name could move
-//! the cursor, recolour the screen or answer for the user; a bidirectional override could show one
-//! name as another. Only [`clean`] decides which characters may pass; [`crate::source`] sends all
-//! names through it.
+//! the cursor, change colours or make the terminal send input; a bidirectional override could make
+//! one name look like another. Only [`clean`] decides which characters are allowed;
+//! [`crate::source`] passes all names through it.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -13,9 +13,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Replaces a character that must not be shown.
 const REPLACEMENT: char = '\u{fffd}';
-/// Most characters of one text.
+/// Maximum number of characters of one text.
 const LONGEST: usize = 512;
-/// Most marks on one character: more would be drawn across the rows above and below.
+/// Maximum number of marks on one character: more would be drawn across the rows above and below.
 const MAX_MARKS: usize = 4;
 
 /// Replaces every character that does more than show a glyph: control characters, bidirectional
@@ -38,13 +38,12 @@ fn mended(text: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Cleans a message of several lines and cuts none of them: they contain names and contents of
-/// files.
+/// Cleans each line of a message without cutting it: messages contain names and contents of files.
 pub fn clean_lines(text: &str) -> String {
     text.chars().map(|c| if is_unfit(c) && c != '\n' { REPLACEMENT } else { c }).collect()
 }
 
-/// Writes a message to standard error. Nobody may be there to read it.
+/// Writes a message to standard error. Errors are ignored, since standard error may be closed.
 pub fn warn(message: &str) {
     let _ = writeln!(std::io::stderr(), "pfp-top: {}", clean_lines(message));
 }
@@ -56,12 +55,12 @@ pub fn clean_in_place(text: &mut String) {
     }
 }
 
-/// A text as a field of CSV. Spreadsheets would run a field that begins with `=`, `+`, `-`, `@`, a
-/// tab or a carriage return as a formula, so it gets an apostrophe in front, which marks text. A
-/// text that already looks like that gets another apostrophe, so that different texts stay
+/// A text as a field of CSV. Spreadsheets run a field that begins with `=`, `+`, `-`, `@`, a tab or
+/// a carriage return as a formula, so such a field gets an apostrophe in front, which marks text. A
+/// text that already begins like that gets another apostrophe, so that different texts stay
 /// different.
 pub fn cell(text: &str) -> Cow<'_, str> {
-    // Also as East Asian keyboards write them.
+    // Including the full-width forms of East Asian keyboards.
     const STARTS: [char; 10] =
         ['=', '+', '-', '@', '\t', '\r', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
     if text.trim_start_matches('\'').starts_with(STARTS) {
@@ -83,18 +82,17 @@ fn is_unfit(c: char) -> bool {
             | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Columns that `text` takes on the screen.
+/// Number of columns that `text` takes on the screen.
 pub fn width(text: &str) -> usize {
     if is_plain(text) { text.len() } else { UnicodeWidthStr::width(text) }
 }
 
-/// Whether each byte is a column: printable ASCII, which nearly all text is.
+/// Whether each byte takes one column: printable ASCII, which nearly all text is.
 pub fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// The text in exactly `columns` columns: padded on the right, or cut with
-/// `ellipsis` at its end.
+/// The text padded or cut to exactly `columns` columns; cut text ends with `ellipsis`.
 pub fn fit(text: &str, columns: usize, ellipsis: char) -> String {
     let mut fitted = cut(text, columns, ellipsis);
     let missing = columns.saturating_sub(width(&fitted));
@@ -102,8 +100,8 @@ pub fn fit(text: &str, columns: usize, ellipsis: char) -> String {
     fitted
 }
 
-/// The text in at most `columns` columns, scrolled left by `offset` as far as that shows more;
-/// without an offset its middle is cut out.
+/// The text in at most `columns` columns, scrolled to the left by up to `offset` columns, but not
+/// beyond its end. Without an offset, its middle is cut out.
 pub fn scrolled(text: &str, columns: usize, offset: usize, ellipsis: char) -> String {
     let most = (width(text) + 1).saturating_sub(columns);
     if offset == 0 || width(text) <= columns || columns == 0 {
@@ -113,8 +111,8 @@ pub fn scrolled(text: &str, columns: usize, offset: usize, ellipsis: char) -> St
     format!("{ellipsis}{left}")
 }
 
-/// The text in at most `columns` columns, its middle cut out if it is longer: names of
-/// functions differ at their end.
+/// The text in at most `columns` columns, with its middle cut out if it is longer: names of
+/// functions often differ at their ends.
 pub fn cut_middle(text: &str, columns: usize, ellipsis: char) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -133,7 +131,7 @@ pub fn end(text: &str, columns: usize) -> &str {
     rest.as_str()
 }
 
-/// A number of things: `1 point`, `2 points`.
+/// A number of things, in words: `1 point`, `2 points`.
 pub fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
@@ -160,19 +158,19 @@ pub fn cut(text: &str, columns: usize, ellipsis: char) -> String {
     cut
 }
 
-/// The first of several names: `a, b, c, d, ...`.
+/// The first few names of a list: `a, b, c, d, ...`.
 pub(crate) fn first_names(names: &[String]) -> String {
     const MOST: usize = 4;
     let more = if names.len() > MOST { ", ..." } else { "" };
     names[..names.len().min(MOST)].join(", ") + more
 }
 
-/// The text in lines of at most so many columns, broken between words.
+/// The text in lines of at most `columns` columns, broken between words.
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     wrapped_behind("", "", text, columns)
 }
 
-/// Wraps a text, with a prefix for the first line and one for the others.
+/// Wraps a text, with one prefix for the first line and another for the others.
 pub fn wrapped_behind(first: &str, others: &str, text: &str, columns: usize) -> Vec<String> {
     let options = textwrap::Options::new(columns.max(1))
         .word_splitter(textwrap::WordSplitter::NoHyphenation)
@@ -219,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_no_formula() {
-        // The last text is what the cell of the first one becomes, and must differ from it.
+        // The last text equals the cell of the first one, and must become a different cell.
         for text in ["=1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\u{ff1d}1", "'=1"] {
             assert_eq!(cell(text), format!("'{text}"));
         }
@@ -256,7 +254,7 @@ mod tests {
             }
         }
         assert_eq!(fit("parse_header", 8, '~'), "parse_h~");
-        // A sequence that readers see as one character is kept or cut off as a whole.
+        // Characters that readers see as one are kept or cut off together.
         for text in [
             "a🇩🇪🇫🇷🇬🇧",
             "1\u{fe0f}\u{20e3}2\u{fe0f}\u{20e3}",

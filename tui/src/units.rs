@@ -1,7 +1,7 @@
-//! Numbers for people: three significant digits, a unit, a bounded width.
+//! Numbers in text: three significant digits, a unit, a bounded width.
 //!
-//! A column of these never changes its width while its figures run. ASCII
-//! only: `us` rather than `µs`, so that one column is one byte everywhere.
+//! The width of a column does not change while its figures do. ASCII only: `us` rather than `µs`,
+//! so that one column is one byte everywhere.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ pub enum Unit {
     Cycles,
 }
 
-/// Turns ticks of a process's clock into text.
+/// Converts ticks of a process's clock to text.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// Ticks per second of the process's clock.
     pub ticks_per_second: f64,
-    /// What to show them as.
+    /// The unit to show.
     pub unit: Unit,
 }
 
 impl Scale {
-    /// At most seven columns: `4.10us`, `512Mcy`.
+    /// Ticks in at most seven columns: `4.10us`, `512Mcy`.
     pub fn ticks(&self, ticks: f64) -> String {
         match self.unit {
             Unit::Time => duration(ticks / self.ticks_per_second),
@@ -32,8 +32,9 @@ impl Scale {
         }
     }
 
-    /// The duration of a measurement, or a mean. Below a nanosecond, the clock and the subtracted
-    /// cost leave no digit meaningful, and nothing lasts no time at all.
+    /// The duration of one measurement, or a mean. Below a nanosecond, the errors of the clock and
+    /// of the subtracted cost are larger than the value, so it is shown as less than a nanosecond
+    /// and never as zero.
     pub fn single(&self, ticks: f64) -> String {
         let seconds = ticks / self.ticks_per_second;
         match self.unit {
@@ -43,12 +44,12 @@ impl Scale {
     }
 }
 
-/// Reads a duration: a number and a unit, `250ms`, `1.5s`, `10m`, `2h`, or several of
-/// them, `1h30m`; a number alone is seconds.
+/// Parses a duration: a number and a unit, `250ms`, `1.5s`, `10m`, `2h`, or several of them,
+/// `1h30m`; a number alone is seconds.
 ///
 /// # Errors
 ///
-/// In words, if it is none.
+/// If the text is not a duration. The error is in words.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a duration such as 1s, 250ms, 10m or 1h30m".to_owned();
     let mut rest = text.trim();
@@ -78,7 +79,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
-/// Parses a number like [`si`] writes it: `7`, `1.5k`, `40M`; none if it is no number.
+/// Parses a number in the format of [`si`]: `7`, `1.5k`, `40M`. `None` if the text is not a number.
 pub fn parse_si(text: &str) -> Option<f64> {
     const PREFIXES: [(char, f64); 4] = [('k', 1e3), ('M', 1e6), ('G', 1e9), ('T', 1e12)];
     let prefix = PREFIXES.into_iter().find(|(prefix, _)| text.ends_with(*prefix));
@@ -86,7 +87,7 @@ pub fn parse_si(text: &str) -> Option<f64> {
     digits.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| number * times)
 }
 
-/// Bytes for people: `512 B`, `1.24 MiB`.
+/// A number of bytes: `512 B`, `1.24 MiB`.
 pub fn bytes(value: u64) -> String {
     let (mut scaled, mut units) = (value as f64, ["KiB", "MiB", "GiB", "TiB"].into_iter());
     let mut unit = "B";
@@ -99,10 +100,10 @@ pub fn bytes(value: u64) -> String {
     format!("{scaled:.digits$} {unit}")
 }
 
-/// Stands for a missing figure.
+/// The text for a missing figure.
 pub const NONE: &str = "-";
 
-/// Room for any of these texts, so that none is allocated twice.
+/// Capacity for any of these texts, so that none is reallocated.
 const ROOM: usize = 12;
 
 /// A count in at most five columns: `7`, `999`, `1.20k`, `40.1M`.
@@ -217,7 +218,7 @@ fn with_unit(value: f64, unit: &str) -> String {
     }
 }
 
-/// How long something runs, like a clock: `00:12:31`, `3d 04:00:07`.
+/// A running time, like a clock: `00:12:31`, `3d 04:00:07`.
 pub fn uptime(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return NONE.into();

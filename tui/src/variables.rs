@@ -4,25 +4,25 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// A variable.
+/// An environment variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Its effect, in a few words.
     pub does: &'static str,
 }
 
 /// The prefix of the viewer's own variables.
 pub const OF_THE_VIEWER: &str = "PFP_TOP_";
-/// Names the settings file.
+/// The variable for the path of the settings file.
 pub const TOP_CONFIG: &str = "PFP_TOP_CONFIG";
-/// Names libpfp.
+/// The variable for the path of libpfp.
 pub const LIBRARY: &str = "PFP_LIBRARY";
-/// Names libpfp_inject.
+/// The variable for the path of libpfp_inject.
 pub const INJECT_LIBRARY: &str = "PFP_INJECT_LIBRARY";
 
-/// All of them; where one gives an option's default, `does` is the option.
+/// All variables. If a variable is the default of an option, `does` is the option.
 pub const ALL: &[Variable] = &[
     of("PFP_DIR", "the folder of beacons, by which viewers find programs"),
     of("PFP_CLOCK", "of a program: the best clock that is tried: rseq, perf, cputime, wall"),
@@ -65,22 +65,22 @@ const fn of(name: &'static str, does: &'static str) -> Variable {
     Variable { name, does }
 }
 
-/// The user's folder for something: what an XDG variable says, else one below the home folder.
-/// Relative paths say nothing.
+/// The user's folder of a kind: by an XDG variable, or else below the home folder. Relative paths
+/// in the variable are ignored.
 #[must_use]
 pub fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     set(variable).or_else(|| Some(set("HOME")?.join(below_home)))
 }
 
-/// A path that a person wrote, in which a first `~` is the home folder.
+/// A path from the user, with `~` at its begin replaced by the home folder.
 pub(crate) fn with_home(path: impl AsRef<Path>) -> PathBuf {
     with(path.as_ref(), env::var_os("HOME").map(PathBuf::from))
 }
 
 fn with(path: &Path, home: Option<PathBuf>) -> PathBuf {
     match (path.strip_prefix("~"), home) {
-        // Joining nothing would put a slash behind it.
+        // Joining an empty path would append a slash.
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home,
         (Ok(rest), Some(home)) => home.join(rest),
         _ => path.to_owned(),
@@ -97,7 +97,7 @@ pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|variable| variable.name).collect()
 }
 
-/// A paragraph for the help, without variables of options, which their options show.
+/// A paragraph for the help, without variables of options, whose own help shows them.
 pub fn help() -> String {
     let others = ALL.iter().filter(|variable| !variable.does.starts_with("--"));
     let line = |variable: &Variable| format!("\n  {:<18} {}", variable.name, variable.does);
@@ -166,7 +166,7 @@ mod tests {
         let unread: Vec<_> = known.difference(&read).collect();
         let unknown: Vec<_> = read.difference(&known).collect();
         assert!(unknown.is_empty(), "not in the list: {unknown:?}");
-        // Some are read under a name of their own here.
+        // Some are read through a constant, not by this name.
         assert!(
             unread
                 .iter()

@@ -36,7 +36,7 @@ pub fn draw(frame: &mut Frame, app: &App) {
     header::draw(frame, parts.header, app);
     summary::draw(frame, parts.summary, app);
     header::draw_notice(frame, parts.notice, app);
-    // Screens need not handle a body without cells.
+    // Screens need not handle an empty body.
     if !parts.body.is_empty() {
         match &app.overlay {
             Some(Overlay::Help(offset)) => help::draw(frame, parts.body, app, *offset),
@@ -51,8 +51,8 @@ pub fn draw(frame: &mut Frame, app: &App) {
     sequences::simplify(frame.buffer_mut());
 }
 
-/// Brings the app up to date with the time and the size of the terminal. Returns whether
-/// anything on the screen changed.
+/// Updates the app with the time and the size of the terminal. Returns whether anything on the
+/// screen changed.
 pub fn settle(app: &mut App, area: Rect, now: Instant) -> bool {
     let has_expired = app.expire(now);
     let body = Parts::of(app, area).body;

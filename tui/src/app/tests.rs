@@ -1,4 +1,4 @@
-//! The app driven by keys, on made-up processes.
+//! Tests of the app, driven by keys, on made-up processes.
 
 mod diff;
 mod files;
@@ -31,11 +31,11 @@ use crate::source::{Candidate, Change, Discovery, ProcessGroup, Selector};
 use crate::summing::Summing;
 use crate::view;
 
-/// A terminal with room for so many rows of a list.
+/// Number of rows of a list that fit on the test's terminal.
 const ROWS: usize = 5;
 const AREA: Rect = Rect::new(0, 0, 120, 3 + ROWS as u16);
 
-/// A made-up process that the test can look into while the app has it.
+/// A made-up process that the test can access while the app owns it.
 #[derive(Clone, Default)]
 pub(crate) struct Shared(pub(crate) Rc<RefCell<Synthetic>>);
 
@@ -63,7 +63,7 @@ impl Source for Shared {
     }
 }
 
-/// Finds what the test lays out.
+/// Finds the processes that the test provides.
 #[derive(Clone, Default)]
 pub(crate) struct Stage(pub(crate) Rc<RefCell<Discovery>>);
 
@@ -130,7 +130,7 @@ impl DerefMut for Desk {
 }
 
 impl Desk {
-    /// Lets polls happen, a second apart.
+    /// Polls this many times, a second apart.
     pub(crate) fn wait(&mut self, polls: usize) {
         for _ in 0..polls {
             self.now += Duration::from_secs(2);
@@ -166,7 +166,7 @@ impl Desk {
         self.settle();
     }
 
-    /// Empties the line that is typed.
+    /// Clears the line that is being typed.
     fn clear(&mut self) {
         self.app.key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL), self.now);
     }
@@ -181,18 +181,18 @@ impl Desk {
         view.select(place, common);
     }
 
-    /// Shows a point in full.
+    /// Opens a point on the Detail screen.
     pub(crate) fn open(&mut self, point: u32) {
         self.common.selected = Some(point);
         self.press("\n");
     }
 
-    /// The process as the next poll finds it.
+    /// The state of the process for the next poll.
     pub(crate) fn made(&self) -> RefMut<'_, Snapshot> {
         self.process.made()
     }
 
-    /// The process as the last poll found it.
+    /// The state of the process at the last poll.
     pub(crate) fn snapshot(&self) -> &Snapshot {
         self.common.model.snapshot().unwrap()
     }
@@ -233,7 +233,7 @@ fn rows_stand_still_while_the_cursor_moves_and_settle_after() {
     let mut desk = desk();
     desk.press("<<<<k");
     let order = desk.common.order.clone();
-    // What the rows are sorted by is turned upside down under the cursor.
+    // Reverse the order of the rows while the cursor is on one of them.
     desk.screens.points.table_mut().unwrap().click("on");
     desk.app.poll(desk.now + Duration::from_millis(1000));
     assert_eq!(desk.common.order, order);
@@ -284,7 +284,7 @@ fn the_last_figures_of_a_process_that_died_stay() {
     assert_eq!(desk.next_poll(), None);
 }
 
-/// A process behind a slow line: what the screen is turned to comes some looks later.
+/// A process behind a slow line: the parts that a screen needs arrive some polls after it is shown.
 struct Slow {
     process: Shared,
     summing: Summing,
@@ -365,7 +365,7 @@ fn the_screens_are_reached_by_number_and_in_turn() {
     assert_eq!(Some(desk.screen), Screen::TABS.last().map(|tab| tab.screen));
     desk.press("\x1b");
     assert_eq!(desk.screen, Screen::Points);
-    // What is no screen of a process has none of this.
+    // A screen that does not show a process has no such columns.
     desk.press("P\t3");
     assert_eq!(desk.screen, Screen::Picker);
 }
@@ -431,7 +431,7 @@ fn the_mouse_selects_opens_sorts_and_scrolls() {
     let inverted = Sorting { descending: false, ..Sorting::by(Column::Avg) };
     assert_eq!(desk.screens.points.sorting(), inverted);
     assert!(!desk.mouse(MouseEventKind::Moved, Target::Row(1), now));
-    // A question is answered by a key.
+    // A key answers the question.
     desk.press("E");
     assert!(!desk.click(Target::Row(1)));
 }
@@ -443,7 +443,7 @@ fn columns_are_taken_left_and_moved() {
     assert_eq!(desk.overlay, Some(Overlay::Columns("load")));
     desk.press(" ");
     assert!(!desk.screens.points.columns().contains(&Column::Load));
-    // Taken again, it stands where it stood.
+    // Added again, the column has its old place.
     desk.press(" ");
     assert_eq!(desk.screens.points.columns(), Column::DEFAULT);
     for _ in 0..30 {
@@ -459,7 +459,7 @@ fn columns_are_taken_left_and_moved() {
     assert!(desk.screens.points.columns().contains(&Column::Name), "the name stays");
     desk.press("\n");
     assert_eq!(desk.overlay, None);
-    // Sorting walks through the columns as they stand.
+    // Sorting moves through the columns in their present order.
     desk.press("<");
     assert_eq!(desk.screens.points.sorting().column, Column::Name);
     desk.press(">>");
@@ -508,14 +508,14 @@ fn threads_are_sorted_by_a_menu_and_by_their_headings_and_copied() {
     assert_eq!(sorted(&desk), Some(("tid", false)));
     assert!(desk.click(Target::Heading("tid")));
     assert_eq!(desk.screens.threads.order, [2, 1, 0]);
-    // The table of points has its own order.
+    // The table of points has an order of its own.
     assert_eq!(desk.screens.points.sorting(), Sorting::by(Column::Load));
     desk.press("ggy");
     let text = desk.copied();
     assert!(text.starts_with("Thread ") && text.contains("  Tid 471"), "{text}");
 }
 
-/// Columns are chosen in every table, and stay when another process is opened.
+/// Every table has a menu of columns, and keeps the choice when another process is opened.
 #[test]
 fn every_table_has_columns_to_choose_and_keeps_them() {
     for (screen, key) in [
@@ -550,7 +550,7 @@ fn threads_are_filtered_by_their_names_where_they_are() {
     let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("no line to type in") };
     assert_eq!(prompt.text(), "pack");
     desk.press("\x1b");
-    // Esc shows all, and then goes back.
+    // Esc first shows all rows, then goes back.
     desk.press("\x1b");
     assert_eq!((desk.screen, desk.screens.threads.order.len()), (Screen::Threads, 3));
     desk.press("\x1b");

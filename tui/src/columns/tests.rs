@@ -1,4 +1,4 @@
-//! Every column, sorted, fitted and shown.
+//! Tests of every column: its order, width and text.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn columns_always_fit_and_the_most_needed_stay() {
     let narrow = Fit::new(&Column::DEFAULT, 38, 20, There::default(), '~');
     assert!(narrow.columns.contains(&Column::Load));
     assert_eq!(Fit::new(&Column::DEFAULT, 120, 20, There::default(), '~').columns.len(), 13);
-    // The user's own order is kept, and gives way from its end.
+    // The user's own order is kept, and its last columns are dropped first.
     let own = [Column::On, Column::P99, Column::Name, Column::Dev, Column::Load];
     assert_eq!(Fit::new(&own, 60, 20, There::default(), '~').columns, own);
     assert_eq!(Fit::new(&own, 32, 10, There::default(), '~').columns, own[..4]);
@@ -96,7 +96,7 @@ fn quantiles_of_too_many_threads_are_worked_out_in_turn() {
         orders.push(order(&model));
     }
     assert_eq!(orders, [[1, 0, 2], [1, 0, 2], [2, 1, 0]], "one in each");
-    // What has to be exact is.
+    // Without a time limit, the order is exact.
     model.fold(snapshot(4, [30, 20, 10]));
     assert_eq!(sorting.order(model.points()), [0, 1, 2]);
 }
@@ -126,8 +126,8 @@ fn what_is_too_short_to_measure_is_not_called_nothing() {
 #[test]
 fn a_mean_that_is_not_to_be_believed_is_marked() {
     let (mut source, mut model) = (Synthetic::new(), Model::default());
-    // Ten of these are more than lz.match takes, which is some 10,000 ticks, and less
-    // than io.crc with its 31,000.
+    // Ten times this cost is more than the mean of lz.match, some 10,000 ticks, and less than that
+    // of io.crc, 31,000.
     source.snapshot_mut().clock.overhead_pair = 2_000;
     model.fold(source.poll().unwrap());
     let scale = Scale { ticks_per_second: 2.6e9, unit: units::Unit::Time };
@@ -136,8 +136,8 @@ fn a_mean_that_is_not_to_be_believed_is_marked() {
     assert_eq!(text(3).find('~'), None, "{}", text(3));
 }
 
-/// Annotations for other tools have a domain, and parallel regions an imbalance; tables without
-/// either have no column for it.
+/// Annotations for other tools have a domain, and parallel regions an imbalance. Tables without
+/// such points have no column for it.
 #[test]
 fn domains_and_imbalance_have_columns_where_there_are_any() {
     let shown = |change: &dyn Fn(&mut Synthetic)| {
@@ -177,7 +177,7 @@ fn domains_and_imbalance_have_columns_where_there_are_any() {
     let mean = ticks.iter().sum::<f64>() / ticks.len() as f64;
     let most = ticks.iter().copied().fold(0.0, f64::max);
     assert!((figures.imbalance().unwrap() - most / mean).abs() < 1e-9, "{ticks:?}");
-    // A file of that name is one.
+    // A point of a file with that name has a domain, too.
     let (model, is_shown) = shown(&|source| source.snapshot_mut().points[3].file = "nvtx:x".into());
     assert_eq!(is_shown, [false, false]);
     assert_eq!(model.point(3).unwrap().point().place(), "nvtx:x:130");

@@ -62,7 +62,7 @@ impl Key {
 pub struct Binding<'a> {
     /// The action of the keys.
     pub action: Action,
-    /// The keys, each of which triggers the action.
+    /// The keys; each triggers the action.
     pub keys: &'a [Key],
     /// One or two words for the last line of the screen; empty for no hint.
     pub hint: &'static str,

@@ -1,11 +1,11 @@
-//! The statistics against values that scipy computed, and against chance itself.
+//! Tests of the statistics against values that scipy computed, and against simulated chance.
 
 use super::*;
 use crate::model::histogram::number_of;
 use crate::source::Source;
 use crate::source::synthetic::Synthetic;
 
-/// Values and how often each occurs.
+/// Values, and the number of occurrences of each.
 type Counts<'a> = &'a [(u64, u32)];
 
 fn window(counts: Counts) -> Window {
@@ -74,7 +74,7 @@ fn the_rank_test_agrees_with_scipy() {
         ),
         (&[(1, 30), (2, 30), (3, 30)], &[(1, 30), (2, 30), (3, 30)], 0.5, 1.0),
         (
-            // Values that are in different buckets as they are different values.
+            // These values are different, and also in different buckets.
             &[(10, 400), (11, 300), (14, 40), (30, 3)],
             &[(10, 350), (11, 340), (14, 60), (30, 12)],
             0.545_949_421_194_490_6,
@@ -89,8 +89,8 @@ fn the_rank_test_agrees_with_scipy() {
     }
 }
 
-/// scipy 1.17.1: `chi2_contingency([[10, 2990], [35, 2965]], correction=False)`
-/// and the same for 50 of 5000 and 12 of 2400.
+/// scipy 1.17.1: `chi2_contingency([[10, 2990], [35, 2965]], correction=False)`, and with 50 of
+/// 5000 and 12 of 2400.
 #[test]
 fn the_tail_test_agrees_with_scipy() {
     for (x, a, y, b, p) in [
@@ -99,9 +99,9 @@ fn the_tail_test_agrees_with_scipy() {
     ] {
         close(tail_test(&[(a - x, b - y), (x, y)]).unwrap().p, p);
     }
-    // More than a hundredth in the last bucket: there is no tail to speak of.
+    // The last bucket has more than a hundredth of the measurements, so there is no tail to test.
     assert!(tail_test(&[(990.0, 965.0), (10.0, 35.0)]).is_none());
-    // A tail of fewer than ten in each.
+    // A tail with fewer than ten measurements in each window.
     assert!(tail_test(&[(499.0, 499.0), (1.0, 1.0)]).is_none());
 }
 
@@ -115,7 +115,7 @@ fn the_adjustment_agrees_with_scipy() {
     assert_eq!(adjusted(&[]), [0.0; 0]);
 }
 
-/// Numbers of a fixed sequence, log-normal as durations often are.
+/// Pseudo-random durations, log-normal as durations often are.
 pub(super) struct Chance(pub(super) u64);
 
 impl Chance {
@@ -156,7 +156,7 @@ fn p_values_of_pairs_without_a_difference_are_as_small_as_they_say() {
     for level in [0.01, 0.05, 0.2] {
         let found =
             p_values.iter().filter(|p| **p <= level).count() as f64 / f64::from(rounds as u32);
-        // Four standard deviations of a share of so many rounds.
+        // Four standard deviations of a share that is observed in `rounds` rounds.
         let margin = 4.0 * (level * (1.0 - level) / rounds as f64).sqrt();
         assert!((found - level).abs() < margin, "{found} at {level}");
     }
@@ -177,8 +177,8 @@ fn hardly_ever_is_a_difference_seen_that_is_not_there() {
         screens += 1;
         wrong += usize::from(rows.iter().any(|row| differs(row.verdict)));
     }
-    // At a level of 1 % for a whole screen; 150 of them have 1.5 on average, and
-    // more than 7 in one of ten thousand such tests.
+    // At a level of 1 % for a whole screen, 1.5 of 150 screens are wrong on average, and more than
+    // 7 in one of ten thousand such tests.
     assert!(wrong <= 7, "{wrong} of {screens} screens");
 }
 
@@ -197,7 +197,7 @@ fn looking_again_and_again_hardly_helps_chance() {
             differs(rows[0].verdict)
         }));
     }
-    // One look would be wrong for one in a hundred.
+    // A single test would be wrong for one in a hundred.
     assert!(wrong <= 10, "{wrong} of {pairs}");
 }
 
@@ -210,9 +210,9 @@ fn real_differences_are_seen_and_have_the_right_sign() {
             row(chance.durations(4000, 1.0), chance.durations(3000, 0.8)),
             row(chance.durations(4000, 1.0), chance.durations(3000, 1.0)),
             row(chance.durations(4000, 1.0), chance.durations(12, 3.0)),
-            // Too few to tell a small difference from none.
+            // Too few to distinguish a small difference from chance.
             row(chance.durations(40, 1.0), chance.durations(40, 1.0)),
-            // Sure, and too small to matter.
+            // Significant, and too small to matter.
             row(chance.durations(90_000, 1.0), chance.durations(90_000, 1.02)),
         ];
         judge(&mut rows);
@@ -274,7 +274,7 @@ fn another_process_is_compared_as_a_whole_and_by_names() {
     let (_, s) = polls(4);
     let mut other = s[3].clone();
     other.process.segment_id = "f".repeat(32);
-    // Points came in another order, one is new, one is gone, and lines moved.
+    // Points in another order, a new one, a missing one, and changed lines.
     other.points.retain(|point| point.name != "io.crc");
     for point in &mut other.points {
         point.id += 10;
@@ -317,7 +317,7 @@ fn a_clock_of_another_rate_makes_no_difference() {
     let mut other = s[11].clone();
     other.process.segment_id = "f".repeat(32);
     let base = s[11].clone();
-    // The same ticks at twice the rate are half as long.
+    // The same number of ticks at twice the rate takes half the time.
     other.clock.ticks_per_second *= 2.0;
     other.elapsed_ticks *= 2;
     let comparison = Comparison::new(&Baseline::of(base, None), &other).unwrap();
@@ -348,19 +348,19 @@ fn what_there_is_no_time_for_is_looked_up_in_turn() {
     let of_age = |age| known.rows.iter().filter(|row| row.ago == age).count();
     assert_eq!([0, 1, 2, 3].map(of_age), [1, 1, 1, n - 3], "one in each, the oldest first");
     for row in &known.rows {
-        // Each tells the truth about the window that it has.
+        // Each row is correct for the window that it has.
         let then = &s[4 - row.ago as usize];
         let since = Window::between(Some(&s[0]), then, row.id).unwrap();
         assert_eq!(row.since, since);
     }
-    // Of another process, nothing known before counts.
+    // For another process, no earlier row is kept.
     let mut other = s[5].clone();
     other.process.segment_id = "f".repeat(32);
     let other = Comparison::new_within(1, &baseline, &other, Some(known)).unwrap();
     assert!(other.rows.iter().all(|row| row.ago == 0));
 }
 
-/// Rows of points whose median has moved by these factors.
+/// Rows of points whose medians have changed by these factors.
 fn moved(factors: &[f64]) -> Vec<Row> {
     let mut chance = Chance(11);
     let rows = factors
@@ -374,7 +374,7 @@ fn moved(factors: &[f64]) -> Vec<Row> {
 #[test]
 fn what_moves_all_points_is_the_machine() {
     let verdicts = |rows: &[Row]| rows.iter().map(|row| row.verdict).collect::<Vec<_>>();
-    // All by about a fifth, one by twice as much again, one not at all.
+    // All change by about a fifth; one changes by twice as much again, one not at all.
     let mut rows = moved(&[1.2, 1.22, 1.18, 1.2, 1.21, 1.19, 2.4, 1.0]);
     assert!(rows[..7].iter().all(|row| row.verdict == Verdict::Slower), "{:?}", verdicts(&rows));
     let common = judge_against_all(&mut rows).unwrap();
@@ -382,11 +382,11 @@ fn what_moves_all_points_is_the_machine() {
     assert_eq!(verdicts(&rows)[..6], [Verdict::AsTheRest; 6]);
     assert_eq!(verdicts(&rows)[6], Verdict::Slower);
     assert!(!differs(verdicts(&rows)[7]));
-    // A few of many are the program.
+    // If few of many points change, the cause is the program.
     let mut rows = moved(&[1.5, 1.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
     assert_eq!(judge_against_all(&mut rows), None);
     assert_eq!(verdicts(&rows)[..2], [Verdict::Slower; 2]);
-    // Of a few points nobody knows.
+    // With few points in total, the cause is unknown.
     let mut rows = moved(&[1.5, 1.5, 1.5]);
     assert_eq!(judge_against_all(&mut rows), None);
     assert_eq!(verdicts(&rows), [Verdict::Slower; 3]);

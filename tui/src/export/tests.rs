@@ -1,4 +1,4 @@
-//! What the tests of several formats are made from.
+//! Snapshots and helpers for the tests of several formats.
 
 use super::format::Format;
 use super::subject::Subject;

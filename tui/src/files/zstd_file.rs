@@ -23,7 +23,7 @@ const MIN_BYTES: u64 = 16 << 20;
 /// Number of bytes that are unpacked first, to find out the kind of the file.
 const START: usize = 64 << 10;
 
-/// Whether the name is that of a compressed file.
+/// Whether the name ends in `.zst`, as names of compressed files do.
 pub fn is_named(path: &Path) -> bool {
     path.extension().is_some_and(|end| end.eq_ignore_ascii_case("zst"))
 }

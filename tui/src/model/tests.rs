@@ -1,5 +1,5 @@
-//! The model's arithmetic against plain computation, and its history against
-//! everything that can happen to a process between two polls.
+//! Tests of the model's arithmetic against simple computation, and of its history against every
+//! change of a process between two polls.
 
 use super::*;
 use crate::snapshot::{Cell, Loss, Stats, total};
@@ -10,7 +10,7 @@ fn next(source: &mut Synthetic, model: &mut Model) -> News {
     model.fold(source.poll().unwrap())
 }
 
-/// A process that was polled so often, and the model of it.
+/// A process after this many polls, and the model of it.
 fn polled(times: usize) -> (Synthetic, Model) {
     let (mut source, mut model) = (Synthetic::new(), Model::default());
     for _ in 0..times {
@@ -53,8 +53,8 @@ fn totals_over_lanes_and_ended_threads_are_those_of_all_values() {
 fn variance_agrees_with_two_passes_even_far_from_zero() {
     for offset in [0, 1_000_000_007, 1 << 45] {
         let values: Vec<u64> = (0..1000).map(|i| offset + (i * i * 31) % 173).collect();
-        // The oracle works on the distance from the offset, where plain
-        // floating point is exact enough.
+        // The reference computes with the distance from the offset, where floating point is precise
+        // enough.
         let near: Vec<f64> = values.iter().map(|v| (v - offset) as f64).collect();
         let mean = near.iter().sum::<f64>() / 1000.0;
         let expected = near.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 999.0;
@@ -65,7 +65,8 @@ fn variance_agrees_with_two_passes_even_far_from_zero() {
     assert_eq!(stats(&[5, 5, 5]).deviation(), Some(0.0));
     let torn = Stats { squares: 1, ..stats(&[5, 9]) };
     assert_eq!(torn.deviation(), None);
-    // One that was told as nothing, since the thread was off the CPU, and is not believed.
+    // One measurement is zero because the thread was off the CPU. The extremes leave it out, and
+    // they limit the deviation.
     let squares = [500, 560, 0].map(|ticks: u128| ticks * ticks).iter().sum();
     let told = Stats { count: 3, exclusive: 1_060, squares, min: 500, max: 560, ..stats(&[]) };
     assert_eq!(told.deviation(), Some(1_350.0_f64.sqrt()));
@@ -106,8 +107,8 @@ fn rates_and_loads_are_differences_over_the_interval() {
     assert_eq!(figures.load(), Some(ticks / TICKS_PER_SECOND as f64));
 }
 
-/// Spans of the clock overlap, so that theirs may exceed one CPU, and it is in no sum; a device's
-/// time is none.
+/// Spans of the clock overlap, so their load may exceed one CPU, and no sum includes it. A device's
+/// time has no load.
 #[test]
 fn spans_of_the_clock_have_a_load_that_counts_for_no_cpu() {
     let (mut source, mut model) = (Synthetic::new(), Model::default());
@@ -174,7 +175,7 @@ fn a_reset_of_unknown_time_leaves_a_gap_and_no_nonsense() {
     assert!(model.point(1).unwrap().rate().is_some_and(|rate| rate > 0.0));
 }
 
-/// Polls are a second apart. The point is reset a quarter of one before the last.
+/// Polls are a second apart. The point is reset a quarter of a second before the last one.
 #[test]
 fn rates_and_loads_are_since_the_reset() {
     let mut source = Synthetic::new();
@@ -188,7 +189,7 @@ fn rates_and_loads_are_since_the_reset() {
     let expected = (4.0 * sums.count as f64, sums.exclusive as f64 / quarter as f64);
     assert!(expected.0 > 0.0 && expected.1 > 0.0);
 
-    // By an interval that the reset is in, and by one snapshot alone.
+    // By an interval that includes the reset, and by a single snapshot.
     let mut interval = Model::new(0.25);
     for snapshot in &snapshots[1..] {
         interval.fold(snapshot.clone());
@@ -202,13 +203,13 @@ fn rates_and_loads_are_since_the_reset() {
         assert!((rate / expected.0 - 1.0).abs() < 1e-9, "{basis:?}: {rate} {expected:?}");
         assert!((load / expected.1 - 1.0).abs() < 1e-9, "{basis:?}: {load} {expected:?}");
     }
-    // One that was not reset has its own.
+    // A point that was not reset has the rate of the whole interval.
     let other = |model: &Model| model.point(2).unwrap().rate().unwrap();
     let mut unchanged = Model::default();
     snapshots[2].points[1].resets = 0;
     unchanged.fold(snapshots[2].clone());
     assert_eq!(other(&alone), other(&unchanged));
-    // A time that cannot be: of the very moment, or of before the interval.
+    // Impossible times of a reset: the present moment, and before the interval.
     for since in [snapshots[2].elapsed_ticks, snapshots[1].elapsed_ticks - 1] {
         snapshots[2].points[1].resets = 1;
         snapshots[2].points[1].since_ticks = Some(since);

@@ -206,7 +206,7 @@ impl Timeline {
         track.levels.iter().find(|level| (level.strand, level.depth) == (line.strand, line.depth))
     }
 
-    /// The time that the records cover. If records are lost, that of the thread that wrote the
+    /// The time that the records cover. If records are lost, the time of the thread that wrote the
     /// most.
     pub fn reach(&self) -> u64 {
         let back = |to: u64| self.taken.saturating_sub(to);

@@ -47,7 +47,7 @@ pub struct Tree {
 pub struct Node {
     /// The frame.
     pub frame: Frame,
-    /// Its parent; none for a root.
+    /// Its parent. `None` for a root.
     pub parent: Option<u32>,
     /// Its children, the heaviest first.
     pub children: Vec<u32>,

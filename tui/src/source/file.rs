@@ -38,7 +38,7 @@ impl FileSource {
             Input::Stdin(_) => Some(SystemTime::now()),
         };
         let snapshot = match input {
-            // A damaged copy may lack a part of its segment.
+            // Reads only the parts of the file that have data: most of a segment is holes.
             Input::File(file) if copy::is_copy(&start) => {
                 copy::read(file).map(|copy| of_copy(copy, changed)).map_err(explain)
             }

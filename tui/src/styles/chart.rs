@@ -3,12 +3,12 @@
 use super::Glyphs;
 use crate::model::Slice;
 
-/// A load below this share of a CPU never fills a trend, so that the noise of an idle point looks
-/// idle.
+/// Minimum load at full height of a trend, as a share of a CPU, so that the noise of an idle point
+/// looks idle.
 pub(crate) const MIN_TOP: f64 = 0.05;
 
-/// One character per load, of full height at `top`. Gaps stay blank, and so does a zero load. Full
-/// height leaves an eighth free, so that trends in adjacent rows do not merge.
+/// One character per load, of full height at `top`. Gaps and zero loads stay blank. Full height
+/// leaves an eighth free, so that trends in adjacent rows do not merge.
 pub(crate) fn trend(loads: &[Option<f64>], top: f64, glyphs: &Glyphs) -> String {
     const FULL: usize = 7;
     let level = |load: f64| {
@@ -18,13 +18,14 @@ pub(crate) fn trend(loads: &[Option<f64>], top: f64, glyphs: &Glyphs) -> String 
     loads.iter().map(|load| load.map_or(' ', level)).collect()
 }
 
-/// The greatest load, and never zero.
+/// The greatest load; at least [`MIN_TOP`].
 pub(crate) fn top(loads: impl Iterator<Item = Option<f64>>) -> f64 {
     loads.flatten().fold(MIN_TOP, f64::max)
 }
 
-/// Columns of `rows` lines, from the top line down: each up to its mean, with another sign from
-/// there to its peak. Lines are split into pieces of one kind, true for peaks.
+/// Columns that are `rows` lines high, from the top line down. Each is filled up to its mean, and
+/// with another sign from there to its peak. Lines are split into pieces of one kind; the flag is
+/// true for peaks.
 pub(crate) fn columns(
     slices: &[Option<Slice>],
     rows: usize,
@@ -37,7 +38,7 @@ pub(crate) fn columns(
         Some(slice) => match eighths(slice.mean).checked_sub(row * 8) {
             Some(filled @ 1..) => (glyphs.levels[filled.min(8) - 1], false),
             _ if eighths(slice.peak) > row * 8 + 3 => (glyphs.peak, true),
-            // A zero load is drawn, so that it does not look like a gap.
+            // A zero load is drawn, which distinguishes it from a gap.
             _ if row == 0 => (glyphs.levels[0], false),
             _ => (' ', false),
         },
@@ -61,7 +62,7 @@ pub(crate) fn bar(share: f64, width: usize, glyphs: &Glyphs) -> String {
     bar
 }
 
-/// A bar within another one, and the signs for what the other one has more.
+/// A bar within another one, and the signs for the rest of the other one.
 pub(crate) fn bar_in(share: f64, whole: f64, width: usize, glyphs: &Glyphs) -> [String; 2] {
     let columns = |share| bar(share, width, glyphs).chars().count();
     let more = columns(whole).saturating_sub(columns(share));

@@ -1,4 +1,4 @@
-//! Colours that the user chose in the settings file.
+//! The user's own colours, from the settings file.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use super::theme::Theme;
 
-/// Colours in place of the theme's own, by their names in [`Theme`].
+/// The user's colours, by their names in [`Theme`], in place of the theme's own.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChosenColors {

@@ -1,4 +1,4 @@
-//! Themes by name, and the one that suits a terminal.
+//! Themes by name, and the choice of a theme for a terminal.
 
 use std::env;
 
@@ -23,11 +23,11 @@ pub enum ThemeName {
     Mono,
 }
 
-/// What a terminal says it can show.
+/// Properties of a terminal, as it reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     depth: Depth,
-    /// Whether its background is light; none if unknown.
+    /// Whether its background is light. `None` if unknown.
     light: Option<bool>,
 }
 
@@ -40,7 +40,7 @@ enum Depth {
 }
 
 impl Terminal {
-    /// The terminal of this process.
+    /// The terminal of this process, as its environment describes it.
     pub fn from_env() -> Self {
         let of = |name| env::var(name).unwrap_or_default();
         Self::told(&of("COLORTERM"), &of("TERM"), &of("COLORFGBG"))
@@ -62,8 +62,8 @@ impl Terminal {
 }
 
 impl ThemeName {
-    /// The theme for this terminal. With an unknown background, it is the dark one, whose colours
-    /// are readable on a light background as well.
+    /// The theme for this terminal. With an unknown background it is the dark theme, whose colours
+    /// are also readable on a light background.
     pub fn theme(self, terminal: Terminal) -> Theme {
         match (self, terminal.depth) {
             (Self::Mono, _) | (Self::Auto, Depth::None) => Theme::monochrome(),
@@ -172,7 +172,7 @@ fn nearest(rgb: Rgb) -> u8 {
     (16..=255).min_by_key(distance).unwrap_or(16)
 }
 
-/// The look of one of the 256 colours; the first 16 are the user's own.
+/// The colour of one of the 256; the first 16 depend on the user's settings.
 fn indexed(index: u8) -> Rgb {
     const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
     match index.saturating_sub(16) {
@@ -207,7 +207,7 @@ mod tests {
             for text in [palette.live, palette.warn, palette.error, palette.bar] {
                 for text in shown(text) {
                     assert!(contrast(text, ground) >= 4.5, "{text:?}");
-                    // The dark theme is also for terminals that say nothing.
+                    // Terminals that report nothing get the dark theme, too.
                     assert!(contrast(text, WHITE) >= 2.8, "{text:?}");
                 }
             }
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// The sixteen as xterm has them.
+    /// xterm's values for the sixteen colours.
     fn of_xterm(color: Color) -> Rgb {
         match color {
             Color::Black => [0; 3],

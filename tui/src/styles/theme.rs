@@ -1,29 +1,29 @@
-//! All colours and all drawing characters.
+//! All colours, and all characters for drawing.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::snapshot::PointState;
 
-/// The style of each kind of thing.
+/// The style of each element on the screen.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
     /// The first line.
     pub header: Style,
     /// The watched process, in the first line.
     pub process: Style,
-    /// The figures follow the process.
+    /// Style of a live state: the figures follow the process.
     pub live: Style,
-    /// The figures stand still, or need care.
+    /// Style of states that need care, such as paused figures.
     pub warn: Style,
-    /// Something failed.
+    /// Style of failures.
     pub error: Style,
     /// Headings of columns and sections.
     pub heading: Style,
-    /// The heading that is sorted by.
+    /// The heading of the column by which rows are sorted.
     pub sorted: Style,
     /// The row under the cursor.
     pub selected: Style,
-    /// Things that are off or have no figure.
+    /// Elements that are off or have no figure.
     pub faint: Style,
     /// Bars, trends and charts.
     pub bar: Style,
@@ -31,13 +31,13 @@ pub struct Theme {
     pub heat: [Style; 3],
     /// Keys, where they are named.
     pub key: Style,
-    /// Colours that distinguish points on the timeline; none without colours.
+    /// Colours that distinguish points on the timeline. `None` without colours.
     pub points: Option<[Color; 8]>,
     /// Letters on these colours.
     pub letters: Color,
 }
 
-/// No red, which is for errors, and no cyan, which is for the cursor; all are bright enough for
+/// No red, which means an error, and no cyan, which is for the cursor. All are bright enough for
 /// black letters.
 const POINTS: [Color; 8] = [
     Color::Green,
@@ -50,7 +50,7 @@ const POINTS: [Color; 8] = [
     Color::LightMagenta,
 ];
 
-/// Dark enough for white letters; the sixteen have no other such colours.
+/// Dark enough for white letters; the sixteen have no other colours that are.
 const POINTS_ON_LIGHT: [Color; 8] = [
     Color::Magenta,
     Color::DarkGray,
@@ -63,7 +63,8 @@ const POINTS_ON_LIGHT: [Color; 8] = [
 ];
 
 impl Theme {
-    /// The colour of a point on the timeline, always the same; none without colours.
+    /// The colour of a point on the timeline; the same name always has the same colour. `None`
+    /// without colours.
     pub fn point(&self, name: &str) -> Option<Color> {
         // FNV-1a: the standard library's hashes may change with a release.
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -80,8 +81,7 @@ impl Theme {
         self.heat[usize::from(load >= WARM) + usize::from(load >= HOT)]
     }
 
-    /// The sixteen colours that every terminal has and every user has made
-    /// readable.
+    /// The theme of the terminal's sixteen colours, which users usually have set to be readable.
     pub fn color() -> Self {
         let plain = Style::new();
         Self {
@@ -102,7 +102,7 @@ impl Theme {
         }
     }
 
-    /// The colours of the sixteen that are readable on a light background.
+    /// The sixteen colours that are readable on a light background.
     pub fn color_on_light() -> Self {
         let plain = Style::new();
         let bold = |color| plain.fg(color).add_modifier(Modifier::BOLD);
@@ -120,10 +120,10 @@ impl Theme {
         }
     }
 
-    /// No colours but the terminal's own.
+    /// A theme without colours.
     ///
-    /// Under `NO_COLOR`, crossterm turns every other colour into `ESC[;m`, which also removes bold
-    /// and reverse, so that the cursor's row would be invisible. So this theme names no colour at
+    /// Under `NO_COLOR`, crossterm writes every other colour as `ESC[;m`, which also resets bold
+    /// and reverse, so that the cursor's row would be invisible. So this theme sets no colour at
     /// all.
     pub fn monochrome() -> Self {
         let plain = Style::new();
@@ -178,41 +178,41 @@ pub struct Glyphs {
     pub invalid: char,
     /// The row under the cursor.
     pub cursor: char,
-    /// Stands for cut text.
+    /// Sign for cut text.
     pub ellipsis: char,
     /// Sorted, greatest first.
     pub down: char,
     /// Sorted, least first.
     pub up: char,
-    /// An eighth to all of a column, from the bottom.
+    /// Filled from the bottom: an eighth to all of a column.
     pub levels: [char; 8],
-    /// An eighth to all of a bar, from the left.
+    /// Filled from the left: an eighth to all of a bar.
     pub parts: [char; 8],
-    /// Between two values.
+    /// Between two values of a range.
     pub to: &'static str,
     /// Before a standard deviation.
     pub plus_minus: &'static str,
-    /// The rest of a bar that is a share of something.
+    /// The empty part of a bar that shows a share.
     pub rest: char,
-    /// From a mean up to the peak.
+    /// The part of a column from the mean up to the peak.
     pub peak: char,
     /// Bars of regions that ran nearly always, sometimes, hardly.
     pub ran: [char; 3],
-    /// Where a bar begins.
+    /// The begin of a bar.
     pub edge: char,
-    /// Where a bar begins that stands for many regions.
+    /// The begin of a bar that combines many regions.
     pub many: char,
-    /// A load that has risen, and one that has fallen.
+    /// Marks of a load that has increased, and of a load that has decreased.
     pub changed: [char; 2],
-    /// Lost time.
+    /// Time whose records are lost.
     pub lost: char,
-    /// Times.
+    /// Multiplication sign.
     pub times: char,
-    /// A line whose children are shown.
+    /// Mark of a line whose children are shown.
     pub unfolded: char,
-    /// A line whose children are hidden.
+    /// Mark of a line whose children are hidden.
     pub folded: char,
-    /// A recursive frame.
+    /// Mark of a recursive frame.
     pub recursive: char,
 }
 
@@ -289,7 +289,7 @@ pub struct Styles {
 }
 
 impl Styles {
-    /// With or without colours, with or without characters beyond ASCII.
+    /// With or without colours, and with or without characters beyond ASCII.
     pub fn new(color: bool, ascii: bool) -> Self {
         Self {
             theme: if color { Theme::color() } else { Theme::monochrome() },
@@ -297,7 +297,7 @@ impl Styles {
         }
     }
 
-    /// With this theme, with or without characters beyond ASCII.
+    /// With this theme, and with or without characters beyond ASCII.
     pub fn with(theme: Theme, ascii: bool) -> Self {
         Self { theme, ..Self::new(true, ascii) }
     }

@@ -1,4 +1,4 @@
-//! The columns to choose from, or to sort by, over the right side of the table.
+//! The menus of columns, to show or to sort by, over the right side of the table.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -24,10 +24,10 @@ const ASCII_BORDER: symbols::border::Set = symbols::border::Set {
     horizontal_bottom: "-",
 };
 
-/// Most columns that it takes.
+/// Maximum width of the menu.
 const WIDTH: u16 = 60;
 
-/// Most rows without a border.
+/// Maximum number of rows without a border.
 const BORDER_FROM: u16 = 4;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) {
@@ -56,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) 
     let lines: Vec<Line> = lines.collect();
     let border = if styles.glyphs.on.is_ascii() { ASCII_BORDER } else { symbols::border::PLAIN };
     let block = Block::bordered().border_set(border).border_style(styles.theme.faint);
-    // A border would leave no row to choose from.
+    // With a border, no row would be left to choose from.
     let has_border = panel.height > BORDER_FROM;
     let body = if has_border { block.inner(panel) } else { panel };
     frame.render_widget(Clear, panel);
@@ -69,7 +69,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) 
     draw_scrolled(frame, body, heading, lines, (place + 1).saturating_sub(rows));
 }
 
-/// The columns that the table on the screen can have, and the place of the cursor.
+/// The columns that the table on the screen can have, and the index of the cursor.
 fn to_show(app: &App, cursor: &str, width: usize) -> (Vec<String>, usize) {
     let grid = app.view().grid(width, &app.common);
     let has_room =
@@ -84,7 +84,7 @@ fn to_show(app: &App, cursor: &str, width: usize) -> (Vec<String>, usize) {
     (rows.collect(), all.iter().position(|(column, _)| column.key == cursor).unwrap_or(0))
 }
 
-/// The columns to sort by, and the place of the cursor.
+/// The columns to sort by, and the index of the cursor.
 fn to_sort(app: &App, cursor: &str) -> (Vec<String>, usize) {
     let styles = &app.common.styles;
     let sorted = app.view().table().map(Chosen::sorted);
@@ -101,7 +101,7 @@ fn to_sort(app: &App, cursor: &str) -> (Vec<String>, usize) {
     (rows.collect(), all.iter().position(|(column, _)| column.key == cursor).unwrap_or(0))
 }
 
-/// The greatest width of some titles.
+/// The maximum width of these titles.
 fn titles(columns: &[(Heading, bool)]) -> usize {
     columns.iter().map(|(column, _)| text::width(column.title)).max().unwrap_or(0)
 }

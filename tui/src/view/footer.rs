@@ -1,4 +1,4 @@
-//! The last line: a message, a question, or the keys that work here.
+//! The last line: a message, a question, or the keys that work now.
 
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
@@ -11,7 +11,7 @@ use crate::common::{Action, Overlay, Prompt, Replay, Status, Toast};
 use crate::styles::Styles;
 use crate::text;
 
-/// Least columns of an error about what was typed.
+/// Minimum width of an error about typed text.
 const MIN_ERROR: usize = 20;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
@@ -31,7 +31,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
         }
         (Some(Overlay::Leave(program)), _) => {
             let question = format!(" {} still runs. ", text::clean(program));
-            // The answers matter more than the name.
+            // The answers are more important than the name.
             draw_question(frame, area, &question, width / 5 * 4, &bindings, styles);
         }
         (_, Some(toast)) => draw_toast(frame, area, toast, styles),
@@ -70,7 +70,7 @@ fn draw_toast(frame: &mut Frame, area: Rect, toast: &Toast, styles: &Styles) {
     frame.render_widget(Line::styled(text, style), area);
 }
 
-/// Draws the line that is typed; its end is always visible.
+/// Draws the line that is being typed; its end is always visible.
 fn draw_prompt(
     frame: &mut Frame,
     area: Rect,
@@ -90,7 +90,7 @@ fn draw_prompt(
         Some(error) => {
             let error = format!("  {}", text::clean(error));
             let error = text::cut(&error, left.max(MIN_ERROR), styles.glyphs.ellipsis);
-            // The error is worth more than the end of the text.
+            // The error is more important than the end of the text.
             let error = Span::styled(error, styles.theme.error);
             frame.render_widget(line, area);
             frame.render_widget(Line::from(error).right_aligned(), area);
@@ -108,7 +108,7 @@ fn draw_prompt(
     frame.set_cursor_position(Position::new(x, area.y));
 }
 
-/// The keys that do something now: others do nothing in an ended process, a file or a recording.
+/// The keys that have an effect now: some have none in an ended process, a file or a recording.
 fn bindings(app: &App) -> Vec<Binding<'_>> {
     let status = app.common.status();
     let is_over = matches!(status, Status::File | Status::Exited | Status::Crashed);
@@ -122,7 +122,7 @@ fn bindings(app: &App) -> Vec<Binding<'_>> {
     app.bindings().filter(|binding| app.overlay.is_some() || is_of_use(binding)).collect()
 }
 
-/// The action of the hint at a column of the line.
+/// The action of the hint at this column.
 pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
     if app.common.toast.is_some() {
         return None;
@@ -136,7 +136,7 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
     found.map(|binding| binding.action)
 }
 
-/// A key's name, and a word for what it does.
+/// The name of a key, and a word for its action.
 fn hint(binding: &Binding, replay: Option<&Replay>) -> (String, &'static str) {
     let key = binding.key_name();
     let word = match (binding.action, replay) {
@@ -147,13 +147,13 @@ fn hint(binding: &Binding, replay: Option<&Replay>) -> (String, &'static str) {
     (key, word)
 }
 
-/// Columns that it takes, with the blanks behind it.
+/// Number of columns that the hint takes, including the blanks behind it.
 fn room(binding: &Binding, replay: Option<&Replay>) -> usize {
     let (key, word) = hint(binding, replay);
     text::width(&key) + 1 + word.len() + 2
 }
 
-/// As many hints as fit; help and the way out are always among them.
+/// As many hints as fit; those for help and for quitting are always included.
 fn hinted<'a>(
     bindings: &'a [Binding<'a>],
     width: usize,

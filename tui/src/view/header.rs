@@ -1,5 +1,5 @@
-//! The first line: what is watched, by which clock, and what the figures are. Below it, if needed,
-//! a line about losses and bad places.
+//! The first line: the watched process, its clock, and the kind of figures. Below it, if needed, a
+//! line about losses and bad places.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -25,15 +25,15 @@ struct Part {
     rank: u8,
 }
 
-/// Stands behind losses where Enter explains them.
+/// The text after losses if Enter explains them.
 const EXPLAINS: &str = ": Enter explains";
-/// From this width on there is room for that.
+/// Minimum width for that text.
 const EXPLAINS_FROM: usize = 50;
 
-/// Least columns for the reason of a bad place.
+/// Minimum number of columns for the reason of a bad place.
 const REASON: usize = 12;
 
-/// Most columns for the text of the filter.
+/// Maximum number of columns for the text of the filter.
 const FILTER: usize = 24;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
@@ -66,7 +66,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
         let age = format!("{:.1} s old  ", line.age.as_secs_f64());
         words.insert(0, Span::styled(age, theme.warn));
     }
-    // Without the line of tabs, the header names the screen, except for the table.
+    // Without the line of tabs, the header shows the name of the screen, except for the table.
     if let Some(tab @ 1..) = app.screen.tab()
         && !super::tabs::has_room(app, frame.area().height)
     {
@@ -87,7 +87,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
         }
         parts.retain(|part| Some(part.rank) != last);
     }
-    // The remaining parts must be visible, so the process name is cut.
+    // All remaining parts are needed, so the process name is cut.
     let too_much = used(&parts).saturating_sub(room);
     if let [process, _, ..] = parts.as_mut_slice()
         && too_much > 0
@@ -104,7 +104,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     frame.render_widget(words, area);
 }
 
-/// How the process ended, where the figures are its last.
+/// How the process ended, if the figures are its last.
 fn how_it_ended(app: &App) -> Option<String> {
     let is_over = matches!(app.common.status(), Status::Exited | Status::Crashed);
     let process = &app.common.model.snapshot().filter(|_| is_over)?.process;
@@ -146,7 +146,8 @@ fn parts(app: &App, height: u16) -> Vec<Part> {
     parts
 }
 
-/// Bad places, unread problems and losses in one line of this width; none if there are none.
+/// Bad places, unread problems and losses in one line of this width. `None` if there is nothing to
+/// report.
 pub(super) fn notice(app: &App, width: usize, ellipsis: char) -> Option<String> {
     let losses = lost::told(&app.common.model.snapshot()?.losses);
     let parts: Vec<_> =
@@ -199,7 +200,7 @@ fn age(age: Duration) -> String {
     }
 }
 
-/// Whether Enter opens what explains a part of the notice.
+/// Whether Enter opens an explanation of a part of the notice.
 fn explains(app: &App) -> bool {
     let lost = || app.common.model.snapshot().is_some_and(lost::is_any);
     app.view().is_table() && app.common.selected().is_some() && lost()

@@ -1,4 +1,4 @@
-//! The help: every key and what it does, from the table that dispatches them.
+//! The help: all keys with their actions, from the table that also dispatches them.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -11,9 +11,9 @@ use crate::common::{Action, Screen};
 use crate::styles::{Styles, beside, draw_scrolled};
 use crate::text;
 
-/// Columns for the names of keys.
+/// Width of the names of keys.
 const KEYS: usize = 12;
-/// Keys that share a line.
+/// Pairs of actions that share a line.
 const TOGETHER: &[([Action; 2], &str)] = &[
     ([Action::Up, Action::Down], "one row up, down; in Detail the point above, below"),
     ([Action::PageUp, Action::PageDown], "one screen up, down"),
@@ -25,7 +25,7 @@ const TOGETHER: &[([Action; 2], &str)] = &[
     ([Action::ToggleAll, Action::ResetAll], "switch, reset all points shown; asks first"),
     ([Action::Suspend, Action::Redraw], "to the shell, fg brings back; draw anew"),
 ];
-/// From this width on, the keys are in two columns.
+/// Minimum width for keys in two columns.
 const WIDE: usize = 100;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, offset: usize) {
@@ -38,7 +38,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, offset: usize) {
 
 pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let styles = &app.common.styles;
-    // First the screen's own keys, then the common ones.
+    // The screen's own keys come first, then the common ones.
     let fits = |binding: &Binding| {
         let is_of_use = app.common.replay.is_some() || !binding.is_of_recordings();
         is_of_use && !binding.keys.is_empty()
@@ -100,7 +100,7 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// Keys at the left, words at the right, both broken where they do not fit.
+/// Keys on the left, text on the right, both wrapped if they do not fit.
 fn entry(keys: &str, words: &str, width: usize, styles: &Styles) -> Vec<Line<'static>> {
     let keys = text::wrapped(keys, KEYS);
     let words = text::wrapped(words, width.saturating_sub(KEYS + 3));

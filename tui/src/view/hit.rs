@@ -1,4 +1,4 @@
-//! What lies at a place on the screen, for the mouse.
+//! Finds the object at a position on the screen, for the mouse.
 
 use ratatui::layout::{Position, Rect};
 
@@ -8,12 +8,12 @@ use crate::app::App;
 use crate::common::Overlay;
 use crate::common::Target;
 
-/// What lies at `place` on a screen of this size.
+/// The object at `place` on a screen of this size.
 pub fn hit(app: &App, area: Rect, place: Position) -> Target {
     let parts = Parts::of(app, area);
     let nothing = Target::Nothing;
     let (width, column) = (usize::from(area.width), usize::from(place.x.saturating_sub(area.x)));
-    // A prompt or a question takes the place of the hints.
+    // A prompt or a question replaces the hints.
     let has_hints = matches!(
         app.overlay,
         None | Some(Overlay::Help(_) | Overlay::Columns(_) | Overlay::Sort(_))

@@ -1,4 +1,4 @@
-//! Where each part of the screen goes.
+//! The areas of the parts of the screen.
 
 use ratatui::layout::Rect;
 use ratatui::macros::vertical;
@@ -6,7 +6,7 @@ use ratatui::macros::vertical;
 use super::{header, summary, tabs};
 use crate::app::App;
 
-/// The rectangles of the parts of the screen.
+/// The areas of the parts of the screen.
 pub(super) struct Parts {
     pub(super) header: Rect,
     pub(super) summary: Rect,

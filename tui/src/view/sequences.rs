@@ -1,9 +1,10 @@
-//! Characters that terminals show in different numbers of columns.
+//! Replaces characters that take different numbers of columns on different terminals.
 //!
-//! A flag consists of two letters, and an emoji of several parts is joined by a character without a
-//! width. Some terminals show these sequences as one picture, others show the parts. If a terminal
-//! uses more or fewer columns than the frame counts, parts of the old text stay on the screen when
-//! the row changes. So only the first part of a sequence is drawn, and a flag as its two letters.
+//! A flag consists of two letters, and an emoji of several parts is joined by a zero-width
+//! character. Some terminals show such a sequence as one picture, others show its parts. If a
+//! terminal uses more or fewer columns than the frame assumes, parts of the old text stay on the
+//! screen when the row changes. So only the first part of a sequence is drawn, and a flag is drawn
+//! as its two letters.
 
 use ratatui::buffer::{Buffer, CellWidth as _};
 use ratatui::layout::Position;
@@ -12,7 +13,7 @@ use unicode_width::UnicodeWidthChar as _;
 /// The letters that flags consist of.
 const FLAG_LETTERS: std::ops::RangeInclusive<char> = '\u{1f1e6}'..='\u{1f1ff}';
 
-/// Replaces the sequences in a frame, each by as many columns.
+/// Replaces such sequences in a frame; the number of columns stays the same.
 pub(super) fn simplify(buffer: &mut Buffer) {
     for at in buffer.area.positions() {
         let Some((first, second)) = simple(buffer[at].symbol()) else { continue };
@@ -25,8 +26,8 @@ pub(super) fn simplify(buffer: &mut Buffer) {
     }
 }
 
-/// The text for a cell with a sequence, and the character for the cell behind it, if the text takes
-/// only one column of two. None if all terminals agree on the width.
+/// The text for a cell with a sequence, and the character for the next cell, if the text takes only
+/// one of the two columns. `None` if all terminals agree on the width.
 fn simple(symbol: &str) -> Option<(String, Option<char>)> {
     let mut chars = symbol.chars();
     let (first, next) = (chars.next()?, chars.next()?);

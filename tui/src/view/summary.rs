@@ -1,4 +1,4 @@
-//! The process in one line above the table: what it uses of the machine, and the hottest point.
+//! A line about the process above the table: its use of the machine, and the hottest point.
 //!
 //! ```text
 //!  CPU 131 % of 2 ██████▌░░░  parse 56.8 % for 12 s  memory 14.2 MiB  8 threads
@@ -15,14 +15,14 @@ use crate::styles::{Styles, chart};
 use crate::text;
 use crate::units;
 
-/// From this height on there is a line for it.
+/// Minimum height of a screen with this line.
 const HIGH: u16 = 16;
-/// Columns of the bar.
+/// Width of the bar.
 const BAR: usize = 10;
-/// Most columns of the hottest point's name.
+/// Maximum width of the hottest point's name.
 const NAME: usize = 32;
 
-/// Whether there is a line for it on a screen of this height.
+/// Whether a screen of this height has the line.
 pub(super) fn has_room(app: &App, height: u16) -> bool {
     height >= HIGH && app.view().is_table() && app.common.model.snapshot().is_some()
 }
@@ -88,7 +88,7 @@ fn in_regions(load: &str, styles: &Styles) -> Vec<Span<'static>> {
     vec![Span::raw(load.to_owned()), Span::styled(" in points", styles.theme.faint)]
 }
 
-/// The hottest point, and since when it has had at least half of its load.
+/// The hottest point, and the time since which it has had at least half of its load.
 fn hot(app: &App, hottest: &Figures) -> Vec<Span<'static>> {
     let styles = &app.common.styles;
     let load = hottest.load().unwrap_or(0.0);
@@ -103,7 +103,7 @@ fn hot(app: &App, hottest: &Figures) -> Vec<Span<'static>> {
     {
         let ticks = snapshot.elapsed_ticks.saturating_sub(since) as f64;
         let time = for_how_long(ticks / snapshot.clock.ticks_per_second);
-        // The time before the viewer looked is unknown.
+        // The history does not reach back further, so the load may be older.
         let more = if hottest.history().from() == Some(since) { "over " } else { "" };
         spans.push(span!(styles.theme.faint; " for {more}{time}"));
     }

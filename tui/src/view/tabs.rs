@@ -1,10 +1,10 @@
-//! The screens of a process, and which of them is on: a line above the last.
+//! The line of tabs above the last line: the screens of a process, with the visible one marked.
 //!
 //! ```text
 //!  1 Points  2 Detail [3 Threads] 4 Timeline
 //! ```
 //!
-//! A low screen has no such line; its first line names the screen instead.
+//! A low screen does not have this line; its first line has the name of the screen instead.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -13,15 +13,15 @@ use ratatui::text::{Line, Span};
 use crate::app::App;
 use crate::common::{Screen, Tab};
 
-/// From this height on there is a line for them.
+/// Minimum height of a screen with this line.
 const HIGH: u16 = 16;
 
-/// Whether there is a line for them on a screen of this height.
+/// Whether a screen of this height has the line.
 pub(super) fn has_room(app: &App, height: u16) -> bool {
     height >= HIGH && app.screen.tab().is_some()
 }
 
-/// The screen whose name is in a column of the line.
+/// The screen whose name is at this column of the line.
 pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Screen> {
     let all = names(app, true);
     let fits = all.iter().map(|name| name.chars().count()).sum::<usize>() <= width;
@@ -33,7 +33,7 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Screen> {
     place.map(|place| Screen::TABS[place].screen)
 }
 
-/// The text for each screen.
+/// The text of each tab.
 fn names(app: &App, named: bool) -> Vec<String> {
     let name = |tab: &Tab| {
         let (key, name) = (app.key_to(tab.screen), tab.name);

@@ -1,7 +1,7 @@
-//! Every screen as text, on a made-up process, beside the text it should be.
+//! Compares every screen of a made-up process, as text, with the expected text.
 //!
-//! After an intended change, `PFP_UPDATE_SCREENS=1 cargo test -p pfp-top`
-//! writes the files anew; the difference is then there to be read.
+//! After an intended change, `PFP_UPDATE_SCREENS=1 cargo test -p pfp-top` rewrites the files, so
+//! that the difference can be reviewed.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ use crate::units::Unit;
 
 const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
 
-/// The whole screen, mended and drawn as the event loop does it.
+/// The whole screen, settled and drawn as the event loop does it.
 fn drawn(desk: &mut Desk, styles: Styles, size: (u16, u16)) -> Buffer {
     desk.common.styles = styles;
     drawn_at(&mut desk.app, desk.now, size)
@@ -77,7 +77,7 @@ fn check(name: &str, found: &str, (width, height): (u16, u16)) {
     assert!(found == expected, "{} differs; found:\n{found}", path.display());
 }
 
-/// Whether what is found is to be what is expected.
+/// Whether the expected files are to be rewritten.
 fn is_renewed() -> bool {
     std::env::var_os("PFP_UPDATE_SCREENS").is_some_and(|set| !set.is_empty())
 }
@@ -89,13 +89,13 @@ fn check_all(name: &str, desk: &mut Desk) {
     }
 }
 
-/// What a line of the screen says that begins with this.
+/// The words of the line that begins with `first`.
 fn words<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
     let line = text.lines().find(|line| line.trim_start().starts_with(first));
     line.unwrap_or_else(|| panic!("{first} in {text}")).split_whitespace().collect()
 }
 
-/// A process that has become slower in one point since its baseline.
+/// A process in which one point has become slower since its baseline.
 fn changed() -> Desk {
     let mut desk = desk();
     desk.wait(20);
@@ -103,7 +103,7 @@ fn changed() -> Desk {
     desk.wait(20);
     {
         let mut process = desk.process.0.borrow_mut();
-        // Half of what io.parse measured since took twice as long.
+        // Half of the new measurements of io.parse took twice as long.
         let snapshot = process.snapshot_mut();
         for cell in snapshot.cells.iter_mut().filter(|cell| cell.point == 1) {
             let cell = std::sync::Arc::make_mut(cell);
@@ -138,7 +138,7 @@ fn the_table_in_ascii() {
     check("points-ascii", &text, (120, 30));
 }
 
-/// The table in docs/keys.md: what a person can choose keys for.
+/// The table in docs/keys.md has every action with its keys.
 #[test]
 fn the_page_of_keys_has_every_action() {
     let screens = crate::screens::Screens::default();
@@ -356,7 +356,7 @@ fn no_row_changes_its_shape_while_figures_run() {
     let mut desk = desk();
     let shape = |text: &str| {
         let heading = text.lines().nth(2).unwrap();
-        // What a full bar stands for may change, but not where it is said.
+        // The load of a full bar may change, but not its position in the heading.
         heading.replace(|c: char| c.is_ascii_digit() || matches!(c, '▼' | '▲'), " ")
     };
     let before = shape(&screen(&mut desk, false, (120, 30)));
@@ -436,7 +436,7 @@ fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
     desk.press("3");
     let threads = screen(&mut desk, false, (120, 30));
     assert!(!threads.contains(" live ") && threads.contains("crashed"), "{threads}");
-    // They have no rates any more, are dim, and are so in the detail of a point.
+    // Ended threads have no rates, are dim, and also in the detail of a point.
     let mut row = words(&threads, "reader");
     // A bar has no heading.
     row.retain(|it| *it != "▏");
@@ -449,7 +449,7 @@ fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
     desk.press("2");
     let detail = screen(&mut desk, false, (120, 44));
     assert!(detail.contains("crashed") && !detail.contains(" live "), "{detail}");
-    // What can be done no more is not offered.
+    // Keys without an effect are not offered.
     let last = detail.lines().last().unwrap();
     assert!(
         !last.contains("pause") && !last.contains("on/off") && last.contains("w save"),
@@ -495,7 +495,7 @@ mod timeline;
 mod tree;
 mod way_out;
 
-/// A process that is watched at several places, some of which are bad.
+/// A process that is watched at several places, some of which are unreachable.
 struct Far(Synthetic, Rc<RefCell<Vec<BadPlace>>>);
 
 impl Source for Far {
@@ -531,7 +531,7 @@ fn bad_places_are_named_with_their_age_and_reason() {
     let narrow = screen(&mut desk, false, (50, 30));
     assert!(narrow.contains("node2 DOWN 3 min, node3 LATE 2 min"), "{narrow}");
 
-    // Nothing moves when they are back.
+    // No line moves when the places are reachable again.
     places.borrow_mut().clear();
     desk.wait(1);
     let text = screen(&mut desk, false, (120, 30));

@@ -1,4 +1,4 @@
-//! What is written to files.
+//! Tests of saving files.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn the_name_says_in_which_form_a_snapshot_is_written() {
         desk.press("\n");
         let error = match desk.overlay.clone() {
             Some(Overlay::Typed(prompt)) => {
-                // The name is still there to be mended.
+                // The prompt keeps the name, so that the user can correct it.
                 assert_eq!(prompt.text(), path.to_str().unwrap());
                 desk.press("\x1b");
                 prompt.error.unwrap_or_default()
@@ -56,7 +56,7 @@ fn the_name_says_in_which_form_a_snapshot_is_written() {
     let (packed, _) = save("a.json.zst");
     assert_eq!(read(&plain).unwrap(), read(&packed).unwrap());
     assert!(std::fs::read(&packed).unwrap().starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
-    // This process has no segment, and nothing else is written in its place.
+    // This process has no segment, so nothing is written.
     for raw in ["a.pfp", "a.pfp.zst"] {
         let (path, message) = save(raw);
         assert!(message.contains("not written: expected one process"), "{message}");

@@ -1,4 +1,4 @@
-//! The filter, and which rows it leaves.
+//! Tests of the filter, and of the rows that pass it.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn a_filter_is_in_force_while_it_is_typed_and_stays_until_escape() {
     desk.press("\n");
     desk.wait(2);
     assert_eq!((shown(&desk), desk.overlay.as_ref()), (vec![2], None));
-    // The next one goes on from it.
+    // The next prompt starts with the present filter.
     desk.press("/");
     desk.code(KeyCode::Backspace);
     assert_eq!(shown(&desk), [1, 2, 3]);

@@ -7,7 +7,7 @@ use crate::common::ChosenKeys;
 use crate::common::keys::Key::{Char, Twice};
 use crate::common::keys::{Key, KeyMap, Keys, bindings};
 
-/// The keys of every screen and of all that can lie over one.
+/// The keys of every screen and of every overlay.
 fn every_key_map() -> Vec<(String, KeyMap)> {
     let of_screen = |(screen, keys): (Screen, KeyMap)| (format!("{screen:?}"), keys);
     let prompt = Prompt::new(Asked::Filter, "");

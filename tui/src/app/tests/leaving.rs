@@ -1,8 +1,8 @@
-//! Ways out of the viewer, and input that is not meant as keys.
+//! Tests of leaving the viewer, and of input that must not act as keys.
 
 use super::*;
 
-/// A finder that has started a program, and finds no other process.
+/// A finder that has started a program and finds no other process.
 struct Started(bool);
 
 impl Finder for Started {
@@ -81,7 +81,7 @@ fn a_program_that_was_started_ends_only_when_asked_to() {
     assert!(desk.quit && !desk.ends_program);
 }
 
-/// Alt-s sends the same bytes as Esc and s in quick succession.
+/// Terminals send the same bytes for Alt-s as for Esc and s in quick succession.
 #[test]
 fn alt_and_a_letter_are_esc_and_the_letter() {
     let mut desk = desk();
@@ -110,7 +110,7 @@ fn pasted_text_is_no_keys() {
     assert_eq!(desk.common.filter.text(), "io");
     desk.app.paste(".parse", desk.now);
     assert_eq!(desk.common.filter.text(), "i.parseo");
-    // The beginning of a long text is taken, and the rest of the line stays.
+    // Only the beginning of a long text is inserted; the rest of the line stays.
     desk.app.paste(&"x".repeat(1 << 22), desk.now);
     let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("{:?}", desk.overlay) };
     assert!(prompt.text().starts_with("i.parsex") && prompt.text().ends_with("xo"));

@@ -3,8 +3,7 @@
 use super::*;
 use crate::source::synthetic::TICKS_PER_SECOND;
 
-/// The detail of a point that has been watched for so many polls, a second apart
-/// in its own life.
+/// The Detail screen of a point that has been watched for `polls` polls, a second apart.
 fn detail(polls: usize) -> Desk {
     let mut desk = desk();
     desk.wait(polls);
@@ -13,7 +12,7 @@ fn detail(polls: usize) -> Desk {
     desk
 }
 
-/// How many seconds before now the part that is looked at ends.
+/// How many seconds before now the visible part ends.
 fn ago(desk: &Desk) -> u64 {
     let now = desk.snapshot().elapsed_ticks;
     (now - desk.screens.detail.load.until(now)) / TICKS_PER_SECOND
@@ -26,10 +25,10 @@ fn arrows_go_back_in_time_and_hold_it_there() {
     desk.code(KeyCode::Left);
     desk.press("h");
     assert_eq!(ago(&desk), 30);
-    // Time goes on; what is looked at does not move.
+    // Time passes, and the visible part does not move.
     desk.wait(10);
     assert_eq!(ago(&desk), 40);
-    // Another point, the same part of the time.
+    // Another point shows the same part of the time.
     desk.press("j");
     assert_ne!(desk.common.selected, Some(1));
     assert_eq!(ago(&desk), 40);
@@ -41,7 +40,7 @@ fn arrows_go_back_in_time_and_hold_it_there() {
     assert_eq!(desk.common.toast, None);
 
     desk.code(KeyCode::Home);
-    // 300 polls and some before: all that is known less the part looked at.
+    // All known time, 300 polls and some before, minus the length of the visible part.
     let most = ago(&desk);
     assert!((245..=260).contains(&most), "{most}");
     desk.press("h");
@@ -62,14 +61,14 @@ fn zoom_keeps_now_or_the_middle() {
     let interval = desk.common.interval;
     desk.press("hhhh");
     assert_eq!(ago(&desk), 120);
-    // The middle is 180 s ago.
+    // The middle of the part is 180 s ago.
     desk.press("+");
     assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (60, 150));
     desk.press("=");
     assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (30, 165));
     desk.press("---");
     assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (300, 30));
-    // No wider than what is known, no closer than is of use.
+    // At most as long as the known time, and not shorter than is useful.
     desk.press("--------");
     assert_eq!(desk.screens.detail.load.span_seconds(), 1800);
     assert!(desk.screens.detail.load.follows());
@@ -110,9 +109,9 @@ fn what_the_keys_change_comes_into_view() {
     assert_eq!(settle(&mut desk, 8), 0);
     desk.app.key(KeyEvent::from(KeyCode::Char('-')), desk.now);
     let first = settle(&mut desk, 8);
-    // Title, four lines and an axis do not fit, so that the title is at the top.
+    // Title, four lines and an axis do not fit, so the title is at the top.
     assert!(first > 0);
-    // Once, and no further than it must.
+    // It scrolls once, and only as far as needed.
     desk.screens.detail.offset = 0;
     assert_eq!(settle(&mut desk, 8), 0);
     desk.app.key(KeyEvent::from(KeyCode::Left), desk.now);

@@ -1,4 +1,4 @@
-//! The log of what was noticed.
+//! Tests of the log of events.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn problems_are_counted_until_the_log_is_looked_at_also_in_a_pause() {
     assert_eq!((desk.common.status(), desk.common.log.unread()), (Status::Paused, 1));
     desk.press("6");
     assert_eq!((desk.screen, desk.common.log.unread()), (Screen::Log, 0));
-    // What comes while it is looked at is seen.
+    // An entry that is added while the log is shown counts as read.
     desk.made().losses[crate::snapshot::Loss::BeginsRefused] = 5;
     desk.wait(2);
     assert_eq!(desk.common.log.unread(), 0);

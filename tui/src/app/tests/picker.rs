@@ -1,8 +1,8 @@
-//! Processes that come, and the choice among them.
+//! Tests of the list of processes.
 
 use super::*;
 
-/// A desk without a process, where these are found.
+/// A desk without a process, with a finder of these candidates.
 fn desk_among(candidates: Vec<Candidate>) -> (Stage, Desk) {
     let (stage, now) = (Stage::default(), Instant::now());
     stage.0.borrow_mut().candidates = candidates;
@@ -56,7 +56,7 @@ fn several_processes_are_offered() {
     assert_eq!(desk.screen, Screen::Picker);
     desk.code(KeyCode::Down);
     assert_eq!(desk.screens.picker.picked, Some(candidate(2).segment_id));
-    // It is the process that is picked, not the row.
+    // The cursor stays on the process, not on the row.
     stage.0.borrow_mut().candidates.push(candidate(9));
     desk.poll_again();
     assert_eq!(desk.cursor(), (2, 4));
@@ -82,7 +82,7 @@ fn marked_processes_are_opened_as_one() {
         ids.map(|c| c.pid).collect::<Vec<_>>()
     };
     assert_eq!(marked(&desk), [4, 2], "the second was unmarked, the third marked");
-    // One that has gone is left out.
+    // A marked process that has disappeared is left out.
     stage.0.borrow_mut().candidates.retain(|c| c.pid != 2);
     desk.poll_again();
     desk.press("\n");

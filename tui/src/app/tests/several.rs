@@ -1,4 +1,4 @@
-//! Several processes on the screen: their column, who comes and who goes.
+//! Tests of several processes on the screen: their column, and processes that come and go.
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn who_comes_and_goes_is_told_at_once() {
     desk.wait(1);
     assert_eq!(toast(&desk), Some(("first[7] ended in order".into(), false)));
     assert_eq!(desk.common.log.unread(), 0);
-    // Also while the figures stand still.
+    // The same while the figures are paused.
     desk.press("p");
     members(&desk, |all| all[0].state = ProcessState::Crashed);
     desk.wait(1);
@@ -105,7 +105,7 @@ fn machines_have_a_column_and_a_filter() {
     assert_eq!(shown(&mut desk, "host:node3"), [0; 5]);
     assert_eq!(shown(&mut desk, "!host:node3"), [1; 4]);
     assert_eq!(shown(&mut desk, "process:first"), [1; 4]);
-    // What a place is called, by the command that leads there.
+    // The name of a place, from the command that leads to it.
     members(&desk, |all| all[1].name = "first@db".into());
     assert_eq!(shown(&mut desk, "host:\"db\""), [1; 4]);
     members(&desk, |all| all[0].host.clear());

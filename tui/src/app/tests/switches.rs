@@ -1,4 +1,4 @@
-//! Points switched and reset, and put back.
+//! Tests of points that are switched, reset and put back.
 
 use super::*;
 use crate::snapshot::Point;
@@ -80,7 +80,7 @@ fn all_off_and_on_again_leaves_off_what_was_off_before() {
     assert_eq!(states(&desk), [Off; 3]);
     desk.press("Ey");
     assert_eq!(states(&desk), [On, Off, On]);
-    // All are off, and none of them by this viewer: then all are meant.
+    // All points are off, and this viewer has switched off none of them: then all are switched on.
     desk.press("Ey");
     let process = desk.process.clone();
     let mut other = super::desk();
@@ -106,7 +106,7 @@ fn all_points_shown_are_switched_after_a_yes_and_put_back() {
     let states = |desk: &Desk| [1, 2, 3, 4].map(|id| desk.process.state(id));
     use PointState::{Off, On};
     assert_eq!(states(&desk), [Off, Off, Off, On]);
-    // One that is on already is not asked about.
+    // A point that is on already is not in the question.
     desk.common.selected = Some(1);
     desk.press("eE");
     assert_eq!((states(&desk), desk.overlay.as_ref()), ([Off, Off, Off, On], None));
@@ -144,8 +144,8 @@ fn the_fences_of_a_point_go_to_the_process_and_back() {
     assert!(!fenced(&desk));
 }
 
-/// By default, what is off and never measured has no row; with figures it has one, and a
-/// row does not vanish under the cursor.
+/// By default, points that are off and never measured have no row. With figures they have one, and
+/// a row does not disappear under the cursor.
 #[test]
 fn rows_of_points_that_never_measured_are_behind_a_count() {
     let mut desk = desk();
@@ -165,12 +165,12 @@ fn rows_of_points_that_never_measured_are_behind_a_count() {
     desk.press("o");
     assert_eq!(rows(&desk), (all - hidden, hidden));
 
-    // A filter finds it.
+    // A filter shows the row.
     desk.press(&format!("/{name}"));
     desk.press("\n");
     assert!(desk.common.order.contains(&id) && desk.screens.points.hidden() == 0);
     desk.common.selected = Some(id);
-    // Switched on and off again, it stays.
+    // After switching it on and off again, its row stays.
     desk.press("e");
     desk.wait(1);
     desk.press("e\x1b");
@@ -178,7 +178,7 @@ fn rows_of_points_that_never_measured_are_behind_a_count() {
     assert!(desk.common.order.contains(&id));
 }
 
-/// Of a program whose points all start off, all are shown.
+/// If all points of a program start off, all are shown.
 #[test]
 fn nothing_is_hidden_where_nothing_else_is_there() {
     let process = Shared::default();
@@ -194,7 +194,8 @@ fn nothing_is_hidden_where_nothing_else_is_there() {
     assert_eq!((app.common.order.len(), app.screens.points.hidden()), (all, 0));
 }
 
-/// What a domain brings later is off too, until a point in it is switched on again.
+/// Points that appear later in a domain that was switched off are off, too, until a point in it is
+/// switched on again.
 #[test]
 fn a_domain_that_is_off_as_one_stays_off_as_names_come() {
     use PointState::{Off, On};
@@ -210,7 +211,7 @@ fn a_domain_that_is_off_as_one_stays_off_as_names_come() {
     let mut desk = desk();
     let before = [bring(&mut desk, On), bring(&mut desk, On)];
     desk.wait(1);
-    // One that is off by itself says nothing about its domain.
+    // Switching off a single point does not switch off its domain.
     desk.common.selected = Some(before[0] as u32);
     desk.press("e");
     let alone = bring(&mut desk, On);
@@ -263,7 +264,7 @@ fn what_a_killed_viewer_left_is_put_back_first() {
     desk.wait(1);
     let newest = desk.common.log.entries().back().unwrap().text.clone();
     assert_eq!(newest, "2 points are off, left by a viewer that was killed");
-    // `E` switches all points that were left, also those that the filter hides.
+    // `E` switches all points that were left over, even those that the filter hides.
     desk.press("/crc\nE");
     let asked = Question::Switch { ids: vec![2, 3], on: true };
     assert_eq!(desk.overlay, Some(Overlay::Ask(asked)));

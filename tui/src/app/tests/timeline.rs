@@ -1,4 +1,4 @@
-//! The threads and the timeline, driven by keys.
+//! Tests of the threads and the timeline, driven by keys.
 
 use super::*;
 use crate::snapshot::Record;
@@ -6,8 +6,8 @@ use crate::source::synthetic::TICKS_PER_SECOND;
 
 const MS: u64 = TICKS_PER_SECOND / 1000;
 
-/// A second of the reader's life, as its ring holds it at the next poll: a
-/// region of 40 ms every 100 ms, and two inside of it.
+/// A second of the reader's life as in its ring at the next poll: a region of 40 ms every 100 ms,
+/// with two regions inside.
 pub(crate) fn records(desk: &mut Desk) {
     let now = desk.snapshot().elapsed_ticks + TICKS_PER_SECOND;
     let mut snapshot = desk.made();
@@ -62,7 +62,7 @@ fn the_timeline_follows_until_one_goes_back_in_time() {
 
     desk.code(KeyCode::Left);
     assert_eq!(under_cursor(&desk), (1200, 1));
-    // What is looked at stays, whatever the rings hold meanwhile.
+    // The picture stays, whatever happens to the rings.
     desk.made().records.clear();
     desk.wait(2);
     assert_eq!(under_cursor(&desk), (1200, 1));
@@ -105,7 +105,7 @@ fn lines_are_walked_through_and_regions_opened() {
     desk.press("l");
     assert_eq!(under_cursor(&desk), (80, 3));
     desk.press("j");
-    // The same moment on the next line.
+    // The region at the same moment on the next line.
     assert_eq!(under_cursor(&desk), (500, 7));
     desk.press("gg");
     assert_eq!(under_cursor(&desk), (900, 4));
@@ -134,7 +134,7 @@ fn enter_on_a_thread_shows_the_points_it_was_in() {
     desk.press("\x1b");
     assert!(!desk.common.filter.is_on());
     assert_eq!(desk.common.order.len(), 9);
-    // Of several of one name, its id tells it from the others.
+    // If several threads have the same name, the id distinguishes them.
     for lane in &mut desk.made().lanes {
         lane.name = "worker".into();
     }
@@ -149,7 +149,7 @@ fn enter_on_a_thread_shows_the_points_it_was_in() {
 #[test]
 fn the_cursor_stays_in_view_however_one_looks() {
     let mut desk = timeline();
-    // In steps of 1, 2 and 5, and no further than is of use.
+    // In steps of 1, 2 and 5, within useful limits.
     let span = desk.screens.timeline.at.span_ns();
     desk.press("-");
     assert!((2..=3).contains(&(desk.screens.timeline.at.span_ns() / span)));
@@ -206,7 +206,7 @@ fn the_point_of_the_region_is_switched_reset_and_averaged() {
     desk.press("a0.5\n");
     let alpha = |id: usize| desk.made().points[id].alpha;
     assert_eq!([2, 3, 4].map(alpha), [None, Some(0.5), None]);
-    // What the table has under its cursor is none of this screen's business.
+    // The cursor of the table does not affect this screen.
     assert_eq!(desk.common.selected, Some(4));
 }
 
@@ -216,7 +216,7 @@ fn the_same_key_switches_the_same_point_on_again() {
     assert_eq!(under_cursor(&desk), (100, 1));
     desk.press("e");
     assert_eq!(desk.process.state(1), PointState::Off);
-    // Only others measure from then on.
+    // From here on, only other points measure.
     desk.made().records.retain(|record| record.point != 1);
     desk.wait(2);
     assert!(!desk.screens.timeline.at.follows());
@@ -276,7 +276,7 @@ fn threads_are_sorted_selected_and_opened() {
     desk.press("<<<");
     assert_eq!(desk.view().table().unwrap().sorted().key, "tid");
     assert_eq!(desk.screens.threads.order, [0, 1, 2]);
-    // The table of points has its own order.
+    // The table of points has an order of its own.
     assert_eq!(desk.screens.points.sorting(), Sorting::by(Column::Load));
     desk.press("jj");
     assert_eq!(desk.screens.threads.selected, Some(2));
@@ -293,7 +293,7 @@ fn the_slowest_call_is_so_by_the_clock() {
     let mut desk = timeline();
     {
         let mut snapshot = desk.made();
-        // Of two calls of a point, the longer one had less of the CPU.
+        // Of two calls of a point, the longer one spent less time on a CPU.
         let [.., long, short] = &mut snapshot.records[..] else { panic!("two records") };
         (long.point, short.point) = (4, 4);
     }

@@ -6,7 +6,7 @@ use crate::snapshot::{Bucket, Cell, Stats};
 use crate::source::Source;
 use crate::source::synthetic::Synthetic;
 
-/// Numbers that are the same on every machine (Steele, Lea, Flood: SplitMix64).
+/// Pseudo-random numbers that are the same on every machine (Steele, Lea, Flood: SplitMix64).
 struct Dice(u64);
 
 impl Dice {
@@ -18,7 +18,7 @@ impl Dice {
         ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Normal, by Box and Muller.
+    /// A normally distributed number, by Box and Muller.
     fn normal(&mut self) -> f64 {
         let (u, v) = (1.0 - self.next(), self.next());
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
@@ -61,11 +61,11 @@ fn run(id: u64, durations: &[Vec<f64>]) -> Snapshot {
     snapshot
 }
 
-/// Runs of a program whose runs differ by `deviation`, and whose first point takes
-/// `slower` more.
+/// Runs of a program whose runs differ by `deviation`, and whose first point takes longer by the
+/// share `slower`.
 fn runs(dice: &mut Dice, n: usize, deviation: f64, slower: f64) -> Vec<Run> {
     let one = |id: usize, dice: &mut Dice| {
-        // What is common to a run's points: the clock, the neighbours.
+        // Influences that all points of a run share: the clock, the neighbours.
         let speed = (deviation * dice.normal()).exp();
         let point = |place: usize, dice: &mut Dice| {
             let typical = 26_000.0 * (place + 1) as f64 * speed;
@@ -82,7 +82,7 @@ fn limits(text: &str) -> Vec<Limit> {
     text.split(',').map(|limit| Limit::parse(limit).unwrap()).collect()
 }
 
-/// In how many of 100 tries a gate fails.
+/// The number of failures of a gate in 100 tries.
 fn failures(seed: u64, n: usize, deviation: f64, slower: f64) -> usize {
     let mut dice = Dice(seed);
     let limits = limits("p50=5%,mean=5%,load=5%");
@@ -102,7 +102,7 @@ fn it_is_quiet_on_the_same_program_and_finds_five_per_cent() {
     assert!(failures(2, 5, 0.005, 0.05) >= 95);
 }
 
-/// However few the runs and however much they differ; and half the limit is none.
+/// Few runs that differ much, and a change of half the limit, raise no alarm.
 #[test]
 fn it_is_quiet_where_it_cannot_know() {
     for (seed, n, deviation) in [(3, 5, 0.05), (4, 2, 0.02), (5, 1, ASSUMED_DEVIATION), (6, 8, 0.1)]
@@ -125,7 +125,7 @@ fn where_more_runs_would_tell_it_says_so() {
     assert_eq!((judged.count(Finding::Failed), judged.assumed), (0, Some(ASSUMED_DEVIATION)));
     let first = judged.rows.iter().find(|row| row.limit.metric == Metric::Quantile(0.5)).unwrap();
     assert_eq!(first.finding, Finding::Unsure, "{judged:?}");
-    // A great one is great all the same.
+    // A large change is found all the same.
     assert_eq!(both(&mut dice, 0.5).count(Finding::Failed), 1);
 }
 
@@ -147,9 +147,9 @@ fn snapshots_of_one_process_are_one_run() {
     assert!(judged.rows.iter().all(|row| row.change == 0.0 && row.finding == Finding::Unsure));
 }
 
-/// A t statistic worked out by hand: logarithms 0, 0.02 against 0.20, 0.22; pooled
-/// variance 0.0002, error 0.01414, limit 10 %, so t = (0.2 - ln 1.05) / 0.01414 = 10.692.
-/// For this t and two degrees of freedom, Student's table has p = 0.004316.
+/// A t statistic computed by hand: logarithms 0, 0.02 against 0.20, 0.22; pooled variance 0.0002,
+/// error 0.01414, limit 10 %, so t = (0.2 - ln 1.05) / 0.01414 = 10.692. For this t and two degrees
+/// of freedom, Student's table has p = 0.004316.
 #[test]
 fn the_test_is_student_s() {
     let run = |value: f64| Observation { value, within: 0.0, of_calls: 0.0, resolution: 0.0 };
@@ -228,7 +228,7 @@ fn limits_are_read_as_people_write_them() {
     ] {
         let limit = Limit::parse(text).unwrap();
         match (limit.metric, expected) {
-            // What is written in per cent is another number in the last place.
+            // Converting to per cent and back may change the last digit.
             (Metric::Quantile(found), Metric::Quantile(expected)) => {
                 assert!((found - expected).abs() < 1e-12, "{limit:?}");
             }

@@ -95,10 +95,10 @@ fn a_difference_that_is_small_or_of_few_calls_is_none() {
     // Twice as many calls, but few of them.
     assert_eq!(judged(window(9, 10.0), window(18, 10.0), false).0, Volume::Unsure);
     assert_eq!(judged(window(3, 10.0), window(6, 10.0), false).0, Volume::Unsure);
-    // The point's calls are never on a CPU.
+    // The point's calls never take time on a CPU.
     let idle = |count| Window { exclusive: 0.0, spread: vec![(0, 0.0)], ..window(count, 10.0) };
     assert_eq!(judged(idle(500), idle(500), false), (Volume::Same, Volume::Same));
-    // Ten times a negligible load.
+    // A negligible load that grows tenfold.
     let found = judged(window(50, 10.0), window(500, 10.0), false);
     assert_eq!(found, (Volume::More, Volume::Same));
 }
@@ -113,8 +113,8 @@ fn a_load_grows_without_more_calls_where_calls_take_longer() {
     assert_eq!(judged(window(1_000, 1.0), long, false), (Volume::Same, Volume::More));
 }
 
-/// Pairs of windows have independent calls at one rate, so nearly no pair is found to differ:
-/// within one process, where the polls show how much calls vary, and between two processes.
+/// The windows of a pair have independent calls at the same rate, so nearly no pair is found to
+/// differ: within one process, where the polls show how much calls vary, and between two processes.
 #[test]
 fn hardly_ever_do_calls_differ_that_come_at_the_same_rate() {
     let mut chance = Chance(0x5851_f42d_4c95_7f2d);
@@ -140,7 +140,7 @@ fn hardly_ever_do_calls_differ_that_come_at_the_same_rate() {
 }
 
 /// Calls come a thousand at a time, once in ten polls. Some windows have twice as many bursts as
-/// others. With the chance of independent calls, all of these would be found to differ.
+/// others. If the calls counted as independent, all of these would be found to differ.
 #[test]
 fn bursts_are_seen_in_the_polls_and_raise_no_alarm() {
     let mut chance = Chance(0x1405_7b7e_f767_814f);

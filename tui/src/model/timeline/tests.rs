@@ -10,7 +10,7 @@ fn record(start: u64, span: u64, exclusive: u64, depth: u32) -> Record {
 fn snapshot(records: &[Record]) -> Snapshot {
     let mut snapshot = Synthetic::new().poll().unwrap();
     snapshot.clock.overhead_pair = 0;
-    // So that two microseconds, which no absence is shorter than, are 2 ticks.
+    // At this rate, two microseconds, the shortest absence, are 2 ticks.
     snapshot.clock.ticks_per_second = 1e6;
     snapshot.elapsed_ticks = 1000;
     snapshot.lanes.truncate(1);
@@ -27,7 +27,7 @@ fn window(from: u64, ticks: u64, columns: usize) -> Window {
     Window { from, ticks, columns }
 }
 
-/// One character a column: the region's place, or a blank.
+/// One character per column: the region's index, or a blank.
 fn drawn(level: &Level, columns: &[Column], window: Window) -> String {
     let mut text = vec![' '; columns.len()];
     for run in runs(level, columns, window) {
@@ -67,7 +67,7 @@ fn regions_lie_at_their_depths_in_the_order_of_their_starts() {
         .collect();
     assert_eq!(starts, [vec![100, 300], vec![120, 150]]);
     let outer = track.levels[0].regions[0];
-    // 100 long, 50 in regions inside, so that its own 50 were on a CPU.
+    // The region is 100 long with 50 in regions inside, so its own 50 were on a CPU.
     assert_eq!((outer.nested, outer.away), (50, Some(0)));
     assert_eq!(track.levels[1].regions[1].away, Some(20));
     assert_eq!((track.lost, track.lost_until), (0, None));
@@ -79,7 +79,7 @@ fn what_was_lost_is_told_and_not_taken_for_absence() {
     snapshot.lanes[0].records_written = 12;
     let track = Timeline::of(&snapshot, None).tracks.remove(0);
     assert_eq!((track.lost, track.lost_until), (10, Some(200)));
-    // What lay in it before 200 is gone, so nobody knows what it did.
+    // The regions inside that ended before 200 are lost, so its absence is unknown.
     assert_eq!(track.levels[0].regions[0].away, None);
 
     snapshot.records.clear();
@@ -110,7 +110,7 @@ fn columns_show_where_regions_are_and_how_much_they_ran() {
     assert_eq!(text, "aaaaaaaaaa          bbbbbccccc          ");
     assert_eq!(drawn(&track.levels[1], &levels[1], window).trim_end(), "  aaaa");
     let shares: Vec<f64> = levels[0][..10].iter().map(Column::on_share).collect();
-    // It waits where the region inside it does.
+    // The outer region waits while the region inside it does.
     assert_eq!(shares, [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
     assert!(levels[1][2..6].iter().all(|column| column.on_share() == 0.0));
 }
@@ -124,7 +124,7 @@ fn many_in_a_column_are_counted_as_one_run() {
     let found = runs(&track.levels[0], &levels[0], window);
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].columns.clone(), found[0].many), (0..8, Some(400)));
-    // Half of the time was in none of them.
+    // For half of the time, none of them was on a CPU.
     assert!(levels[0].iter().all(|column| (column.on_share() - 0.5).abs() < 1e-6));
 }
 
@@ -141,15 +141,15 @@ fn tasks_of_one_thread_do_not_lie_on_each_other() {
     assert_eq!(found, [(0, vec![0]), (1, vec![7, 9]), (2, vec![8])]);
 }
 
-/// What a device did lies below the thread and its tasks, whatever those did meanwhile;
-/// and what its records say of their ends does not tell what is lost.
+/// The lines of a device are below those of the thread and its tasks, whatever their times. The
+/// ends of its records do not count for the time that is lost.
 #[test]
 fn devices_have_lines_of_their_own() {
     const DEVICE: u32 = 4;
     let work =
         |context, start, span| Record { point: DEVICE, context, ..record(start, span, span, 0) };
     let task = Record { context: 7, ..record(100, 200, 5, 0) };
-    // Of two timers at once, and of a third one after that.
+    // Two timers at once, and a third one after them.
     let records = [
         record(90, 300, 300, 0),
         work(8, 20, 100),
@@ -179,13 +179,13 @@ fn devices_have_lines_of_their_own() {
     assert_eq!(found, expected);
     assert_eq!(track.lost_until, Some(300), "of the thread's own records");
 
-    // The first timer stays above the second where the ring has lost more of it.
+    // The first timer stays above the second if the ring has lost more of it.
     snapshot.records.remove(1);
     let track = Timeline::of(&snapshot, None).tracks.remove(0);
     let first = track.levels.iter().find(|level| level.device == Some(1)).unwrap();
     assert_eq!(first.regions[0].context, 8);
 
-    // With nothing else, the thread's line is still the first.
+    // Without other regions, the thread's line is still the first.
     snapshot.records.retain(|record| record.point == DEVICE);
     let track = Timeline::of(&snapshot, None).tracks.remove(0);
     let devices: Vec<Option<u32>> = track.levels.iter().map(|level| level.device).collect();
@@ -199,7 +199,7 @@ fn lines_stay_when_what_was_on_them_is_overwritten() {
     let later = Timeline::of(&snapshot(&[record(500, 1, 1, 2)]), Some(&first));
     let depths: Vec<u32> = later.lines().map(|line| line.depth).collect();
     assert_eq!(depths, [2, 3]);
-    // Another thread's lines are its own.
+    // The lines of another thread are separate.
     let mut other = snapshot(&[record(500, 1, 1, 2)]);
     other.lanes[0].tid += 1;
     assert_eq!(Timeline::of(&other, Some(&first)).lines().count(), 1);
@@ -230,7 +230,7 @@ fn whatever_records_say_they_can_be_drawn() {
         Record { lane: 77, point: most as u32, context: 5, ..record(5, 5, 5, 5) },
         Record { point: u32::MAX, context: u32::MAX, ..record(most - 1, 3, 9, u32::MAX) },
     ];
-    // Pseudo-random ones beside them, backwards and forwards.
+    // Pseudo-random records beside them, in forward and backward order.
     let mut seed = 7_u64;
     for _ in 0..2000 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

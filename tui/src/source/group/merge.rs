@@ -66,7 +66,7 @@ impl Group {
                     id
                 });
                 self.routes.entry(id).or_default().push((place, point.id));
-                // A picture without a begin of its figures began with the oldest process.
+                // In the merged snapshot, a point without `since_ticks` began with the oldest process.
                 let begin = point.begin_ticks().map(|begin| began.saturating_add(begin));
                 let since_ticks = if began == 0 { point.since_ticks } else { begin };
                 match places.get(&id) {

@@ -8,21 +8,21 @@ use crate::model::{Calls, Figures, Model};
 use crate::snapshot::{Open, Record, Stats, total};
 use crate::source::synthetic::Synthetic;
 
-/// Made-up processes by their ids, which the test can change. Those with odd ids are here,
-/// and the others behind a line.
+/// Made-up processes by their ids, which the test can change. Those with odd ids run here, and the
+/// others behind a line.
 #[derive(Clone, Default)]
 struct Machines(
     Rc<RefCell<Vec<(u32, Shared)>>>,
     Rc<std::cell::Cell<bool>>,
-    /// Those behind a line refuse all changes.
+    /// Whether processes behind a line refuse all changes.
     Rc<std::cell::Cell<bool>>,
-    /// Those behind a line have died.
+    /// Whether processes behind a line have died.
     Rc<std::cell::Cell<bool>>,
 );
 
 type Shared = Rc<RefCell<Synthetic>>;
 
-/// One behind a line, which is late where that is set.
+/// A process behind a line, which is late if the flag is set.
 struct Distant {
     made: Shared,
     is_late: Rc<std::cell::Cell<bool>>,
@@ -133,7 +133,7 @@ fn edges_and_open_regions_are_those_of_the_processes() {
         let snapshot = group.poll().unwrap();
         assert!(snapshot.edges.is_sorted_by(|a, b| a.key() < b.key()));
         assert!(snapshot.edges.iter().any(|edge| edge.caller.is_some()));
-        // Each cell's figures are those of its edges, and the callers have kept their names.
+        // Each cell's figures are the sums of its edges, and the callers have kept their names.
         let name = |id| snapshot.point(id).unwrap().name.as_str();
         for cell in &snapshot.cells {
             let own = cell.key();
@@ -165,10 +165,10 @@ fn edges_and_open_regions_are_those_of_the_processes() {
 
 #[test]
 fn sums_of_places_are_shown_as_all_of_them_is() {
-    // What the table shows of a point.
+    // The figures of a point in the table.
     let rows = |model: &Model| -> Vec<_> {
         let row = |it: &Figures| {
-            // Averages of averages are off by a rounding.
+            // An average of averages has a rounding error.
             let average = it.total().average >> 16;
             (it.id(), Stats { average, ..it.total().clone() }, it.quantiles())
         };
@@ -200,12 +200,12 @@ fn sums_of_places_are_shown_as_all_of_them_is() {
             all.fold(whole);
             sums.fold(summed);
             assert_eq!(rows(&all), rows(&sums));
-            // A sum as a whole tells less of what is open than its parts.
+            // A group that sums over processes knows less of open regions than its members.
             assert!(!own(&sums).is_empty() && own(&sums).iter().all(|open| open.2.is_some()));
             assert!(sum || own(&all) == own(&sums), "{:?} {:?}", own(&all), own(&sums));
         }
 
-        // Of what does not pass, the loads go on; one that is looked at is whole.
+        // Points that do not pass still have loads; a point that is shown by itself is whole.
         let filter = Filter::new("lz process:my_app").unwrap();
         let selected = all.points().iter().find(|it| it.name() == "io.crc").unwrap().id();
         let mut sight = looking(Extent::Sums).sight;
@@ -231,7 +231,7 @@ fn sums_of_places_are_shown_as_all_of_them_is() {
                 model.points().iter().filter_map(|it| it.rate().zip(it.load())).collect()
             };
             let near = |one: f64, other: f64| (one - other).abs() <= 0.01 * one.max(0.01);
-            // Regions that are open run on between the two polls. One machine less is a third less.
+            // Open regions continue between the two polls. Without one machine, a third is missing.
             let like = |one: f64, other: f64| (one - other).abs() <= 0.15 * one.max(0.01);
             let pairs: Vec<_> = loads(&all).into_iter().zip(loads(&sums)).collect();
             assert!(
@@ -255,8 +255,8 @@ fn sums_of_places_are_shown_as_all_of_them_is() {
             continue;
         }
 
-        // The others are shown whole without one that is late; what its threads did is not
-        // known, and its last figures stay.
+        // The others are shown whole while one is late. What the late one's threads did is unknown,
+        // and its last figures stay.
         machines.1.set(true);
         of_sums.look_at(looking(Extent::All));
         let late = of_sums.poll().unwrap();
@@ -291,8 +291,8 @@ fn points_stand_side_by_side_or_add_up() {
     assert!(process(0).is_some() && process(1).is_some());
     assert_eq!(apart.process.members.iter().map(|m| m.pid).collect::<Vec<_>>(), [7, 9]);
 
-    // The snapshots go on with each poll, so the sum is compared with what
-    // its own members said.
+    // The snapshots change with each poll, so the sum is compared with the snapshots of its own
+    // members.
     let mut group = machines.group(true);
     let sum = group.poll().unwrap();
     let parts = group.members.iter().map(|member| counts(&member.last, &name)[0]);
@@ -328,13 +328,13 @@ fn changes_reach_the_right_process() {
     assert_eq!((fenced(&a), fenced(&b)), (false, false));
 }
 
-/// Figures that stand still are not those of a process that does nothing.
+/// Figures of a late process must not look like those of an idle process.
 #[test]
 fn what_is_late_has_no_rates_and_leaps_nowhere_when_it_is_back() {
     let machines = Machines::default();
     let _made = [7, 8].map(|pid| machines.start(pid));
     let (mut group, mut model) = (machines.group(false), Model::default());
-    // Whether the processes are late, and some of their points have rates.
+    // Makes the processes late or not, and returns whether some of their points have rates.
     let mut look = |late: bool| {
         machines.1.set(late);
         std::thread::sleep(Duration::from_millis(2));
@@ -357,7 +357,7 @@ fn what_is_late_has_no_rates_and_leaps_nowhere_when_it_is_back() {
     assert_eq!(look(false), ([false, false], [true, true], 0));
 }
 
-/// Some processes of a sum may not be reached: the user is told how many.
+/// If some processes of a sum cannot be reached, the message has their number.
 #[test]
 fn a_change_that_not_all_follow_says_how_many_did_not() {
     let machines = Machines::default();
@@ -375,14 +375,14 @@ fn a_change_that_not_all_follow_says_how_many_did_not() {
     let state = |made: &Shared| made.borrow_mut().snapshot_mut().points[id as usize].state;
     assert_eq!((state(&here), state(&far)), (PointState::Off, PointState::On));
 
-    // What was switched in some is put back in them.
+    // A switch that only some have made is put back in those.
     let mut session = crate::session::Session::new(Box::new(group), false);
     assert!(session.switch(id, PointState::Off, true).is_err());
     assert_eq!(state(&here), PointState::On);
     drop(session);
     assert_eq!(state(&here), PointState::Off);
 
-    // Nobody expects it of one that has ended.
+    // An ended process is not expected to follow.
     let mut group = machines.group(true);
     group.poll().unwrap();
     far.borrow_mut().snapshot_mut().process.state = ProcessState::Exited;
@@ -419,7 +419,8 @@ fn one_that_joins_brings_its_past_and_no_leap_and_one_that_ends_stays() {
     }
 }
 
-/// What a process has recorded stays at its moment, when its place is late and when it has ended.
+/// The records of a process keep their moments, when its place is late and when the process has
+/// ended.
 #[test]
 fn records_stay_where_they_were() {
     let machines = Machines::default();
@@ -443,13 +444,13 @@ fn records_stay_where_they_were() {
     assert_eq!([starts(), starts()], [first.clone(), first], "ended");
 }
 
-/// A sum's figures are as old as its oldest process, until all of it is reset; side by
-/// side, each point is as old as its own.
+/// A sum's figures are as old as its oldest process, until all of it is reset. Side by side, each
+/// point is as old as its own figures.
 #[test]
 fn figures_began_with_their_processes_or_at_a_reset() {
     let machines = Machines::default();
     let (old, young) = (machines.start(7), machines.start(9));
-    // Its first poll is as late as the other's seventh.
+    // Its first poll is at the time of the other's seventh.
     (0..6).for_each(|_| drop(old.borrow_mut().poll().unwrap()));
     let rate = crate::source::synthetic::TICKS_PER_SECOND;
     let age = |made: &Shared| made.borrow_mut().snapshot_mut().elapsed_ticks;
@@ -479,12 +480,12 @@ fn figures_began_with_their_processes_or_at_a_reset() {
         model.fold(second.clone());
         for point in second.points.iter().filter(|point| point.name == *name) {
             let begin = point.begin_ticks().unwrap();
-            // In the age of the oldest, when either was reset.
+            // In the age of the oldest process, the moment of either reset.
             let expected = if point.process == Some(1) { reset_at[1] + apart } else { reset_at[0] };
             assert!(begin.abs_diff(expected) < rate / 2, "sum {sum}: {begin} {expected}");
             assert!(model.point(point.id).unwrap().load().is_some(), "sum {sum}");
         }
-        // Of one reset nobody knows when it was.
+        // The moment of one reset is unknown.
         young.borrow_mut().snapshot_mut().points[1].since_ticks = None;
         let third = group.poll().unwrap();
         let unknown = third.points.iter().filter(|point| point.begin_ticks().is_none());
@@ -520,7 +521,7 @@ fn rows_of_the_ended_make_room_but_not_those_of_the_last_that_died() {
     let before = group.poll().unwrap();
     let id_of_last = before.points.last().unwrap().id;
     end(0, ProcessState::Exited);
-    // One dies after the other.
+    // The processes die one after the other.
     for place in 1..=4 {
         end(place, ProcessState::Crashed);
         group.poll().unwrap();
@@ -535,7 +536,7 @@ fn rows_of_the_ended_make_room_but_not_those_of_the_last_that_died() {
     let changed = all[6].borrow_mut().snapshot_mut().points.last().unwrap().state;
     assert_eq!(changed, PointState::Off);
 
-    // Once nothing runs, all that is left is there to be read.
+    // Once no process runs, the remaining rows stay readable.
     for place in 5..=6 {
         end(place, ProcessState::Exited);
     }
@@ -543,13 +544,13 @@ fn rows_of_the_ended_make_room_but_not_those_of_the_last_that_died() {
     assert_eq!(pids(&mut group, now + STAYS * 100), [3, 4, 5, 6, 7]);
 }
 
-/// Whoever comes back brings what it did in all the time that it was away.
+/// When a late process returns, its figures include the whole time that it was late.
 #[test]
 fn the_rates_of_a_sum_are_those_of_its_parts_each_over_its_own_time() {
     let machines = Machines::default();
     let [_, far] = [7, 8].map(|pid| machines.start(pid));
     let (mut group, mut model) = (machines.group(true), Model::new(0.0));
-    // A second goes by. The far one goes on when it is late, too.
+    // A second passes. The remote process continues while it is late.
     let mut look = |late: bool| {
         machines.1.set(late);
         if late {
@@ -629,7 +630,7 @@ fn a_process_that_has_died_is_held_once_and_keeps_its_figures() {
         let last = group.poll().unwrap();
         let kept = group.poll().unwrap();
         assert!(group.members[1].is_kept && !figures(&last).0.is_empty());
-        // The other process goes on.
+        // The other process continues.
         assert_eq!(figures(&group.poll().unwrap()), figures(&kept), "{sum}");
         for cell in &group.members[1].last.cells {
             assert!(kept.cells.iter().any(|passed| Arc::ptr_eq(passed, cell)), "{sum}");
@@ -639,7 +640,7 @@ fn a_process_that_has_died_is_held_once_and_keeps_its_figures() {
         let names = |it: &Snapshot| it.points.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&whole), names(&last), "{sum}");
         assert!(whole.records.iter().any(|record| whole.point(record.point).is_some()));
-        // A process that comes later does not share its ids.
+        // A process that comes later gets new ids.
         machines.start(9);
         let later = group.poll().unwrap();
         assert_eq!(figures(&later), figures(&kept), "{sum}");

@@ -122,8 +122,8 @@ impl Place {
         }
     }
 
-    /// Notes why nothing new was found, and removes the processes found before: they may be wrong
-    /// by now.
+    /// Notes why nothing new was found. The processes found before stay listed, since they may be
+    /// reachable again.
     fn refuse(&mut self, why: String) {
         self.found.refused = vec![Refused { pid: None, why: Refusal::NoTarget(why) }];
     }

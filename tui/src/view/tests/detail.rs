@@ -38,7 +38,7 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     desk.wait(20);
     let all = screen(&mut desk, false, (120, 30));
     assert!(all.contains("Exclusive, all"), "{all}");
-    // Since the mark that nobody has set: since the detail was opened.
+    // Since the mark, or, if the user has set none, since the detail was opened.
     desk.press("H");
     let opened = screen(&mut desk, false, (120, 30));
     assert!(opened.contains("last 20.0s, since opened"), "{opened}");
@@ -54,7 +54,7 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     );
     let counted: u64 = stats.buckets.iter().map(|bucket| bucket.count).sum();
     assert_eq!(counted, stats.total.count);
-    // Of the last minute not all is known.
+    // The last minute is only partly known.
     desk.press("H");
     assert!(screen(&mut desk, false, (120, 30)).contains("last 20.0s: "));
     desk.press("m");
@@ -64,7 +64,7 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     desk.wait(5);
     let stats = desk.screens.detail.window_stats(&desk.common).expect("since the mark");
     assert_eq!(stats.seconds, 5.0);
-    // Another point has another past.
+    // Another point has its own history.
     desk.press("j");
     assert_eq!(
         desk.screens.detail.window_stats(&desk.common).map(|stats| stats.total.count),
@@ -78,7 +78,7 @@ fn callers_and_callees() {
     {
         let mut process = desk.process.0.borrow_mut();
         let mut snapshot = process.snapshot_mut().clone();
-        // So much of a million, by io.parse, by nobody, and in no edge.
+        // Of a million ticks each: called by io.parse, without a caller, and without an edge.
         snapshot.cells = [1, 2, 3].map(|point| cell(point, 0, [100, 1_000_000, 2_000_000])).into();
         snapshot.edges = vec![
             edge(2, None, 0, [10, 200_000, 500_000]),
@@ -86,7 +86,7 @@ fn callers_and_callees() {
             edge(2, Some(1), 1, [20, 200_000, 600_000]),
             edge(3, Some(2), 1, [100, 1_000_000, 1_000_000]),
         ];
-        // It has ended, so that nothing is added.
+        // The process has ended, so that open regions add nothing.
         snapshot.process.state = ProcessState::Exited;
         *process.snapshot_mut() = snapshot;
     }
@@ -98,7 +98,7 @@ fn callers_and_callees() {
     assert_eq!(words(&text, "(top level)")[2..], ["10", "200kcy", "500kcy", "25.0"]);
     assert_eq!(words(&text, "(other callers)")[2..], ["40", "300kcy", "500kcy", "25.0"]);
     assert_eq!(words(&text, "io.crc"), ["io.crc", "100", "1.00Mcy", "1.00Mcy", "50.0"]);
-    // At first the longest calls come first; a click on a heading sorts each table by its own.
+    // At first the longest calls come first; a click on a heading sorts each table on its own.
     let place = |text: &str, word: &str| {
         let found = text.lines().enumerate().find_map(|(y, line)| Some((line.find(word)?, y)));
         found.map(|(x, y)| Position { x: x as u16, y: y as u16 }).unwrap()
@@ -111,7 +111,7 @@ fn callers_and_callees() {
     }
 }
 
-/// Two regions open on the first thread, the outer one of a point that has never ended.
+/// Two open regions on the first thread; the point of the outer one has never ended.
 fn with_open() -> Desk {
     let desk = desk();
     {
@@ -153,7 +153,7 @@ fn open_regions_are_in_the_table_and_with_their_threads() {
     let text = screen(&mut desk, false, (120, 30));
     assert_eq!(words(&text, "loop"), ["loop", "13.0s", "6.00s"]);
     assert_eq!(words(&text, "io.read")[..3], ["io.read", "3.00s", "1.00s"]);
-    // After a crash they were the last thing that it was in.
+    // After a crash, they are the regions in which the thread died.
     desk.made().process.state = ProcessState::Crashed;
     desk.wait(1);
     let text = screen(&mut desk, false, (120, 30));
@@ -169,7 +169,7 @@ fn the_detail_of_a_region_that_is_open() {
     let text = screen(&mut desk, false, (120, 40));
     assert!(text.contains("1 for 13.0s"), "{text}");
     assert!(text.contains("6.00s so far") && text.contains("5.00s so far"), "{text}");
-    // Without its time on a CPU there is only how long it is open.
+    // Without its time on a CPU, only how long it has been open is shown.
     desk.made().lanes[0].open[0].on_cpu = None;
     desk.wait(1);
     let text = screen(&mut desk, false, (120, 40));
@@ -232,7 +232,8 @@ fn what_was_lost_is_said_on_the_table_and_explained_by_enter() {
     desk.press("3");
     check("losses-threads", &screen(&mut desk, false, (120, 30)), (120, 30));
 
-    // Where no point has a place there is no row to open: it stands there at once.
+    // If no point found an entry in the table, there is no row on which Enter could explain the
+    // losses, so the explanation is shown at once.
     {
         let mut snapshot = desk.made();
         snapshot.process.state = ProcessState::Exited;
@@ -254,7 +255,7 @@ fn the_histogram_takes_the_lines_that_nothing_else_needs() {
     let mut desk = desk();
     desk.wait(20);
     desk.open(1);
-    // A higher one has all the bars that there are.
+    // A higher screen has all bars.
     for height in [34, 40] {
         let text = screen(&mut desk, false, (120, height));
         let blank = text.lines().rev().skip(2).take_while(|line| line.is_empty()).count();

@@ -14,7 +14,7 @@ fn the_comparison_with_a_baseline() {
 #[test]
 fn only_a_difference_has_a_colour() {
     let mut desk = changed();
-    // Away from the rows that are looked at.
+    // Move the cursor away from the rows under test.
     desk.code(KeyCode::End);
     let buffer = drawn(&mut desk, Styles::new(true, false), (180, 30));
     let lines = text(&buffer);
@@ -46,7 +46,7 @@ fn without_a_baseline_the_screen_says_how_to_take_one() {
     }
     let text = screen(&mut desk, false, (100, 24));
     assert!(text.lines().last().unwrap().contains(" b baseline "), "{text}");
-    // With one, and a filter that nothing passes, it is said.
+    // With a baseline and a filter that no point passes, a message says so.
     desk.press("b");
     desk.wait(2);
     desk.press("/zzz\n");

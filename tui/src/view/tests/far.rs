@@ -1,5 +1,5 @@
-//! A process behind a line that brings what is looked at, and no more: every screen is as of one
-//! that is here.
+//! A process behind a line that transfers only the needed parts: every screen looks as for a local
+//! process.
 
 use anyhow::Result;
 
@@ -10,15 +10,16 @@ use crate::summing::Summing;
 
 const SIZE: (u16, u16) = (120, 30);
 
-/// A made-up process that goes on when the test says so. What it sends can be looked into.
+/// A made-up process that advances when the test tells it to, and whose last message the test can
+/// read.
 #[derive(Clone, Default)]
 struct Line {
     now: Rc<RefCell<Option<Snapshot>>>,
     sent: Rc<RefCell<Option<Snapshot>>>,
     is_far: bool,
-    /// The last picture comes again.
+    /// Whether the last picture is delivered again.
     is_silent: Rc<std::cell::Cell<bool>>,
-    /// All figures are too many.
+    /// Whether the line refuses a snapshot with all figures.
     is_narrow: Rc<std::cell::Cell<bool>>,
     summing: Rc<RefCell<Summing>>,
     looking: Looking,
@@ -44,7 +45,7 @@ impl Source for Line {
     }
 }
 
-/// One process, watched here and behind a line.
+/// One process, watched both locally and behind a line.
 struct Both {
     made: Synthetic,
     line: Line,
@@ -55,7 +56,7 @@ struct Both {
 impl Both {
     fn new() -> Self {
         let (now, mut made) = (Instant::now(), Synthetic::new());
-        // Points of which the table shows more than sums.
+        // Points for which the table shows more than sums.
         made.snapshot_mut().points[4].file = "openmp".into();
         made.snapshot_mut().points[4].line = 0;
         made.snapshot_mut().usage =
@@ -97,15 +98,15 @@ impl Both {
         }
     }
 
-    /// Both screens show the same; returns it.
+    /// Checks that both screens show the same text, and returns it.
     fn check(&mut self, why: &str) -> String {
         let [far, near] = [0, 1].map(|app| text(&drawn_at(&mut self.apps[app], self.now, SIZE)));
         assert_eq!(far, near, "{why}");
         far
     }
 
-    /// What was sent last: the names of the points of which all was, all that a table shows,
-    /// and of which their loads alone.
+    /// The names of the points in the last message: those sent whole, those with the figures of the
+    /// table, and those with their loads only.
     fn sent(&self) -> [Vec<String>; 3] {
         let sent = self.line.sent.borrow();
         let snapshot = sent.as_ref().unwrap();
@@ -144,7 +145,7 @@ fn every_screen_is_as_of_a_process_that_is_here() {
     }
 }
 
-/// Of what each thread did before it was looked at, nobody knows.
+/// The threads' figures from before the screen was shown are unknown.
 #[test]
 fn threads_go_on_from_when_they_are_looked_at() {
     let mut both = Both::new();
@@ -169,7 +170,7 @@ fn no_more_is_sent_than_is_looked_at() {
     let [whole, shown, left_out] = both.sent();
     assert_eq!((whole, shown), (names(&[]), names(&["io.parse", "io.read", "io.crc"])));
     assert_eq!(left_out.len(), 6);
-    // A figure of a rate is the viewer's own: what else the filter says is not sent.
+    // The viewer itself applies filters on a rate; the other terms are sent.
     both.press("/ load>100\n");
     both.wait();
     assert_eq!(both.sent()[1].len(), 3);
@@ -177,7 +178,7 @@ fn no_more_is_sent_than_is_looked_at() {
     both.wait();
     assert_eq!(both.sent()[1].len(), 9, "they are back");
 
-    // The point that is shown in full, and then the next one.
+    // The point on the Detail screen, and then the next one.
     both.press("/io\n");
     for keys in ["2", "j"] {
         both.press(keys);
@@ -192,7 +193,7 @@ fn no_more_is_sent_than_is_looked_at() {
     let is_its = |edge: &Edge| Some(edge.point) == selected || edge.caller == selected;
     assert!(sent.edges.iter().all(is_its));
 
-    // No point is looked at on these, and no histogram here.
+    // These screens need only the loads.
     for keys in ["4", "6"] {
         both.press(keys);
         both.wait();

@@ -1,4 +1,4 @@
-//! The load of a point over time as text.
+//! Tests of the load of a point over time, as text.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn what_is_held_says_so_and_stands_still() {
     let mut desk = detail(300, "hhhh");
     let before = load(&mut desk, (120, 30));
     assert!(before[0].starts_with(" Load, 1 min until 60.0s ago, paused: End resumes: peak "));
-    // The time of day, since "ago" would run away under one's eyes.
+    // The axis has the time of day, since the time before now would change while the user reads it.
     assert!(before[5].matches(':').count() >= 10 && !before[5].contains("now"), "{before:#?}");
     let process = screen(&mut desk, false, (120, 30)).lines().next().unwrap().to_owned();
     desk.wait(30);
@@ -103,7 +103,7 @@ fn any_part_of_the_time_can_be_drawn_at_any_size() {
             }
         }
     }
-    // Clocks that say anything.
+    // Clocks with invalid values.
     for (elapsed, rate) in [(u64::MAX, 1e9), (0, 0.0), (1, f64::INFINITY), (u64::MAX, 1e300)] {
         let mut snapshot = desk.snapshot().clone();
         snapshot.elapsed_ticks = elapsed;

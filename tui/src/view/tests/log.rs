@@ -1,8 +1,8 @@
-//! What was noticed, and what measuring costs.
+//! Tests of the log screen: events, and the cost of measuring.
 
 use super::*;
 
-/// The log, its times made equal.
+/// The text of the log, with all times replaced.
 fn log_text(desk: &mut Desk, ascii: bool, size: (u16, u16)) -> String {
     let text = screen(desk, ascii, size);
     let is_time = |line: &str| {
@@ -52,7 +52,7 @@ fn long_entries_of_the_log_are_seen_to_their_end() {
         let press = |desk: &mut Desk, code: KeyCode| desk.key(code.into(), now);
         press(&mut desk, KeyCode::End);
         let mut seen = String::new();
-        // From the newest to the oldest, each read to its end on the way.
+        // Scroll from the newest to the oldest entry; each is fully visible at some step.
         for _ in 0..40 {
             let text = screen(&mut desk, false, size);
             assert!(text.lines().all(|line| crate::text::width(line) <= usize::from(size.0)));
@@ -62,7 +62,7 @@ fn long_entries_of_the_log_are_seen_to_their_end() {
         for n in 0..30 {
             assert!(seen.contains(&format!("noroom,end{n}")), "{n} at {size:?}");
         }
-        // No further than the oldest, which is at the top.
+        // It does not scroll beyond the oldest entry, which is at the top.
         let text = screen(&mut desk, false, size);
         let mut entries = text.lines().skip_while(|line| !line.contains("  What was"));
         assert!(entries.nth(1).unwrap().contains("watching my_app"), "{text}");

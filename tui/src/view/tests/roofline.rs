@@ -2,8 +2,7 @@
 
 use super::*;
 
-/// A desk that shows the roofline of a made-up machine, and points that were never
-/// measured.
+/// A desk that shows the roofline of a made-up machine with made-up points.
 fn roofline_desk(ceilings: bool) -> Desk {
     let mut desk = desk();
     desk.press("7");
@@ -31,13 +30,13 @@ fn the_roofline() {
     check("roofline-unmeasured", &screen(&mut roofline_desk(false), false, SIZES[1]), SIZES[1]);
 }
 
-/// Letters stand where their points are: each as high below the roof as its share is
-/// below all of it.
+/// Letters are at the positions of their points: as far below the roof as the point's share
+/// requires.
 #[test]
 fn letters_of_the_roofline_stand_where_their_points_are() {
     let lines = screen(&mut roofline_desk(true), true, (200, 60));
     let lines: Vec<&str> = lines.lines().skip(2).collect();
-    // The roofs have names, whose letters have others beside them.
+    // The roofs have names, in which a letter has other letters next to it.
     let alone = |line: &str, letter: char| {
         let around = |place: usize| line.as_bytes().get(place).is_some_and(u8::is_ascii_alphabetic);
         line.match_indices(letter)

@@ -1,9 +1,9 @@
-//! Every screen and every overlay at any size of the terminal.
+//! Tests that draw every screen and every overlay at any size of the terminal.
 
 use super::*;
 use crate::app::tests::timeline::records;
 
-/// The sizes of small terminals one by one, and some of large ones.
+/// All sizes of small terminals, and some of large ones.
 fn sizes() -> impl Iterator<Item = (u16, u16)> {
     let small = (0..=32).flat_map(|width| (0..=18).map(move |height| (width, height)));
     let large = (0..=400).step_by(40).flat_map(|width| {
@@ -13,7 +13,7 @@ fn sizes() -> impl Iterator<Item = (u16, u16)> {
     small.chain(large)
 }
 
-/// Draws at each size, and asks at each corner and in the middle for the mouse's target.
+/// Draws at each size, and looks up the mouse's target at each corner and in the middle.
 fn draw_all(desk: &mut Desk) {
     for (width, height) in sizes() {
         drawn(desk, Styles::new(true, width % 2 == 0), (width, height));
@@ -50,7 +50,7 @@ fn every_screen_can_be_drawn_at_any_size() {
             scope.spawn(move || {
                 let mut desk = full();
                 let place = tab.screen.tab().unwrap() + 1;
-                // In a screen of one row, and with the cursor on the last of many.
+                // On a screen of one row, and with the cursor on the last of many rows.
                 for keys in [format!("{place}"), "jjjj-h".into()] {
                     desk.press(&keys);
                     assert_eq!(desk.screen, tab.screen);

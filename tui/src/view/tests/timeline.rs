@@ -1,4 +1,4 @@
-//! The threads and the timeline as text.
+//! Tests of the threads and the timeline, as text.
 
 use super::*;
 use crate::app::tests::timeline::records;
@@ -33,7 +33,7 @@ fn now_is_at_the_right_also_of_a_process_younger_than_the_time_looked_at() {
         desk.press(&key.repeat(40));
         let text = screen(&mut desk, false, (120, 30));
         let axis = text.lines().nth(1).unwrap_or_default();
-        // The cursor may stand in place of the last mark.
+        // The cursor may cover the last mark.
         let is_at_right =
             axis.rsplit_once("now").is_some_and(|(_, mark)| mark.chars().count() == 1);
         assert!(is_at_right && crate::text::width(axis) == 120, "{key:?}: {axis}");
@@ -102,7 +102,7 @@ fn a_point_has_the_same_colour_everywhere_and_the_cursor_its_own() {
     // lz.compress twice on the last line: once under the cursor.
     let found = colours(5, 'z');
     assert_eq!(found, [styles.theme.point("lz.compress").unwrap(), selected], "{}", text(&buffer));
-    // What was off the CPU has no background: it is drawn sparsely.
+    // A region off the CPU has no background: it is drawn sparsely.
     assert!(colours(5, 'w').iter().all(|color| *color == Color::Reset));
 
     let mono = drawn(&mut desk, Styles::new(false, false), (120, 30));
@@ -166,7 +166,7 @@ fn threads_of_several_processes_have_their_process_and_their_whole_name() {
     for row in ["pfp-demo[4711]       worker 0 ", "pfp-demo[4712]       worker 1 "] {
         assert!(text.contains(row), "{row} in {text}");
     }
-    // A point's list of threads has the processes in front of the names, too.
+    // A point's list of threads also has the processes in front of the names.
     desk.press("1");
     desk.open(1);
     let text = screen(&mut desk, false, (120, 60));

@@ -61,7 +61,7 @@ fn lines_fold_and_unfold() {
     assert_eq!(under_cursor(&mut desk), root);
     assert_ne!(shown(&mut desk), folded);
     assert_eq!(shown(&mut desk).len(), all);
-    // Right on an unfolded line steps inside, Left steps out again.
+    // Right on an unfolded line goes to its first child, Left goes back.
     desk.press("l");
     assert_ne!(under_cursor(&mut desk), root);
     desk.press("hh");
@@ -168,7 +168,7 @@ fn each_level_is_sorted_by_any_column_and_columns_can_be_left_out() {
     assert_eq!(names(&mut desk)[..4], by_calls);
     desk.press("I");
     assert_eq!(names(&mut desk)[0], "sort.recursive");
-    // The bar is the third on offer.
+    // The bar is the third column in the menu.
     desk.press("cggjj \x1b");
     assert!(!shown(&mut desk)[3].contains('█'), "{}", shown(&mut desk)[3]);
 }

@@ -1,9 +1,9 @@
-//! The keys that leave, on every screen.
+//! Tests of the keys that leave, on every screen.
 
 use super::*;
 use crate::common::Overlay;
 
-/// Keys that show the screens, open parts of them, and lay something over them.
+/// Keys that show the screens, open parts of them, or open an overlay.
 const OPENED: [&str; 29] = [
     "", "2", "3", "4", "5", "6", "7", "8", "\n", "3d", "3/wo\n", "4\n", "8\n", "8\n\n", "8f", "8z",
     "8P\x1b", "P", "P/app\n", "4P", "4P2", "?", "8?", "s", "3c", "e", "E", "r", "/io\n",
@@ -20,7 +20,7 @@ fn a_key_that_leaves_does_what_esc_does_until_that_does_nothing() {
             let mut desk = desk();
             desk.wait(20);
             desk.press(keys);
-            // A message goes with the next key.
+            // The next key removes a message.
             desk.common.toast = None;
             desk
         };
