@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_are_read_as_people_write_them() {
+    fn alpha_is_parsed_in_every_notation() {
         for (text, expected) in [
             ("0.2", Some(0.2)),
             (" 1 ", Some(1.0)),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_weight_is_refused_with_the_reason() {
+    fn invalid_alphas_are_refused_with_the_reason() {
         for (text, reason) in [
             ("0", "0: expected above 0"),
             ("-0.5", "-0.5: expected above 0"),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_is_written_as_it_was_typed() {
+    fn alpha_is_written_as_it_was_typed() {
         // A segment stores 0.2 in units of 2^-20.
         assert_eq!(written((0.2_f64 * 1048576.0).round() / 1048576.0), "0.2");
         assert_eq!(

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_looks_like_a_prefix_is_told_from_one() {
+    fn words_that_only_look_like_prefixes_are_recognised() {
         for (text, unknown) in [
             ("thraed:x", Some("thraed:")),
             ("io !fil:x", Some("fil:")),
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_expression_is_said_in_one_line() {
+    fn errors_in_expressions_take_one_line() {
         for (text, part) in [("/io(", "open group"), ("/a{9999}{9999}/", "size limit")] {
             let error = Filter::new(text).unwrap_err();
             assert!(error.contains(part) && !error.contains('\n'), "{error}");
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_decided_elsewhere_is_a_filter_of_its_own() {
+    fn filters_split_off_terms_that_another_place_can_decide() {
         let filter =
             Filter::new("io !load>5 thread:\"a b\" host:node3 !process:web /x y/").unwrap();
         assert_eq!(

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_tell_the_same_moment() {
+    fn both_time_formats_agree() {
         for unix_ns in [0, 1_764_000_000_123_456_789, 1_700_000_059_999_999_999] {
             let time = time_of_day(unix_ns);
             let stamp = file_stamp(unix_ns);

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collectors_wish_is_seconds_or_a_date() {
+    fn retry_after_is_seconds_or_a_date() {
         let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
         let requested = |value: &str| retry_after(value, now).map(|requested| requested.as_secs());
         assert_eq!(requested("7"), Some(7));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_and_come_to_an_end() {
+    fn pauses_double_up_to_the_last_try() {
         let mut pause = Pause::default();
         for _ in 0..2 {
             for seconds in [1.0, 2.0, 4.0, 8.0] {

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_in_the_middle_keeps_its_end() {
+    fn text_cut_in_the_middle_keeps_its_end() {
         assert_eq!(cut_middle("a::very::long::name", 10, '~'), "a::v~:name");
         assert_eq!(cut_middle("short", 5, '~'), "short");
         assert_eq!(scrolled("a::very::long::name", 10, 0, '~'), "a::v~:name");

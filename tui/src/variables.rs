@@ -130,7 +130,7 @@ mod tests {
 
     /// The list has exactly the variables that the sources read.
     #[test]
-    fn the_list_is_what_the_sources_read() {
+    fn the_list_has_exactly_the_variables_in_the_sources() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut read = BTreeSet::new();
         let mut folders: Vec<_> = [

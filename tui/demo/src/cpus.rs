@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_cpu_is_one_cpu() {
+    fn confined_to_one_cpu_sees_one_cpu() {
         // In a thread of its own, so that the other tests keep their CPUs.
         let (confined, seen) = std::thread::spawn(|| (confine_to(1), unconfined())).join().unwrap();
         assert_eq!((confined, seen), (1, 1));

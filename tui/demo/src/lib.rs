@@ -163,7 +163,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
-    fn a_run_ends_when_told_and_all_its_results_are_right() {
+    fn a_run_stops_on_request_without_mismatches() {
         let stop = AtomicBool::new(false);
         let (summary, told) = thread::scope(|scope| {
             let demo = scope.spawn(|| run(&stop));

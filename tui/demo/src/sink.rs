@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_wrong_is_counted() {
+    fn every_kind_of_error_is_counted() {
         let damaged = Report { damaged: 1, ..report(0) };
         let differs = Report { words: 9, ..report(1) };
         assert_eq!(totals_of([damaged]).mismatches, 1);

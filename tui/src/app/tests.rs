@@ -348,7 +348,7 @@ fn the_interval_walks_through_its_steps_and_stops_at_the_ends() {
 }
 
 #[test]
-fn the_screens_are_reached_by_number_and_in_turn() {
+fn screens_are_selected_by_number_and_by_tab() {
     let mut desk = desk();
     for (place, tab) in Screen::TABS.iter().enumerate().rev() {
         desk.press(&(place + 1).to_string());
@@ -371,7 +371,7 @@ fn the_screens_are_reached_by_number_and_in_turn() {
 }
 
 #[test]
-fn a_weight_is_set_and_a_wrong_one_stays_to_be_mended() {
+fn alpha_is_set_and_invalid_text_stays_in_the_prompt() {
     let mut desk = desk();
     let alpha = |desk: &Desk| desk.made().points[1].alpha;
     desk.common.selected = Some(1);
@@ -558,7 +558,7 @@ fn threads_are_filtered_by_their_names_where_they_are() {
 }
 
 #[test]
-fn a_word_that_is_no_prefix_is_said_on_every_screen() {
+fn unknown_prefixes_are_reported_on_every_screen() {
     for screen in ["1", "2", "5", "8"] {
         let mut desk = desk();
         desk.press(screen);
@@ -598,7 +598,7 @@ fn the_mouse_works_on_tabs_and_hints() {
 }
 
 #[test]
-fn the_picker_is_left_to_where_one_came_from() {
+fn leaving_the_picker_returns_to_the_screen_before() {
     let mut desk = desk();
     desk.press("4P");
     assert_eq!(desk.screen, Screen::Picker);

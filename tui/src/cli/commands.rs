@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_have_their_exit_status_however_they_are_wrapped() {
+    fn refusals_keep_their_exit_status_in_wrapped_errors() {
         let wrapped =
             |refusal: Refusal| exit_status(&anyhow::Error::from(refusal).context("while trying"));
         assert_eq!(wrapped(Refusal::NoTarget(String::new())), 3);

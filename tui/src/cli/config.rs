@@ -255,7 +255,7 @@ mod tests {
     ";
 
     #[test]
-    fn what_the_file_says_holds_unless_the_command_line_says_otherwise() {
+    fn options_override_the_settings_file() {
         let options = |arguments: &[&str]| {
             let all = std::iter::once(&"pfp-top").chain(arguments);
             let cli: Cli = parse_from(read(ALL).0, all).unwrap();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_is_told_by_line_with_what_was_expected() {
+    fn errors_in_the_settings_file_name_line_and_expected_value() {
         for (text, said) in [
             ("intervall = 1", "c.toml:1: unknown field `intervall`, expected one of `interval`"),
             ("\ninterval = 0", "c.toml:2: expected a time from 50ms to 1d"),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_in_a_wrong_file_counts() {
+    fn valid_settings_apply_beside_invalid_ones() {
         let text = "
             interval = \"soon\"
             tau = 2

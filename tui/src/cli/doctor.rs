@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_are_said_in_words_and_as_json() {
+    fn findings_are_printed_as_text_and_as_json() {
         let findings = [
             Finding::ok("terminal", "xterm"),
             Finding::problem("terminal", "a\x1b[2Jb").advice("do this"),

@@ -182,7 +182,7 @@ mod tests {
     use crate::screens::Screens;
 
     #[test]
-    fn a_file_that_cannot_be_understood_is_told_of() {
+    fn an_unreadable_file_of_choices_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(FILE);
         assert_eq!(Kept::read_from(&path).expect("none is no error"), Kept::default());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_chosen_of_a_table_comes_back_and_what_is_usual_is_not_kept() {
+    fn choices_are_restored_and_defaults_are_not_saved() {
         let mut screens = Screens::default();
         let table = screens.get_mut(Screen::Threads).table_mut().expect("it has one");
         assert_eq!(KeptTable::of(table), KeptTable::default());

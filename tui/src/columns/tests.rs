@@ -68,7 +68,7 @@ fn every_sorting_orders_every_point() {
 }
 
 #[test]
-fn quantiles_of_too_many_threads_are_worked_out_in_turn() {
+fn quantiles_of_many_threads_are_computed_in_rotation() {
     let snapshot = |poll: u64, middles: [u64; 3]| {
         let mut snapshot = Synthetic::new().poll().unwrap();
         snapshot.elapsed_ticks += poll * 1000;
@@ -116,7 +116,7 @@ fn points_without_a_name_show_their_number_behind_the_others() {
 }
 
 #[test]
-fn what_is_too_short_to_measure_is_not_called_nothing() {
+fn times_below_a_nanosecond_are_not_shown_as_zero() {
     let scale = Scale { ticks_per_second: 2.6e9, unit: units::Unit::Time };
     assert_eq!((scale.single(0.0), scale.single(2.0)), ("<1ns".into(), "<1ns".into()));
     assert_eq!(scale.single(26.0), "10.0ns");
@@ -124,7 +124,7 @@ fn what_is_too_short_to_measure_is_not_called_nothing() {
 }
 
 #[test]
-fn a_mean_that_is_not_to_be_believed_is_marked() {
+fn a_mean_too_short_to_be_exact_is_marked() {
     let (mut source, mut model) = (Synthetic::new(), Model::default());
     // Ten times this cost is more than the mean of lz.match, some 10,000 ticks, and less than that
     // of io.crc, 31,000.

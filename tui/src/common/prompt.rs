@@ -137,7 +137,7 @@ mod tests {
     use crate::source::synthetic::Synthetic;
 
     #[test]
-    fn it_edits_like_a_shell() {
+    fn a_prompt_edits_like_a_shell() {
         let mut prompt = Prompt::new(Asked::Filter, "größe");
         let ctrl = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
         for key in [KeyCode::Left, KeyCode::Left, KeyCode::Backspace, KeyCode::Char('X')] {

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_read_the_same_figures() {
+    fn json_has_the_figures_of_the_text() {
         let (baseline, comparison) = comparison();
         let json: serde_json::Value =
             serde_json::from_str(&json(&baseline, &comparison).unwrap()).unwrap();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_of_them_has_is_listed() {
+    fn points_of_one_side_only_are_listed() {
         let mut source = Synthetic::new();
         source.poll().unwrap();
         let mut base = source.poll().unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_became_slower_by_more_than_is_allowed_counts() {
+    fn only_points_slower_than_the_limit_count() {
         let (_, comparison) = comparison();
         let slower = |share| slower_than(&comparison, share).count();
         assert!(slower(0.5) > 3);

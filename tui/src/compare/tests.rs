@@ -163,7 +163,7 @@ fn p_values_of_pairs_without_a_difference_are_as_small_as_they_say() {
 }
 
 #[test]
-fn hardly_ever_is_a_difference_seen_that_is_not_there() {
+fn false_differences_are_rare() {
     let mut chance = Chance(0x2545_f491_4f6c_dd1d);
     let (mut screens, mut wrong) = (0, 0);
     for round in 0..150 {
@@ -183,7 +183,7 @@ fn hardly_ever_is_a_difference_seen_that_is_not_there() {
 }
 
 #[test]
-fn looking_again_and_again_hardly_helps_chance() {
+fn repeated_comparisons_rarely_find_false_differences() {
     let mut chance = Chance(0x1234_5678_9abc_def1);
     let pairs = 100;
     let mut wrong = 0;
@@ -202,7 +202,7 @@ fn looking_again_and_again_hardly_helps_chance() {
 }
 
 #[test]
-fn real_differences_are_seen_and_have_the_right_sign() {
+fn real_differences_are_found_with_the_right_sign() {
     let mut chance = Chance(77);
     for _ in 0..20 {
         let mut rows = vec![
@@ -223,7 +223,7 @@ fn real_differences_are_seen_and_have_the_right_sign() {
 }
 
 #[test]
-fn a_tail_that_grows_is_seen_though_no_other_figure_moves() {
+fn a_growing_tail_is_found_without_other_changes() {
     let mut chance = Chance(5);
     let before: Vec<u64> = (0..20_000).map(|_| chance.duration(1.0)).collect();
     // Two in a hundred take ten times as long.
@@ -243,7 +243,7 @@ fn polls(n: usize) -> (Synthetic, Vec<Snapshot>) {
 }
 
 #[test]
-fn a_program_that_goes_on_as_before_shows_no_difference() {
+fn an_unchanged_program_shows_no_difference() {
     let (_, s) = polls(33);
     let baseline = Baseline::of(s[16].clone(), None);
     let comparison = Comparison::new(&baseline, &s[32]).unwrap();
@@ -329,7 +329,7 @@ fn a_clock_of_another_rate_makes_no_difference() {
 }
 
 #[test]
-fn what_there_is_no_time_for_is_looked_up_in_turn() {
+fn rows_are_renewed_in_rotation_if_time_is_short() {
     let (_, s) = polls(6);
     let baseline = Baseline::of(s[0].clone(), None);
     let first = Comparison::new_within(1, &baseline, &s[1], None).unwrap();
@@ -372,7 +372,7 @@ fn moved(factors: &[f64]) -> Vec<Row> {
 }
 
 #[test]
-fn what_moves_all_points_is_the_machine() {
+fn a_common_change_is_attributed_to_the_machine() {
     let verdicts = |rows: &[Row]| rows.iter().map(|row| row.verdict).collect::<Vec<_>>();
     // All change by about a fifth; one changes by twice as much again, one not at all.
     let mut rows = moved(&[1.2, 1.22, 1.18, 1.2, 1.21, 1.19, 2.4, 1.0]);

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_record_is_an_event_with_what_was_measured() {
+    fn every_record_is_an_event_with_its_figures() {
         let trace = exported(|_| {});
         let events = trace["traceEvents"].as_array().unwrap();
         let complete: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();

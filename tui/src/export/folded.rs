@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_exact_and_what_is_around_them_is_shared_out() {
+    fn pairs_are_exact_and_outer_frames_are_estimated() {
         // io.read is called by io.parse and by lz.compress, and calls io.crc.
         let edges = [
             (1, None, [100, 190]),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_edge_tells_has_other_callers() {
+    fn time_without_an_edge_has_other_callers() {
         let edges = [(1, Some(2), [30, 30])];
         let more = |snapshot: &mut Snapshot| {
             let stats = &mut Arc::make_mut(&mut snapshot.cells[0]).stats;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_never_ended_is_around_what_it_calls() {
+    fn an_open_loop_encloses_its_callees() {
         // io.parse is open in net.wait, which is open; each is on the CPU so far.
         let edges = [(2, Some(1), [30, 30])];
         let open = |snapshot: &mut Snapshot| {

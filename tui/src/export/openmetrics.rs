@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_bucket_counts_was_surely_no_longer() {
+    fn a_bucket_counts_only_certainly_shorter_measurements() {
         let (model, text) = exported(false, |_| {});
         let parse = &model.points()[1];
         let mut longer = 0;
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_processes_each_is_told() {
+    fn several_processes_are_exported_one_by_one() {
         let (_, text) = exported(false, |snapshot| {
             let member = |pid| crate::snapshot::Process {
                 pid,
@@ -544,7 +544,7 @@ mod tests {
 
     /// The label lets a query leave devices out of a sum over CPUs.
     #[test]
-    fn a_device_is_no_cpu() {
+    fn device_time_is_labelled_and_kept_out_of_cpu_sums() {
         let (_, text) = exported(false, |snapshot| {
             snapshot.points.iter_mut().find(|point| point.id == 4).unwrap().device = true;
         });

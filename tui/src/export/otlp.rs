@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_what_is_served_under_names_that_lead_back() {
+    fn pushed_metrics_are_the_served_ones() {
         let mut model = Model::default();
         let mut source = Synthetic::new();
         // A load is known from the second one on.

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_has_a_number_was_named_before() {
+    fn interned_numbers_are_defined_before_use() {
         let mut known = (Vec::new(), Vec::new());
         for packet in exported(|_| {}) {
             if let Some(new) = packet.interned_data {

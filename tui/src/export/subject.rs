@@ -179,7 +179,7 @@ mod tests {
     use crate::source::synthetic::Synthetic;
 
     #[test]
-    fn points_of_one_name_are_told_apart() {
+    fn points_of_the_same_name_get_unique_labels() {
         let mut source = Synthetic::new();
         for (id, name, line) in
             [(1, "same", 7), (2, "same", 8), (3, "twin", 9), (4, "twin", 9), (5, "", 1)]

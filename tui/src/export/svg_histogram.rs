@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_points_the_longest_are_drawn() {
+    fn the_points_with_the_most_time_are_drawn() {
         let svg = exported(
             |snapshot| {
                 let point = snapshot.points[1].clone();

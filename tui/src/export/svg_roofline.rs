@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_is_left_out_and_names_are_text() {
+    fn undrawable_points_are_left_out_and_names_are_escaped() {
         let svg = written(&[
             dot("<b>", 1.0, 1e9, 1.0),
             dot("no bytes", f64::INFINITY, 1e9, 1.0),

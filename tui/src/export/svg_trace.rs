@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_ring_lost_is_hatched() {
+    fn lost_time_is_hatched() {
         let svg = exported(|snapshot| {
             snapshot.lanes[0].records_written = 9;
             snapshot.lanes[2].records_written = 0;

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_about_the_figures_is_said() {
+    fn clock_state_and_losses_are_printed() {
         let text = table(1, |source| {
             let snapshot = source.snapshot_mut();
             snapshot.clock.kind = ClockKind::Wall;

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_on_a_cpu_and_what_is_lost_is_known() {
+    fn time_off_the_cpu_and_lost_records_are_known() {
         let model = Model::of(snapshot());
         let subject = Subject::new(&model, |_| true, false).unwrap();
         let tracks = tracks(&subject);

@@ -47,7 +47,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_fails_on_the_way_leaves_the_old_file() {
+    fn a_failed_write_keeps_the_old_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "precious").unwrap();

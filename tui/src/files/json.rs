@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_written_snapshot_is_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let size = |name: &str| {
             let path = folder.path().join(name);

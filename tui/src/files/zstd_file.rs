@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_says_whether_and_the_content_tells_that_it_is_packed() {
+    fn compression_follows_the_name_and_is_detected_by_content() {
         for (name, packs) in [("a.json.zst", true), ("a.ZST", true), ("zst", false), ("a", false)] {
             assert_eq!(is_named(Path::new(name)), packs, "{name}");
         }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_unfolds_without_end_is_refused() {
+    fn decompression_bombs_are_refused() {
         let bomb = packed(&vec![0; 1 << 20]);
         assert!(bomb.len() < 1_000);
         assert_eq!(unpack(&bomb).unwrap().up_to(1 << 20).unwrap().len(), 1 << 20);

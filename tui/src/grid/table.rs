@@ -408,7 +408,7 @@ mod tests {
     };
 
     #[test]
-    fn a_table_has_what_was_chosen_in_its_order_as_far_as_there_is_room() {
+    fn a_table_shows_the_chosen_columns_that_fit() {
         let mut chosen = TABLE.usual("size");
         let titles = |chosen: &Chosen, width| TABLE.fit(chosen, 1, width, '~').grid.titles();
         assert_eq!(titles(&chosen, 30), "  Name     Size More");
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_sorted_and_copied_by_what_was_chosen() {
+    fn rows_follow_the_chosen_order_and_columns() {
         let mut chosen = TABLE.usual("size");
         let (a, b) = ((1, "b"), (2, "a"));
         let sorted = |chosen: &Chosen| {

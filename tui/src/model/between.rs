@@ -95,7 +95,7 @@ mod tests {
     use crate::source::{Change, Source};
 
     #[test]
-    fn a_window_of_a_window_is_what_the_figures_say() {
+    fn a_window_of_a_window_has_the_models_figures() {
         let mut source = Synthetic::new();
         let all: Vec<Snapshot> = source.polls(6);
         let window = between(&all[2], all[5].clone()).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_reset_there_is_what_was_measured_since() {
+    fn after_a_reset_a_window_has_later_measurements_only() {
         let mut source = Synthetic::new();
         let first = source.poll().unwrap();
         source.act(Change::Reset(1)).unwrap();

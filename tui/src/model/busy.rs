@@ -69,7 +69,7 @@ mod tests {
     use crate::source::synthetic::Synthetic;
 
     #[test]
-    fn the_scale_is_round_and_holds_what_was_lately() {
+    fn the_scale_is_round_and_fits_recent_loads() {
         let mut busy = Busy::default();
         for (load, end) in [(0.0, 0.05), (0.09, 0.1), (0.57, 1.0), (1.01, 2.0)] {
             (0..=ODD).for_each(|_| busy.remember(load, load));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn one_odd_poll_does_not_set_the_scale_and_what_is_shown_fits() {
+    fn a_single_burst_does_not_set_the_scale() {
         let mut busy = Busy::default();
         (0..10).for_each(|_| busy.remember(0.3, 0.3));
         busy.remember(1.9, 0.62);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_measures_has_no_caller() {
+    fn device_measurements_have_no_caller() {
         let mut snapshot = model(&[], &[(1, [3, 30, 30])]).snapshot().unwrap().clone();
         snapshot.points[1].device = true;
         let mut model = Model::default();

@@ -60,7 +60,7 @@ mod tests {
     use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 
     #[test]
-    fn costs_are_rates_times_what_a_pair_takes() {
+    fn costs_are_rates_times_the_cost_of_a_pair() {
         let (mut source, mut model) = (Synthetic::new(), Model::default());
         assert_eq!(Costs::of(&model), Costs::default());
         model.fold(source.poll().unwrap());

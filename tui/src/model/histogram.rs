@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn one_odd_measurement_does_not_press_the_others_together() {
+    fn one_outlier_does_not_squeeze_the_bars() {
         let mut values: Vec<u64> = (0..5000).map(|i| 100_000 + 10 * i).collect();
         values.push(0);
         let bars = log_bars(&buckets(&values), 10);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bulk_has_all_bars_but_those_of_what_is_below_and_beyond() {
+    fn the_bulk_has_all_but_the_two_outer_bars() {
         // Nine in ten thousand take a thousand times as long as the others.
         let mut values: Vec<u64> = (0..10_000).map(|i| 100_000 + 10 * i).collect();
         values.extend([100; 50]);

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reaches_back_far_and_stays_bounded() {
+    fn a_history_reaches_far_back_and_stays_bounded() {
         let polls = 300_000;
         let history = history((0..polls).map(|_| Some(0.5)));
         assert!(history.len() <= TIERS * KEPT);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_ago_keeps_its_sum_and_its_greatest() {
+    fn old_loads_keep_their_sum_and_maximum() {
         // One poll in a thousand is a hundred times as high as the others.
         let load = |poll: u64| if poll % 1000 == 500 { 1.0 } else { 0.01 };
         let polls = 20_000;

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_counts_the_points_that_are_as_they_were_left() {
+    fn left_over_points_are_counted_by_state() {
         let point = |id: u32, state, left_over| Point { id, state, left_over, ..Point::default() };
         use PointState::{Off, On};
         let mut points = vec![point(1, On, true), point(2, Off, false), point(3, Off, true)];

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_a_reset_stays_in_the_sums() {
+    fn sums_continue_across_resets() {
         let (mut source, mut life) = (Synthetic::new(), Lifetime::default());
         let first = source.poll().unwrap();
         assert_eq!(life.extend(first.clone()), first);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_known_though_the_count_is_beyond_that_of_before() {
+    fn a_reset_is_recognised_even_if_the_count_grew() {
         let (mut source, mut life) = (Synthetic::new(), Lifetime::default());
         let first = source.poll().unwrap();
         life.extend(first.clone());

@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn it_tells_who_switched_and_reset() {
+    fn the_log_names_the_author_of_switches_and_resets() {
         let mut watch = Watch::new();
         assert_eq!(watch.poll(), [""; 0]);
         watch.source.act(Change::Disable(3)).unwrap();
@@ -480,7 +480,7 @@ mod tests {
 
     /// Places answer at different times, and each adds its own resets to those of the sum.
     #[test]
-    fn what_only_some_places_follow_is_told_with_which() {
+    fn partial_changes_are_logged_with_their_places() {
         let mut watch = Watch::new();
         let process = &mut watch.source.snapshot_mut().process;
         process.members = vec![crate::snapshot::Process::default(); 2];
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_clock_points_and_process_is_told() {
+    fn changes_of_clock_points_and_process_are_logged() {
         let mut watch = Watch::new();
         let snapshot = watch.source.snapshot_mut();
         snapshot.clock.kind = ClockKind::Cputime;
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_it_tells_who_came_and_what_became_of_whom() {
+    fn processes_that_join_and_end_are_logged() {
         use crate::snapshot::Process;
         let mut watch = Watch::new();
         let process = |pid: u32| Process {
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_bounded_and_does_not_repeat_itself() {
+    fn the_log_is_bounded_and_merges_repetitions() {
         let mut log = Log::default();
         for n in 0..10 * KEPT as u64 {
             log.problem(n, format!("number {n}"));

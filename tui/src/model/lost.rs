@@ -71,7 +71,7 @@ mod tests {
     use crate::source::synthetic::Synthetic;
 
     #[test]
-    fn one_of_a_kind_is_said_in_the_singular() {
+    fn a_single_loss_is_worded_in_the_singular() {
         assert_eq!(words(Loss::PointsRefused, 1), "point without a place");
         assert_eq!(words(Loss::LanesOverflowed, 1), "thread shares the overflow lane");
         assert_eq!(words(Loss::ClockAnomalies, 1), "time the clock went astray");

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_is_what_its_callees_did_not_take() {
+    fn open_time_excludes_the_time_of_callees() {
         // Two calls of 2 have ended and took 60 ticks. A third has run for 50, 20 of them in 3.
         let program = Program {
             open: Some((100, 500)),
@@ -339,7 +339,7 @@ mod tests {
     /// The time of nested calls of one point is in an edge from the point to itself, so it does not
     /// count as the caller's own.
     #[test]
-    fn what_recursion_takes_is_not_its_callers() {
+    fn nested_calls_of_a_point_do_not_count_for_its_caller() {
         let program = Program { open: Some((100, 500)), two: [2, 40, 60], ..NOTHING };
         let recursive = |program: Program| {
             let mut snapshot = snapshot(program);
@@ -355,7 +355,7 @@ mod tests {
     /// Recursion through other points hides time in the edges. Over a long life the hidden time
     /// would exceed the whole time of the open region.
     #[test]
-    fn no_region_has_more_of_its_own_than_it_was_on_a_cpu() {
+    fn exclusive_time_never_exceeds_cpu_time() {
         // Ended calls of 1 contain 900,000 ticks that no edge from 1 has.
         let program = Program {
             now: 1_000_000,
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_known_is_not_told() {
+    fn unknown_times_of_open_regions_stay_unknown() {
         let program = Program { open: Some((100, 500)), two: [2, 40, 60], ..NOTHING };
         assert_eq!(exclusive(snapshot(program)), [Some(440)]);
         let with = |change: &dyn Fn(&mut Snapshot)| {

@@ -110,7 +110,7 @@ fn rates_and_loads_are_differences_over_the_interval() {
 /// Spans of the clock overlap, so their load may exceed one CPU, and no sum includes it. A device's
 /// time has no load.
 #[test]
-fn spans_of_the_clock_have_a_load_that_counts_for_no_cpu() {
+fn wall_clock_spans_have_a_load_outside_all_sums() {
     let (mut source, mut model) = (Synthetic::new(), Model::default());
     let hottest = {
         next(&mut source, &mut model);
@@ -273,7 +273,7 @@ fn a_pause_is_a_gap_in_the_history() {
 }
 
 #[test]
-fn losses_are_told_in_words_and_only_when_there_are_any() {
+fn losses_are_worded_only_if_there_are_any() {
     let mut snapshot = Synthetic::new().poll().unwrap();
     let told = |snapshot: &Snapshot| lost::told(&snapshot.losses).collect::<Vec<_>>();
     assert_eq!(told(&snapshot), []);

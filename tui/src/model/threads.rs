@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_what_all_points_added() {
+    fn a_share_is_the_sum_over_all_points() {
         let model = folded([100, 0], [300, 260]);
         let thread = &model.thread_figures()[0];
         assert_eq!(thread.load, Some(0.46));
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_of_all_points_is_a_figure_and_never_negative() {
+    fn time_outside_all_points_is_never_negative() {
         let mut thread = folded([100, 0], [300, 260]).thread_figures()[0].clone();
         assert_eq!(thread.outside(), None, "the kernel's share is not known");
         thread.cpu = Some(0.5);

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_count_what_is_open_on_threads_that_run() {
+    fn samples_count_open_stacks_of_running_threads() {
         let mut snapshot = Synthetic::new().poll().unwrap();
         let live = snapshot.lanes.iter().filter(|lane| lane.kind == LaneKind::Live).count() as u64;
         for lane in &mut snapshot.lanes {

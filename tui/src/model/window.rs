@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_what_happened_in_it() {
+    fn a_window_has_the_growth_between_two_snapshots() {
         let (_, s) = polls(2);
         let exclusive = |s: &Snapshot| -> u64 {
             s.cells.iter().filter(|cell| cell.point == 3).map(|cell| cell.stats.exclusive).sum()
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn another_clock_moves_measurements_and_loses_none() {
+    fn converting_to_another_clock_keeps_all_measurements() {
         let (_, s) = polls(4);
         let window = Window::between(None, &s[3], 1).unwrap();
         for ratio in [0.31, 0.98, 1.0, 1.07, 2.0] {

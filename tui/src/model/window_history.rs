@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn less_is_told_where_less_is_known() {
+    fn a_window_is_shorter_while_less_is_known() {
         let mut history = WindowHistory::default();
         history.follow(&model(1000, 0).points()[0], seconds(0.0), RATE);
         let now = model(1500, 0);

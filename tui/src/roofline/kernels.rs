@@ -182,7 +182,7 @@ mod tests {
     /// The chains' final values show the number of rounds: they halve their distance from the limit
     /// in each round.
     #[test]
-    fn every_loop_does_what_it_is_counted_for() {
+    fn every_loop_does_the_counted_operations() {
         for arithmetic in Arithmetic::all() {
             for rounds in [1, 2, 7, 30] {
                 let expected = (0..rounds).fold(START, |x, _| x * FACTOR + ADDEND);

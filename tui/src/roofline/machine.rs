@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_writes_is_understood() {
+    fn caches_in_sysfs_are_parsed() {
         assert_eq!(
             [bytes("32K"), bytes("1M"), bytes("512"), bytes("1X")],
             [Some(32 << 10), Some(1 << 20), Some(512), None]

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_width_has_room_for_the_verdict_and_what_matters_most() {
+    fn every_width_fits_the_verdict_and_the_main_columns() {
         let chosen = TABLE.usual(LOAD_CHANGE);
         for width in 0..320 {
             let fit = TABLE.fit(&chosen, MARK, width, '~');

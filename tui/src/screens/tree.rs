@@ -27,7 +27,7 @@ use crate::screens::prelude::*;
 
 /// The heading, and the titles of the columns.
 const HEADS: u16 = 2;
-/// Nodes below this part of the whole start folded; a divisor.
+/// Nodes below a fiftieth of the whole start folded.
 const UNFOLDED_PART: u64 = 50;
 /// Time between two samples. It divides no round period, so that samples fall on every part of a
 /// loop.

@@ -109,7 +109,7 @@ mod tests {
                             proto=io.prometheus.client.MetricFamily;encoding=delimited";
 
     #[test]
-    fn scrapers_get_what_they_weigh_most() {
+    fn scrapers_get_the_form_of_greatest_quality() {
         // As Prometheus 2.42 asks, without and with native histograms, and 3 by default.
         let older = "application/openmetrics-text;version=1.0.0,\
                      application/openmetrics-text;version=0.0.1;q=0.75,\
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_compressed_only_for_those_who_can_read_that() {
+    fn answers_are_compressed_only_on_request() {
         let gzip = |header| Negotiated::of(None, Some(header)).gzip;
         assert!(gzip("gzip") && gzip("deflate, GZIP;q=0.5"));
         assert!(!gzip("identity") && !gzip("gzip;q=0") && !gzip(""));

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_behind_a_late_line_is_left_out_until_it_speaks() {
+    fn a_process_behind_a_late_line_is_left_out() {
         let is_late = Rc::new(Cell::new(false));
         let (mut pool, _) = Pool::new(scope(STAYS), Box::new(Both(Rc::clone(&is_late)))).unwrap();
         let mut told = |late: bool| {
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refined_clock_and_a_cheaper_pair_take_nothing_back() {
+    fn sums_never_shrink_when_the_clock_is_refined() {
         let mut member = member();
         let refined = |factor: f64, pair: u64| {
             let mut snapshot = Synthetic::new().poll().unwrap();
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_are_numbered_do_not_make_series_without_end() {
+    fn numbered_threads_make_a_bounded_number_of_series() {
         let mut member = member();
         let mut labels = std::collections::BTreeSet::new();
         for number in 0..50 {

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_narrow_the_choice() {
+    fn the_requested_id_and_name_narrow_the_choice() {
         use ProcessState::{Crashed, Running};
         let found = [("db", 1, Running), ("web", 2, Running), ("db", 3, Crashed)];
         let name = |name: &str| Wanted { name: Some(name.into()), which: None };

@@ -63,7 +63,7 @@ impl FileSource {
 /// Whether the first bytes are those of a snapshot in any form.
 pub(super) fn is_known(start: &[u8]) -> bool {
     let text = start.trim_ascii_start();
-    // Any text may follow blanks.
+    // If the start is only blanks, the content is unknown and may be JSON.
     let is_text = text.first().map_or(!start.is_empty(), |&first| first == b'{');
     copy::is_copy(start) || zstd_file::is_compressed(start) || is_text
 }

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_proc_says_is_read() {
+    fn user_and_environment_in_proc_are_parsed() {
         assert_eq!(user_of("Name:\tx\nUid:\t0\t33\t0\t33\nGid:\t1\t1\t1\t1\n"), Some(33));
         assert_eq!(user_of("Name:\tx\n"), None);
         let environment = b"A=1\0PFP_DIR=/run/x=y\0XPFP_DIR=2\0";

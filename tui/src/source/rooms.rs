@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_holds_a_lock_is_read() {
+    fn holders_of_a_lock_are_parsed() {
         let locks = "1: FLOCK  ADVISORY  READ 20 fe:00:60 0 EOF\n\
                      2: FLOCK  ADVISORY  WRITE 21 fe:00:61 0 EOF\n\
                      2: -> FLOCK  ADVISORY  WRITE 22 fe:00:61 0 EOF\n\

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn long_templates_keep_what_tells_them_apart() {
+    fn long_templates_stay_distinguishable() {
         let long = format!("pair<{}, b<c>>::put(int) const", ["list<integers>"; 10].join(", "));
         assert!(long.len() > SHORT);
         let inner = ["list<…>"; 10].join(", ");
@@ -199,7 +199,7 @@ mod tests {
     /// Each level refers to the previous one twice, so thirty levels would expand to a thousand
     /// million names.
     #[test]
-    fn what_doubles_at_each_level_comes_to_an_end() {
+    fn exponential_symbols_are_bounded() {
         let mut symbol = "_Z1fI1AE1BI".to_owned();
         for level in 0..30 {
             let part = if level == 0 { "S_".to_owned() } else { format!("S{}_", level - 1) };

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_uses_something_and_none_has_no_id() {
+    fn usage_is_known_for_running_processes_only() {
         let before = of(std::process::id()).unwrap();
         let mut spent = 0_u64;
         let now = loop {

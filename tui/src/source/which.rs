@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_is_understood_or_explained() {
+    fn ids_and_numbers_are_parsed_or_explained() {
         assert_eq!("4711".parse(), Ok(Which::Pid(4711)));
         assert_eq!("@3f2a".parse(), Ok(Which::Number("3f2a".into())));
         let whole = "@0123456789abcdef0123456789abcdef";
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_tell_apart_and_stay() {
+    fn numbers_are_unique_and_stable() {
         let ids = ["3f2a0000", "3f2a0010", "77000000"];
         let all: Vec<_> = ids.iter().map(|id| candidate(1, None, id)).collect();
         let both = Discovery { candidates: all[..2].to_vec(), ..Discovery::default() };

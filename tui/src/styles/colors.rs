@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn no_colours_stay_none() {
+    fn a_theme_without_colours_stays_without() {
         let chosen = ChosenColors { bar: Some("red".parse().unwrap()), ..Default::default() };
         assert_eq!(chosen.over(Theme::monochrome()).bar, Theme::monochrome().bar);
         assert_eq!(chosen.over(Theme::color()).bar.fg, Some(Color::Red));

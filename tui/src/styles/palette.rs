@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_gets_what_it_can_show() {
+    fn the_theme_fits_the_terminal() {
         let theme = |name: ThemeName, colorterm, term, colorfgbg| {
             name.theme(Terminal::told(colorterm, term, colorfgbg)).selected.bg
         };

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_terminals_agree_on_is_drawn() {
+    fn only_sequences_of_one_width_are_drawn() {
         for (text, cells) in [
             ("🇩🇪x", &["D", "E", "x"][..]),
             ("🇩🇪🇫🇷", &["D", "E", "F", "R"]),

@@ -119,7 +119,7 @@ mod tests {
     use super::for_how_long;
 
     #[test]
-    fn whole_seconds_and_then_minutes() {
+    fn durations_are_whole_seconds_then_minutes() {
         let found = [3.2, 60.4, 99.4, 99.6, 125.0].map(for_how_long);
         assert_eq!(found, ["3 s", "60 s", "99 s", "1m40s", "2m05s"]);
     }

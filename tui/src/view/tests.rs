@@ -184,7 +184,7 @@ fn the_help() {
 }
 
 #[test]
-fn trouble_is_said_in_words() {
+fn problems_are_shown_in_words() {
     let mut desk = desk();
     {
         let mut snapshot = desk.made();
@@ -257,7 +257,7 @@ fn the_question_about_a_program_that_still_runs() {
 }
 
 #[test]
-fn the_mouse_hits_what_is_drawn_there() {
+fn the_mouse_hits_the_drawn_object() {
     let mut desk = desk();
     for (width, height) in SIZES {
         let text = screen(&mut desk, false, (width, height));
@@ -352,7 +352,7 @@ fn the_cursor_is_seen_without_colour() {
 }
 
 #[test]
-fn no_row_changes_its_shape_while_figures_run() {
+fn columns_keep_their_places_while_figures_change() {
     let mut desk = desk();
     let shape = |text: &str| {
         let heading = text.lines().nth(2).unwrap();
@@ -416,7 +416,7 @@ fn names_that_do_not_fit_keep_their_end_and_scroll() {
 }
 
 #[test]
-fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
+fn an_ended_process_has_a_load_over_its_life_and_no_rates() {
     let mut desk = desk();
     desk.wait(20);
     desk.made().process.state = ProcessState::Crashed;
@@ -458,7 +458,7 @@ fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
 }
 
 #[test]
-fn one_scale_serves_all_rows() {
+fn all_rows_share_one_scale() {
     let mut desk = desk();
     desk.wait(20);
     let text = screen(&mut desk, false, (120, 30));

@@ -33,7 +33,7 @@ fn row(desk: &Desk, id: u32) -> crate::compare::Row {
 }
 
 #[test]
-fn a_baseline_is_compared_with_what_comes_after_it_and_nothing_else() {
+fn a_baseline_is_compared_with_later_measurements_only() {
     let mut desk = desk();
     desk.press("5");
     assert_eq!((desk.screen, desk.cursor()), (Screen::Diff, (0, 0)));
@@ -112,7 +112,7 @@ fn a_pause_freezes_the_comparison_too_and_the_keys_go_on() {
 }
 
 #[test]
-fn the_baseline_outlives_the_process_it_was_taken_of() {
+fn the_baseline_outlives_its_process() {
     let mut desk = desk();
     desk.press("b");
     let old = desk.point(1).total().count;

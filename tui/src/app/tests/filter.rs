@@ -9,7 +9,7 @@ fn shown(desk: &Desk) -> Vec<u32> {
 }
 
 #[test]
-fn a_filter_is_in_force_while_it_is_typed_and_stays_until_escape() {
+fn a_filter_applies_while_it_is_typed_and_until_escape() {
     let mut desk = desk();
     desk.press("o/io.");
     assert_eq!(shown(&desk), [1, 2, 3]);
@@ -29,7 +29,7 @@ fn a_filter_is_in_force_while_it_is_typed_and_stays_until_escape() {
 }
 
 #[test]
-fn a_filter_that_cannot_be_read_leaves_the_rows_and_the_text() {
+fn an_invalid_filter_keeps_the_rows_and_the_text() {
     let mut desk = desk();
     desk.press("//io");
     assert_eq!(shown(&desk), [1, 2, 3]);

@@ -26,7 +26,7 @@ fn every_key_map() -> Vec<(String, KeyMap)> {
 }
 
 #[test]
-fn no_key_means_two_things_on_a_screen() {
+fn every_key_has_one_meaning_per_screen() {
     for (of, keys) in every_key_map() {
         let mut seen: Vec<Key> = Vec::new();
         for key in bindings(keys).flat_map(|binding| binding.keys) {
@@ -99,7 +99,7 @@ fn every_key_is_known_by_its_name() {
 }
 
 #[test]
-fn a_key_that_would_mean_two_things_is_refused() {
+fn a_key_with_two_meanings_is_refused() {
     assert!(chosen(&[("toggle", &["x"]), ("slowest", &["X"])]).is_ok());
     assert!(chosen(&[("toggle", &["r"]), ("reset", &["e"])]).is_ok());
     assert!(chosen(&[("reset-all", &[])]).is_ok());

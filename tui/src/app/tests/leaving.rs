@@ -31,7 +31,7 @@ fn ctrl(c: char) -> KeyEvent {
 }
 
 #[test]
-fn the_keys_that_leave_close_what_is_open_first() {
+fn quit_keys_first_close_the_open_overlay() {
     for open in ["?", "c", "s", "E", "r"] {
         for leave in [KeyEvent::from(KeyCode::Char('q')), KeyEvent::from(KeyCode::F(10)), ctrl('c')]
         {
@@ -93,7 +93,7 @@ fn alt_and_a_letter_are_esc_and_the_letter() {
 }
 
 #[test]
-fn pasted_text_is_no_keys() {
+fn pasted_text_does_not_act_as_keys() {
     let mut desk = desk();
     let before: Vec<PointState> = desk.made().points.iter().map(|point| point.state).collect();
     for text in ["Reply", "Yes, Every", "here", "wow\r", "q"] {

@@ -78,7 +78,7 @@ fn zoom_keeps_now_or_the_middle() {
 }
 
 #[test]
-fn a_pause_can_be_looked_around_in() {
+fn a_paused_load_can_be_panned_and_zoomed() {
     let mut desk = detail(300);
     desk.press(" hh");
     assert_eq!((desk.common.status(), ago(&desk)), (Status::Paused, 30));
@@ -100,7 +100,7 @@ fn without_a_history_the_keys_say_so() {
 }
 
 #[test]
-fn what_the_keys_change_comes_into_view() {
+fn changing_the_load_view_scrolls_it_into_view() {
     let mut desk = detail(300);
     let settle = |desk: &mut Desk, height| {
         view::settle(&mut desk.app, Rect::new(0, 0, 120, height), desk.now);

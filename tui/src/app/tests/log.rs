@@ -7,7 +7,7 @@ fn noticed(desk: &Desk) -> Vec<&str> {
 }
 
 #[test]
-fn the_log_tells_what_this_viewer_and_others_did() {
+fn the_log_names_the_author_of_a_switch() {
     let mut desk = desk();
     assert_eq!(noticed(&desk), ["watching my_app[4711]: 9 points, clock rseq"]);
     desk.common.selected = Some(3);
@@ -28,7 +28,7 @@ fn the_log_tells_what_this_viewer_and_others_did() {
 }
 
 #[test]
-fn problems_are_counted_until_the_log_is_looked_at_also_in_a_pause() {
+fn problems_count_as_unread_until_the_log_is_shown() {
     let mut desk = desk();
     desk.press(" ");
     desk.made().losses[crate::snapshot::Loss::SpaceRefused] = 5;

@@ -12,7 +12,7 @@ fn desk_among(candidates: Vec<Candidate>) -> (Stage, Desk) {
 }
 
 #[test]
-fn one_process_is_attached_to_as_soon_as_it_appears() {
+fn a_single_process_is_attached_to_when_it_appears() {
     let (stage, mut desk) = desk_among(Vec::new());
     assert_eq!((desk.screen, desk.common.status()), (Screen::Waiting, Status::Waiting));
     stage.0.borrow_mut().candidates.push(candidate(7));
@@ -21,7 +21,7 @@ fn one_process_is_attached_to_as_soon_as_it_appears() {
 }
 
 #[test]
-fn among_the_dead_the_first_that_lives_is_attached_to() {
+fn the_first_running_process_is_attached_to() {
     let dead = |pid| Candidate { state: ProcessState::Crashed, ..candidate(pid) };
     let (stage, mut desk) = desk_among(vec![dead(1), dead(2)]);
     assert_eq!((desk.screen, desk.screens.picker.candidates.len()), (Screen::Picker, 2));

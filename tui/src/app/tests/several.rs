@@ -59,7 +59,7 @@ fn rows_are_sorted_by_process_where_there_are_several() {
 }
 
 #[test]
-fn who_comes_and_goes_is_told_at_once() {
+fn processes_that_join_or_end_are_reported_at_once() {
     let mut desk = desk_of_two();
     desk.wait(1);
     let toast = |desk: &Desk| desk.common.toast.clone().map(|toast| (toast.text, toast.is_error));

@@ -42,7 +42,7 @@ fn toggles_stay_with_keep() {
 }
 
 #[test]
-fn what_others_changed_since_is_not_put_back() {
+fn changes_by_others_are_not_put_back() {
     let mut desk = desk();
     desk.common.selected = Some(8);
     desk.press("e");
@@ -68,7 +68,7 @@ fn a_reset_starts_the_point_afresh() {
 }
 
 #[test]
-fn all_off_and_on_again_leaves_off_what_was_off_before() {
+fn switching_all_off_and_on_keeps_points_off_that_were_off() {
     let mut desk = desk();
     desk.press("o");
     desk.made().points[2].state = PointState::Off;
@@ -147,7 +147,7 @@ fn the_fences_of_a_point_go_to_the_process_and_back() {
 /// By default, points that are off and never measured have no row. With figures they have one, and
 /// a row does not disappear under the cursor.
 #[test]
-fn rows_of_points_that_never_measured_are_behind_a_count() {
+fn idle_points_are_hidden_behind_a_count() {
     let mut desk = desk();
     let all = desk.common.model.points().len();
     let idle = |desk: &Desk| {
@@ -180,7 +180,7 @@ fn rows_of_points_that_never_measured_are_behind_a_count() {
 
 /// If all points of a program start off, all are shown.
 #[test]
-fn nothing_is_hidden_where_nothing_else_is_there() {
+fn idle_points_are_shown_if_all_points_are_idle() {
     let process = Shared::default();
     {
         let mut snapshot = process.made();
@@ -197,7 +197,7 @@ fn nothing_is_hidden_where_nothing_else_is_there() {
 /// Points that appear later in a domain that was switched off are off, too, until a point in it is
 /// switched on again.
 #[test]
-fn a_domain_that_is_off_as_one_stays_off_as_names_come() {
+fn new_points_of_a_switched_off_domain_are_switched_off() {
     use PointState::{Off, On};
     const DOMAIN: &str = "nvtx:app";
     let bring = |desk: &mut Desk, state| {
@@ -254,7 +254,7 @@ fn a_switch_that_changes_nothing_is_not_put_back() {
 }
 
 #[test]
-fn what_a_killed_viewer_left_is_put_back_first() {
+fn points_left_by_a_killed_viewer_are_put_back_first() {
     use PointState::{Off, On};
     let mut desk = desk();
     for id in [2, 3] {

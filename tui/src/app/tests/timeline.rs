@@ -51,7 +51,7 @@ fn under_cursor(desk: &Desk) -> (u64, u32) {
 }
 
 #[test]
-fn the_timeline_follows_until_one_goes_back_in_time() {
+fn the_timeline_follows_until_the_user_goes_back_in_time() {
     let mut desk = timeline();
     assert!(desk.screens.timeline.at.follows());
     assert_eq!(desk.screens.timeline.at.cursor(), (1, 4));
@@ -147,7 +147,7 @@ fn enter_on_a_thread_shows_the_points_it_was_in() {
 }
 
 #[test]
-fn the_cursor_stays_in_view_however_one_looks() {
+fn the_cursor_stays_in_view_after_panning_and_zooming() {
     let mut desk = timeline();
     // In steps of 1, 2 and 5, within useful limits.
     let span = desk.screens.timeline.at.span_ns();
@@ -173,7 +173,7 @@ fn the_cursor_stays_in_view_however_one_looks() {
 }
 
 #[test]
-fn half_screens_lead_back_in_time_and_to_now_again() {
+fn panning_moves_by_half_a_screen_and_back_to_now() {
     let mut desk = timeline();
     let right = |desk: &Desk| {
         desk.screens.timeline.at.window(1).from + desk.screens.timeline.at.window(1).ticks
@@ -211,7 +211,7 @@ fn the_point_of_the_region_is_switched_reset_and_averaged() {
 }
 
 #[test]
-fn the_same_key_switches_the_same_point_on_again() {
+fn toggling_twice_affects_the_same_point() {
     let mut desk = timeline();
     assert_eq!(under_cursor(&desk), (100, 1));
     desk.press("e");
@@ -234,7 +234,7 @@ fn without_a_region_there_is_nothing_to_switch() {
 }
 
 #[test]
-fn what_is_opened_before_the_first_rates_stays_open() {
+fn a_thread_opened_before_the_first_rates_stays_open() {
     let (process, now) = (Shared::default(), Instant::now());
     let mut app = App::new(Options::default(), Box::new(Stage::default()), now);
     app.watch(Box::new(process.clone()), now);
@@ -250,7 +250,7 @@ fn what_is_opened_before_the_first_rates_stays_open() {
 }
 
 #[test]
-fn records_are_only_looked_into_where_they_are_shown() {
+fn records_are_read_only_for_screens_that_show_them() {
     let mut desk = desk();
     records(&mut desk);
     desk.wait(2);
@@ -289,7 +289,7 @@ fn threads_are_sorted_selected_and_opened() {
 }
 
 #[test]
-fn the_slowest_call_is_so_by_the_clock() {
+fn the_slowest_call_is_the_longest_by_wall_clock() {
     let mut desk = timeline();
     {
         let mut snapshot = desk.made();

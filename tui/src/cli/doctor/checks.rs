@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_judged_by_what_programs_make_of_them() {
+    fn variables_are_checked_as_programs_parse_them() {
         use Verdict::{Note, Ok, Problem};
         for (name, value, verdict) in [
             ("PFP_DIR", "/run/pfp", Note),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_memory_that_is_not_there_is_a_problem() {
+    fn missing_shared_memory_is_a_problem() {
         let found = shared_memory(Path::new("/no/such/place"));
         assert_eq!(found[0].verdict, Verdict::Problem);
         let here = shared_memory(&std::env::temp_dir());
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_told_where_files_get_them() {
+    fn huge_pages_are_reported_if_new_files_get_them() {
         let mounts = "tmpfs /dev/shm tmpfs rw,nosuid 0 0\n\
                       tmpfs /dev/shm tmpfs rw,size=64k,huge=always 0 0\n\
                       tmpfs /tmp tmpfs rw 0 0\n";
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_and_the_share_of_it_are_told() {
+    fn the_memory_limit_and_the_share_of_it_are_reported() {
         use pfp_shm_layout::share::Limiter;
         let told = |bytes, of| share(Share { bytes, of });
         let group = told(4 << 20, Some((64 << 20, Limiter::ControlGroup)));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_clock_is_a_note_and_none_a_problem() {
+    fn a_weaker_clock_is_a_note_and_the_wall_clock_a_problem() {
         assert_eq!(clock_source(ClockKind::Rseq).verdict, Verdict::Ok);
         assert_eq!(clock_source(ClockKind::Cputime).verdict, Verdict::Note);
         assert_eq!(clock_source(ClockKind::Wall).verdict, Verdict::Problem);

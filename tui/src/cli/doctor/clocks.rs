@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reported_rate_is_held_against_the_measured_one() {
+    fn reported_rates_are_compared_with_measured_ones() {
         use Verdict::{Note, Ok, Problem};
         for (watched, reported, expected) in [
             (2.5e9, Some(2.5e9), [Ok, Ok, Ok, Ok]),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_runs_otherwise_than_reported_is_told() {
+    fn a_core_off_its_reported_rate_is_noted() {
         let text = "processor : 0\ncpu MHz\t\t: 2450.000\nprocessor : 1\ncpu MHz : 3400.5\n";
         let cpuinfo = range("it", megahertz(text)).expect("two clocks");
         assert_eq!((cpuinfo.least, cpuinfo.most), (2.45e9, 3400.5e6));

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_its_parent_has_not_asked_for_has_ended() {
+    fn a_zombie_counts_as_ended() {
         let mut child = std::process::Command::new("true").spawn().expect("it starts");
         while !is_zombie(child.id()) {
             std::thread::yield_now();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_is_found_across_the_parts_that_are_read() {
+    fn a_sign_is_found_across_buffer_boundaries() {
         let mut bytes = vec![0u8; (2 << 20) + 100];
         assert!(!contains(&bytes[..], SIGN) && !contains(&b""[..], SIGN));
         for place in [0, (1 << 20) - 5, (2 << 20) + 89] {

@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_without_optimisation_is_known_by_what_a_region_costs() {
+    fn an_unoptimised_build_is_recognised_by_the_cost_of_a_region() {
         for (pair_ns, expected) in
             [(705.0, true), (23.1, false), (67.0, false), (f64::NAN, false), (f64::INFINITY, false)]
         {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_another_pid_namespace_is_not_said_to_run() {
+    fn a_process_of_another_pid_namespace_is_not_reported_as_running() {
         let object = Name::from_hex(b"9a469600111dbd70fe6cc3d366a010ef").expect("it is one");
         let own = pfp_shm_layout::liveness::Identity::of_this_process().pidns;
         for (pid_namespace, expected) in
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_failed_is_told_with_its_cause_and_what_to_do() {
+    fn a_failed_start_is_reported_with_cause_and_advice() {
         let of = |stage, errno| {
             failed("processes", &Failure { pid: 42, exe: "/usr/bin/app".into(), stage, errno })
         };

@@ -148,7 +148,7 @@ mod tests {
     use std::time::SystemTime;
 
     #[test]
-    fn the_end_of_a_long_output_is_shown_without_commands_to_the_terminal() {
+    fn the_end_of_a_long_output_is_shown_without_control_sequences() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let log = Log::create(Some(&path), OsStr::new("x")).unwrap();

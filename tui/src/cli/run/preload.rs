@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_as_it_should_be_calls_no_hooks() {
+    fn malformed_objects_do_not_count_as_calling_hooks() {
         let own = std::fs::read(env::current_exe().unwrap()).unwrap();
         assert!(lacks(own.as_slice(), b"malloc") && !lacks(own.as_slice(), HOOK));
         assert!(!calls_hooks(OsStr::new("/no/such/program")) && !calls_hooks(OsStr::new("/")));

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn it_outlives_a_viewer_that_fails() {
+    fn a_program_outlives_a_failing_viewer() {
         let program = start("exec sleep 1000");
         let (pid, process) = (program.id(), Process::of(program.id()).unwrap());
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -393,7 +393,7 @@ mod tests {
 
     /// The children are in this process's group, which must not get the signal.
     #[test]
-    fn children_end_in_any_group_and_though_they_do_not_want_to() {
+    fn children_are_ended_in_any_group_and_if_they_ignore_sigterm() {
         let end = |ignored: &str| {
             let mut program = start_in(&format!("{ignored}sleep 1000 & sleep 1000"), false);
             let children =
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_started_has_the_status_that_shells_give_it() {
+    fn a_failed_start_has_the_exit_status_of_shells() {
         let status = |command: &str| {
             let output = Output { log: None, own_group: true };
             Program::start(&[command.into()], &[], 7, output).err().map(|(status, _)| status)

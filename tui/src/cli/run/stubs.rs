@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_before_is_used_again() {
+    fn existing_stubs_are_reused() {
         let state = tempfile::tempdir().expect("a folder");
         let library = Path::new("/lib/libx.so");
         let made = make(state.path(), library).expect("there is room");

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reasons_are_those_of_the_programs_files() {
+    fn reasons_follow_from_the_programs_files() {
         let reasons = |has_libgomp, variables: &[&'static str]| {
             Found { has_libgomp, variables: variables.to_vec() }.reasons().join("; ")
         };

@@ -97,14 +97,14 @@ fn failures(seed: u64, n: usize, deviation: f64, slower: f64) -> usize {
 }
 
 #[test]
-fn it_is_quiet_on_the_same_program_and_finds_five_per_cent() {
+fn a_gate_passes_equal_runs_and_finds_five_per_cent() {
     assert!(failures(1, 5, 0.005, 0.0) <= 5);
     assert!(failures(2, 5, 0.005, 0.05) >= 95);
 }
 
 /// Few runs that differ much, and a change of half the limit, raise no alarm.
 #[test]
-fn it_is_quiet_where_it_cannot_know() {
+fn few_runs_raise_no_alarm() {
     for (seed, n, deviation) in [(3, 5, 0.05), (4, 2, 0.02), (5, 1, ASSUMED_DEVIATION), (6, 8, 0.1)]
     {
         let alarms = failures(seed, n, deviation, 0.0);
@@ -114,7 +114,7 @@ fn it_is_quiet_where_it_cannot_know() {
 }
 
 #[test]
-fn where_more_runs_would_tell_it_says_so() {
+fn a_gate_is_unsure_where_more_runs_would_decide() {
     let mut dice = Dice(8);
     let limits = limits("p50=5%");
     let both = |dice: &mut Dice, slower| {
@@ -151,7 +151,7 @@ fn snapshots_of_one_process_are_one_run() {
 /// error 0.01414, limit 10 %, so t = (0.2 - ln 1.05) / 0.01414 = 10.692. For this t and two degrees
 /// of freedom, Student's table has p = 0.004316.
 #[test]
-fn the_test_is_student_s() {
+fn the_test_agrees_with_students_table() {
     let run = |value: f64| Observation { value, within: 0.0, of_calls: 0.0, resolution: 0.0 };
     let limit = Limit::parse("mean=10%").unwrap();
     let found = test(&[run(0.0), run(0.02)], &[run(0.20), run(0.22)], limit, 1.0).unwrap();
@@ -166,7 +166,7 @@ fn the_test_is_student_s() {
 }
 
 #[test]
-fn fewer_a_second_is_worse_and_so_is_more_of_all_else() {
+fn a_lower_rate_and_more_of_any_other_metric_are_worse() {
     let durations = |n: usize| vec![vec![26_000.0; n]];
     let side = |first: u64, n: usize| {
         Run::all((0..4).map(|id| run(first + id, &durations(n + id as usize % 2))).collect())
@@ -201,7 +201,7 @@ fn a_few_calls_more_in_one_run_are_no_regression() {
 }
 
 #[test]
-fn what_cannot_be_judged_is_listed_and_not_passed() {
+fn metrics_without_enough_measurements_are_listed() {
     let side = |first: u64, sizes: &[usize]| {
         let durations: Vec<_> = sizes.iter().map(|n| vec![26_000.0; *n]).collect();
         Run::all(vec![run(first, &durations)])
@@ -219,7 +219,7 @@ fn what_cannot_be_judged_is_listed_and_not_passed() {
 }
 
 #[test]
-fn limits_are_read_as_people_write_them() {
+fn limits_are_parsed_in_every_notation() {
     for (text, expected, written) in [
         ("p50=5%", Metric::Quantile(0.5), "p50=5%"),
         ("p99.9 = 0.5", Metric::Quantile(0.999), "p99.9=0.5%"),
@@ -251,7 +251,7 @@ fn limits_are_read_as_people_write_them() {
 }
 
 #[test]
-fn what_moves_most_points_at_once_is_said() {
+fn a_common_change_of_most_points_is_reported() {
     let judged = |factors: [f64; 6]| {
         let side = |first: u64, factors: [f64; 6]| {
             let durations = factors.map(|factor| vec![26_000.0 * factor; 500]);

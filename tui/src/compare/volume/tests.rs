@@ -56,7 +56,7 @@ fn more_calls_of_the_same_length_are_more_calls_and_more_load() {
 }
 
 #[test]
-fn the_calibration_is_over_at_the_start_and_does_not_become_less() {
+fn the_calibration_point_is_not_judged() {
     let mut rows = [row(window(20_000, 10.0), window(0, 10.0))];
     rows[0].is_calibration = true;
     judge(&mut rows, true);
@@ -75,7 +75,7 @@ fn windows_of_any_length_are_compared_by_the_second() {
 }
 
 #[test]
-fn a_difference_that_is_small_or_of_few_calls_is_none() {
+fn small_changes_and_few_calls_are_no_difference() {
     // A fifth more calls.
     assert_eq!(judged(window(10_000, 10.0), window(12_000, 10.0), false).0, Volume::Same);
     // A third more calls: that may be chance between two runs, and is not within one process.
@@ -116,7 +116,7 @@ fn a_load_grows_without_more_calls_where_calls_take_longer() {
 /// The windows of a pair have independent calls at the same rate, so nearly no pair is found to
 /// differ: within one process, where the polls show how much calls vary, and between two processes.
 #[test]
-fn hardly_ever_do_calls_differ_that_come_at_the_same_rate() {
+fn calls_at_the_same_rate_rarely_differ() {
     let mut chance = Chance(0x5851_f42d_4c95_7f2d);
     for is_same in [false, true] {
         let mut wrong = 0;
@@ -142,7 +142,7 @@ fn hardly_ever_do_calls_differ_that_come_at_the_same_rate() {
 /// Calls come a thousand at a time, once in ten polls. Some windows have twice as many bursts as
 /// others. If the calls counted as independent, all of these would be found to differ.
 #[test]
-fn bursts_are_seen_in_the_polls_and_raise_no_alarm() {
+fn bursts_raise_no_alarm() {
     let mut chance = Chance(0x1405_7b7e_f767_814f);
     let (mut wrong, mut halves) = (0, 0);
     for _ in 0..200 {

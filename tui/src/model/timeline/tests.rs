@@ -74,7 +74,7 @@ fn regions_lie_at_their_depths_in_the_order_of_their_starts() {
 }
 
 #[test]
-fn what_was_lost_is_told_and_not_taken_for_absence() {
+fn lost_records_do_not_count_as_absence() {
     let mut snapshot = snapshot(&[record(190, 10, 10, 1), record(100, 200, 20, 0)]);
     snapshot.lanes[0].records_written = 12;
     let track = Timeline::of(&snapshot, None).tracks.remove(0);
@@ -194,7 +194,7 @@ fn devices_have_lines_of_their_own() {
 }
 
 #[test]
-fn lines_stay_when_what_was_on_them_is_overwritten() {
+fn lines_stay_when_their_regions_are_overwritten() {
     let first = Timeline::of(&snapshot(&[record(1, 1, 1, 3), record(0, 9, 8, 2)]), None);
     let later = Timeline::of(&snapshot(&[record(500, 1, 1, 2)]), Some(&first));
     let depths: Vec<u32> = later.lines().map(|line| line.depth).collect();
@@ -216,7 +216,7 @@ fn the_nearest_region_is_found() {
 }
 
 #[test]
-fn whatever_records_say_they_can_be_drawn() {
+fn arbitrary_records_can_be_drawn() {
     let most = u64::MAX;
     let mut hostile = vec![
         record(most, most, most, 255),

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_said_in_the_unit_they_are_whole_numbers_of() {
+    fn lengths_are_shown_in_whole_units() {
         let lengths = [10, 60, 120, 1800, 3600, 21_600, 86_400, 604_800];
         let said = ["10 s", "1 min", "2 min", "30 min", "1 h", "6 h", "1 d", "7 d"];
         assert_eq!(lengths.map(words), said);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_as_wide_as_their_weight_and_lie_below_what_is_around() {
+    fn bars_match_their_weight_and_lie_below_their_parents() {
         let tree = tree();
         let expected = [
             (0, 0, 45, Frame::Point(1)),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_thin_is_left_out_with_all_inside() {
+    fn too_narrow_bars_are_left_out_with_their_children() {
         let mut tree = Tree::new(Direction::Callees);
         tree.add(&[Frame::Point(1)], 1000, 1);
         tree.add(&[Frame::Point(2), Frame::Point(3)], 1, 1);

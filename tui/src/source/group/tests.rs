@@ -164,7 +164,7 @@ fn edges_and_open_regions_are_those_of_the_processes() {
 }
 
 #[test]
-fn sums_of_places_are_shown_as_all_of_them_is() {
+fn sums_of_places_show_the_same_rows_as_whole_pictures() {
     // The figures of a point in the table.
     let rows = |model: &Model| -> Vec<_> {
         let row = |it: &Figures| {
@@ -330,7 +330,7 @@ fn changes_reach_the_right_process() {
 
 /// Figures of a late process must not look like those of an idle process.
 #[test]
-fn what_is_late_has_no_rates_and_leaps_nowhere_when_it_is_back() {
+fn a_late_process_has_no_rates_and_no_jump_on_return() {
     let machines = Machines::default();
     let _made = [7, 8].map(|pid| machines.start(pid));
     let (mut group, mut model) = (machines.group(false), Model::default());
@@ -394,7 +394,7 @@ fn a_change_that_not_all_follow_says_how_many_did_not() {
 }
 
 #[test]
-fn one_that_joins_brings_its_past_and_no_leap_and_one_that_ends_stays() {
+fn joining_and_ending_processes_cause_no_jump() {
     let machines = Machines::default();
     let a = machines.start(7);
     for sum in [false, true] {
@@ -500,7 +500,7 @@ fn figures_began_with_their_processes_or_at_a_reset() {
 }
 
 #[test]
-fn rows_of_the_ended_make_room_but_not_those_of_the_last_that_died() {
+fn rows_of_ended_processes_expire_except_the_last_that_died() {
     let machines = Machines::default();
     let all: Vec<Shared> = (1..=7).map(|pid| machines.start(pid)).collect();
     let end = |place: usize, state| {

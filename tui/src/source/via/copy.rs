@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_without_what_debuggers_read_is_whole() {
+    fn a_trimmed_program_is_a_valid_executable() {
         let program = Program::load().expect("it can be read");
         assert!(program.bytes.len() as u64 <= fs::metadata(THIS).expect("it is there").len());
         // A build for glibc requires the first version that x86-64 and aarch64 ever had.
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shell_prints_as_it_starts_is_passed_over() {
+    fn output_of_a_starting_shell_is_skipped() {
         let said = b"Welcome!\n\npfp-top-copy Linux x86_64 glibc 2.36\npfp-top-copy done\n";
         let mut input = &said[..];
         assert_eq!(hear(&mut input).unwrap().as_deref(), Some("Linux x86_64 glibc 2.36"));

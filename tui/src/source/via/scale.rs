@@ -108,7 +108,7 @@ mod tests {
     use crate::source::synthetic::Synthetic;
 
     #[test]
-    fn seconds_stay_what_they_are_whatever_ticks() {
+    fn conversion_keeps_seconds() {
         let before = Synthetic::new().poll().unwrap();
         let mut after = before.clone();
         let rate = before.clock.ticks_per_second;
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refined_rate_is_followed_once_and_a_trembling_one_is_not() {
+    fn a_refined_rate_is_followed_and_jitter_is_not() {
         let follow = |known: f64, rate: f64| Scale::follow(Some(Scale::of(known)), rate).0;
         assert_eq!(Scale::follow(None, 2.6e9).0, Scale::of(2.6e9).0);
         // A first rate that is wrong by 200 ppm makes an error of 17 s per day.

@@ -181,7 +181,7 @@ fn the_detail_of_a_region_that_is_open() {
 }
 
 #[test]
-fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
+fn warnings_are_explained_in_the_detail() {
     let mut desk = desk();
     {
         let mut snapshot = desk.made();
@@ -208,7 +208,7 @@ fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
 }
 
 #[test]
-fn what_was_lost_is_said_on_the_table_and_explained_by_enter() {
+fn losses_are_shown_on_the_table_and_explained_by_enter() {
     let mut desk = desk();
     {
         let mut snapshot = desk.made();
@@ -251,7 +251,7 @@ fn what_was_lost_is_said_on_the_table_and_explained_by_enter() {
 }
 
 #[test]
-fn the_histogram_takes_the_lines_that_nothing_else_needs() {
+fn the_histogram_takes_the_remaining_lines() {
     let mut desk = desk();
     desk.wait(20);
     desk.open(1);

@@ -130,7 +130,7 @@ impl Both {
 }
 
 #[test]
-fn every_screen_is_as_of_a_process_that_is_here() {
+fn every_screen_looks_as_for_a_local_process() {
     let mut both = Both::new();
     both.check("the table");
     let keys = "/io\n|\x1b|/thread:pack\n|\x1b|/!thread:reader\n|\x1b|/thr>1\n|\x1b|/load>5 io\n|\
@@ -147,7 +147,7 @@ fn every_screen_is_as_of_a_process_that_is_here() {
 
 /// The threads' figures from before the screen was shown are unknown.
 #[test]
-fn threads_go_on_from_when_they_are_looked_at() {
+fn thread_figures_begin_when_the_screen_is_shown() {
     let mut both = Both::new();
     both.press("3d");
     for _ in 0..40 {
@@ -159,7 +159,7 @@ fn threads_go_on_from_when_they_are_looked_at() {
 }
 
 #[test]
-fn no_more_is_sent_than_is_looked_at() {
+fn only_needed_figures_are_sent() {
     let mut both = Both::new();
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let [whole, shown, left_out] = both.sent();
@@ -207,7 +207,7 @@ fn no_more_is_sent_than_is_looked_at() {
 }
 
 #[test]
-fn what_has_not_come_yet_is_not_shown_as_nothing() {
+fn figures_still_to_come_are_not_shown_as_zero() {
     let mut both = Both::new();
     both.press("/io\n");
     both.wait();

@@ -37,7 +37,7 @@ fn now_is_at_the_right_whatever_the_width() {
 }
 
 #[test]
-fn the_wheel_of_time_moves_the_picture_and_changes_none_of_it() {
+fn time_passing_shifts_the_columns_unchanged() {
     let mut desk = detail(150, "");
     let graph = |desk: &mut Desk| -> Vec<Vec<char>> {
         let lines = load(desk, (128, 40));
@@ -54,7 +54,7 @@ fn the_wheel_of_time_moves_the_picture_and_changes_none_of_it() {
 }
 
 #[test]
-fn what_is_held_says_so_and_stands_still() {
+fn a_held_load_is_marked_and_does_not_move() {
     let mut desk = detail(300, "hhhh");
     let before = load(&mut desk, (120, 30));
     assert!(before[0].starts_with(" Load, 1 min until 60.0s ago, paused: End resumes: peak "));
@@ -71,7 +71,7 @@ fn what_is_held_says_so_and_stands_still() {
 }
 
 #[test]
-fn hours_show_their_mean_and_their_peaks() {
+fn long_spans_show_mean_and_peaks() {
     let mut desk = detail(9_000, "------");
     let lines = load(&mut desk, (120, 30));
     assert!(lines[0].starts_with(" Load, last 2 h: peak "), "{lines:#?}");

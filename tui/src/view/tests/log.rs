@@ -20,7 +20,7 @@ fn log_text(desk: &mut Desk, ascii: bool, size: (u16, u16)) -> String {
 }
 
 #[test]
-fn the_log_and_what_measuring_costs() {
+fn the_log_and_the_cost_of_measuring() {
     let mut desk = desk();
     desk.common.selected = Some(3);
     desk.press("e");

@@ -40,7 +40,7 @@ fn the_tree_of_callers() {
 }
 
 #[test]
-fn without_colours_bars_can_be_told_apart() {
+fn bars_are_distinguishable_without_colours() {
     let mut desk = tree("f");
     let drawn = drawn(&mut desk, Styles::new(false, false), (80, 24));
     let marked = |x: u16, y: u16| !drawn[(x, y)].modifier.is_empty();
@@ -97,7 +97,7 @@ fn zooming_shows_a_part_of_the_tree() {
 }
 
 #[test]
-fn windows_show_what_was_measured_in_them() {
+fn windows_of_the_tree_show_their_measurements() {
     let mut desk = tree("H");
     desk.wait(1);
     assert!(shown(&mut desk)[1].starts_with(" CPU time of the last "), "{:?}", shown(&mut desk)[1]);
@@ -112,7 +112,7 @@ fn windows_show_what_was_measured_in_them() {
 }
 
 #[test]
-fn samples_tell_where_threads_are() {
+fn samples_show_open_stacks() {
     let mut desk = tree("v");
     assert!(shown(&mut desk)[3].starts_with(" no region was open"), "{:#?}", shown(&mut desk));
     {

@@ -14,7 +14,7 @@ fn text_of(desk: &mut Desk) -> String {
 }
 
 #[test]
-fn a_key_that_leaves_does_what_esc_does_until_that_does_nothing() {
+fn quit_keys_act_as_esc_until_esc_does_nothing() {
     for keys in OPENED {
         let opened = || {
             let mut desk = desk();
@@ -45,7 +45,7 @@ fn a_key_that_leaves_does_what_esc_does_until_that_does_nothing() {
 }
 
 #[test]
-fn where_nothing_is_watched_q_leaves() {
+fn q_leaves_if_no_process_is_watched() {
     let now = Instant::now();
     for found in [0, 2] {
         let stage = Stage::default();
