@@ -117,7 +117,7 @@ impl App {
         (self.screens.get_mut(self.screen), &mut self.common)
     }
 
-    /// When the next poll is due. `None` while nothing new can come.
+    /// The moment of the next poll. `None` while nothing can change.
     pub fn next_poll(&self) -> Option<Instant> {
         match self.common.status() {
             Status::Waiting | Status::Live => Some(self.next_poll),
@@ -134,7 +134,7 @@ impl App {
         }
     }
 
-    /// When the stacks of open regions are sampled next, between two polls.
+    /// The moment of the next sample of the open stacks, between two polls.
     pub fn next_sample(&self) -> Option<Instant> {
         let is_wanted = self.view().samples_every().is_some();
         (is_wanted && self.common.status() == Status::Live).then_some(self.next_sample)

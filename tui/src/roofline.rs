@@ -30,7 +30,7 @@ use crate::variables;
 pub struct Ceilings {
     /// The name of the processor.
     pub cpu: String,
-    /// When they were measured, nanoseconds since the Unix epoch.
+    /// Time of the measurement, nanoseconds since the Unix epoch.
     pub taken_unix_ns: u64,
     /// The roof of one thread while the others are idle.
     pub alone: Roof,

@@ -262,7 +262,7 @@ pub struct Process {
     pub boot_id: String,
     /// Host name of the machine that took the snapshot.
     pub host: String,
-    /// When the segment was created, nanoseconds since the Unix epoch.
+    /// Creation of the segment, nanoseconds since the Unix epoch.
     pub started_unix_ns: u64,
     /// Whether it still ran.
     pub state: ProcessState,

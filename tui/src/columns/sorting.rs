@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::{Column, by};
 use crate::model::{BUCKETS_AT_ONCE, Figures, Quantiles};
 
-/// What the table is sorted by.
+/// The order of the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sorting {
     /// The column.
@@ -50,7 +50,7 @@ impl SteadyLoads {
 }
 
 impl Sorting {
-    /// By a column in its natural direction.
+    /// Sorting by a column in its natural direction.
     pub fn by(column: Column) -> Self {
         Self { column, descending: column.spec().heading.sorts == Some(true) }
     }

@@ -28,7 +28,7 @@ pub enum Asked {
 /// A line that is being typed, with its cursor.
 #[derive(Clone, Debug)]
 pub struct Prompt {
-    /// What it asks for.
+    /// The subject of the prompt.
     pub asked: Asked,
     /// The error in the text, if any.
     pub error: Option<String>,

@@ -15,7 +15,7 @@ pub struct Replay {
     /// Index of the snapshot on the screen. `None` before the first one is shown.
     pub(crate) at: Option<usize>,
     pub(crate) len: usize,
-    /// When it was taken, nanoseconds since the Unix epoch.
+    /// Time of that snapshot, nanoseconds since the Unix epoch.
     pub(crate) unix_ns: u64,
     /// Time from the first snapshot to this one, and to the next one.
     pub(crate) since_first: Duration,

@@ -554,7 +554,7 @@ mod tests {
         assert!(counters.len() > 1 && marked.count() == 1, "{counters:#?}");
     }
 
-    /// Wall-clock spans have figures of the clock only.
+    /// Wall-clock spans export calls and elapsed time, and a label of their own.
     #[test]
     fn spans_of_the_clock_have_no_exclusive_time_and_no_load() {
         let (_, text) = exported(false, |snapshot| {

@@ -111,7 +111,7 @@ fn values(columns: &[Column], figures: &Figures, snapshot: &Snapshot, unit: Unit
 struct Update<'a> {
     format: &'static str,
     version: u32,
-    /// When the figures were read, seconds since the Unix epoch.
+    /// Time of the reading, seconds since the Unix epoch.
     time_unix_s: f64,
     process: About<'a>,
     /// Whether rates and loads are over the interval since the previous update, or over the

@@ -24,7 +24,7 @@ pub(super) struct Track {
     pub(super) strand: u32,
     /// Number of the device among the thread's, if it is a device.
     pub(super) device: Option<u32>,
-    /// In the order of their begins; outer slices come before inner ones.
+    /// The slices, in the order of their begins; outer slices come before inner ones.
     pub(super) slices: Vec<Slice>,
     /// Records of the thread's own that the ring has lost.
     pub(super) lost: Option<Lost>,

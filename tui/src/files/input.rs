@@ -85,7 +85,8 @@ impl Input {
 ///
 /// # Errors
 ///
-/// If it cannot be opened, or is not a regular file: a pipe would wait for a writer, and a device has no end.
+/// If it cannot be opened, or is not a regular file: a pipe would wait for a writer, and a device
+/// has no end.
 pub fn file(path: &Path) -> io::Result<File> {
     // Opening a device can have effects, so check first.
     check_regular(&std::fs::metadata(path)?)?;

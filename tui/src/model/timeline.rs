@@ -67,7 +67,7 @@ pub struct Level {
     pub device: Option<u32>,
     /// Number of regions that were open around these.
     pub depth: u32,
-    /// In the order of their starts.
+    /// The regions, in the order of their starts.
     pub regions: Vec<Region>,
 }
 

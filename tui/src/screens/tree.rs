@@ -66,12 +66,12 @@ enum Source {
 /// The window of the CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Window {
-    /// Since the process began.
+    /// The time since the process began.
     #[default]
     All,
-    /// In the last seconds.
+    /// The last seconds.
     Recent,
-    /// Since the moment that the user marked.
+    /// The time since the moment that the user marked.
     Mark,
 }
 

@@ -30,7 +30,7 @@ pub struct Candidate {
     /// How it ended, if known.
     #[serde(default)]
     pub end: Option<End>,
-    /// When its segment was created, nanoseconds since the Unix epoch.
+    /// Creation of its segment, nanoseconds since the Unix epoch.
     pub started_unix_ns: u64,
     /// Number of points that it has registered so far.
     pub points: u32,

@@ -246,13 +246,13 @@ impl Process {
     }
 }
 
-/// What the kernel says of a process; see proc_pid_stat(5).
+/// Fields of `/proc/PID/stat`; see proc_pid_stat(5).
 struct Stat {
     /// Whether it is a zombie.
     has_ended: bool,
     parent: u32,
     group: u32,
-    /// When it started, kernel ticks since boot.
+    /// Start of the process, kernel ticks since boot.
     started: u64,
 }
 

@@ -40,7 +40,7 @@ pub(in crate::source) fn of_copy(
     snapshot.records = records(&reader, &facts).collect();
     snapshot.taken_unix_ns = note.map_or(file_unix_ns, |note| note.taken_unix_ns);
     let rate = snapshot.clock.ticks_per_second;
-    // For a dead process, up to its last known activity.
+    // The age of a dead process ends at its last known activity.
     let until =
         note.filter(|_| runs).map_or(0, |note| ticks_until(note.taken_monotonic_ns, &facts, rate));
     snapshot.elapsed_ticks = snapshot.records.iter().map(Record::end).fold(until, u64::max);
@@ -253,7 +253,7 @@ pub(super) fn name_of(picture: &Picture, facts: &Facts) -> String {
 pub(super) enum Fate {
     /// It runs, or a signal has stopped it.
     Alive { stopped: bool },
-    /// It is dead. How it ended, if known.
+    /// It is dead; the value is how it ended, if known.
     Dead(Option<End>),
 }
 
