@@ -80,8 +80,8 @@ impl History {
         self.from = bucket.until;
     }
 
-    /// Removes the oldest bucket of a tier, merged with the next one if possible. `None` if it was
-    /// empty: a mark between two intervals.
+    /// Removes the oldest bucket of a tier, merged with the next one if possible. `None` if that
+    /// bucket covers no time, as a mark between two intervals does.
     fn oldest_of(&mut self, tier: usize) -> Option<Bucket> {
         let coarser = self.tiers.get(tier + 1).and_then(|coarser| coarser.back());
         let from = coarser.map_or(self.from, |coarser| coarser.until);

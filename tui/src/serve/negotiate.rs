@@ -69,8 +69,8 @@ impl MediaRange<'_> {
 }
 
 impl Negotiated {
-    /// The form that these headers ask for: that with the greatest quality, the first among equals.
-    /// If no known form is named, it is the older text, as usual.
+    /// The form that these headers ask for: the one of greatest quality; the first among equals.
+    /// Requests without a known form get the older text, as usual.
     pub fn of(accept: Option<&str>, accept_encoding: Option<&str>) -> Self {
         let mut best: Option<(f64, Form)> = None;
         for range in media_ranges(accept.unwrap_or("")) {
