@@ -15,8 +15,8 @@
 //!   z     = (|U - a b / 2| - 1/2) / sqrt(var U)
 //!   ```
 //!
-//! (H. B. Mann, D. R. Whitney, Ann. Math. Stat. 18, 1947; for ties E. L. Lehmann, Nonparametrics,
-//! 1975, section 1.4.)
+//!   (H. B. Mann, D. R. Whitney, Ann. Math. Stat. 18, 1947; for ties E. L. Lehmann,
+//!   Nonparametrics, 1975, section 1.4.)
 //! - **Size**: the probability of superiority `A = U / (a b)`: that a measurement since takes
 //!   longer than one before, with ties as halves; 0.5 means no difference. It has to be beyond
 //!   0.56, the "small" effect of A. Vargha and H. D. Delaney (J. Educ. Behav. Stat. 25, 2000). The
