@@ -23,11 +23,11 @@ use std::sync::atomic::{
 
 use crate::errno;
 
-/// A mark is an address times this: below zero, as no other value of the words that are marked,
+/// A marker is an address times this: below zero, as no other value of a word that may hold one,
 /// and its lowest bits are 0, since the address is a multiple of 8. On x86-64, compilers take one
 /// instruction for this product, but two for a product with a power of two below zero.
 const SCALE: i64 = if cfg!(target_arch = "x86_64") { -512 * 7 } else { -512 };
-/// The lowest bits of a mark, which are 0.
+/// The lowest bits of a marker, which are 0.
 pub(crate) const LOW_BITS: u64 = (1 << SCALE.trailing_zeros()) * align_of::<u64>() as u64 - 1;
 
 /// Set in a marker unless the context that set the marker is not the current one.

@@ -68,7 +68,7 @@ impl Collecting {
                 true => Some(object),
                 false => self.stays(entry.info.exe, object),
             };
-            // A segment that cannot be removed is swept like those of crashed processes.
+            // If removing fails, it is removed later, like the segments of crashed processes.
             surplus.map(|object| find::remove_one(dir, &object).ok());
         }
     }
