@@ -1,5 +1,5 @@
-//! What a picture of a large segment costs, by what has changed since the last
-//! one, and that it grows with what is in use, not with what there is room for.
+//! Measures how long a picture of a large segment takes, by the share of cells that changed since
+//! the last one, and shows that the time grows with the part in use, not with the capacity.
 //!
 //! `cargo bench -p pfp-shm-layout`
 
@@ -16,12 +16,12 @@ use pfp_shm_layout::histogram;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::Segment;
 
-/// Pictures of which the median is told.
+/// Number of pictures; the median of their times is printed.
 const ROUNDS: usize = 101;
-/// What every measurement takes.
+/// Ticks of every measurement.
 const TICKS: u64 = 500;
 
-/// Points and lanes in use, and octaves that a region's durations spread over.
+/// Points and lanes in use, and the number of octaves that a region's durations spread over.
 #[derive(Clone, Copy)]
 struct Load {
     points: usize,
@@ -46,7 +46,7 @@ fn main() {
     measure("100 of 10,240 points x 2 of 64 lanes", room(10_240, 64, 42_000), load, &[0, 100]);
 }
 
-/// Polls a segment, a share of whose cells changes between two polls.
+/// Polls a segment in which a share of the cells changes between two polls.
 fn measure(what: &str, room: Config, load: Load, changed: &[usize]) {
     let mut reader = Reader::new(fill(room, load), Facts::default());
     let cells = load.points * load.lanes;
@@ -76,7 +76,7 @@ fn measure(what: &str, room: Config, load: Load, changed: &[usize]) {
     }
 }
 
-/// A segment as a program with that many busy points leaves it.
+/// Creates a segment as a program with this many busy points leaves it.
 fn fill(room: Config, load: Load) -> Segment {
     let segment = Segment::in_private_memory(room, &Facts::default());
     for point in 0..load.points {
@@ -121,12 +121,12 @@ fn fill(room: Config, load: Load) -> Segment {
     segment
 }
 
-/// A measurement.
+/// Records one measurement.
 fn record(cell: &Cell, bucket: &AtomicU64) {
     cell.record(Measurement { exclusive: TICKS, inclusive: TICKS, away: None }, Some(bucket), 0);
 }
 
-/// Where a cell's measurements are counted.
+/// The histogram bucket that counts a cell's measurements.
 fn bucket<'a>(segment: &'a Segment, cell: &Cell) -> &'a AtomicU64 {
     let mut picture = CellPicture::default();
     let _ = cell.read(&mut picture);

@@ -1,9 +1,8 @@
-//! The kept segment of layout version 3.0, `assets/segment-v3.pfp`: every figure
-//! of it is read as it was written down, and whatever is wrong with a copy of it
-//! is refused, or read in bounded time, without a panic.
+//! The kept segment of layout version 3.0, `assets/segment-v3.pfp`: its figures read as they were
+//! written, and damaged copies are refused, or read in bounded time without a panic.
 //!
-//! `examples/golden.rs` tells how the file came about. The figures here are
-//! worked out by hand from that story.
+//! `examples/golden.rs` writes the file. The figures here are worked out by hand from the steps in
+//! that example.
 
 #![cfg(target_endian = "little")]
 
@@ -23,10 +22,10 @@ use pfp_shm_layout::segment::Segment;
 
 static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v3.pfp");
 
-/// Where the pool of blocks begins.
+/// Offset of the pool of blocks.
 const POOL: usize = 32 * 1024;
-/// Blocks in use, the unused block 0 counted: 2 lanes of 4 + 1 + 1, 1 shared,
-/// and the calls of a lane.
+/// Number of blocks in use, including the unused block 0: 2 lanes of 4 + 1 + 1, 1 shared, and the
+/// calls of a lane.
 const USED: usize = 17;
 
 #[test]
@@ -72,13 +71,13 @@ fn the_ledger_reads_as_it_was_written() {
         points_refused: 1,
         space_refused: 1,
         lanes_overflowed: 2,
-        // Of the first lane, and of the overflow lane.
+        // Mismatched ends of the first lane and of the overflow lane.
         mismatched_ends: 1 + 7,
         begins_refused: 2,
         clock_anomalies: 4,
         records_lost: 70,
         cells_busy: 0,
-        // Counted in the other file.
+        // The other file counts some.
         begins_missed: 0,
         records_missed: 0,
     };
@@ -106,7 +105,7 @@ fn the_points_read_as_they_were_written() {
     ];
     assert_eq!(points, expected);
     assert_eq!((expected[3].4.alpha(), expected[2].4.epoch()), (Some(0.25), 1));
-    // Whoever reset the other one left no time.
+    // The other point was reset without a time.
     let times = reader.poll().points.iter().filter_map(|point| Some((point.id, point.reset_ns?)));
     assert_eq!(times.collect::<Vec<_>>(), [(64, 6_500_000_000)]);
 }
@@ -144,8 +143,7 @@ fn the_cells_read_as_they_were_written() {
     let picture = reader.poll();
     assert_eq!(picture.cells.len(), 7);
 
-    // 2,100 measurements of 100 ticks, a reset, and 100, 110 ... 190; each with
-    // 5 ticks inside.
+    // 2,100 measurements of 100 ticks, a reset, then 100, 110 ... 190; each has 5 child ticks.
     let parse = cell(picture, 0, 64);
     assert_eq!(parse.live, sums([10, 1_450, 1_500, 100, 190, 190], 218_500));
     assert_eq!(parse.retired, none());
@@ -156,7 +154,7 @@ fn the_cells_read_as_they_were_written() {
     let lows = [100, 108, 120, 128, 140, 148, 160, 168, 180, 188];
     assert_eq!(buckets(parse), lows.map(|low| [low, 4, 1]));
 
-    // 1,000 and 2,000, averaged with a weight of 1/4.
+    // Measurements of 1,000 and 2,000 ticks, averaged with a weight of 1/4.
     let compress = cell(picture, 0, 65);
     let average = 1_250 << 16;
     let expected = sums([2, 3_000, 3_000, 1_000, 2_000, 2_000], 5_000_000);
@@ -165,7 +163,7 @@ fn the_cells_read_as_they_were_written() {
     assert_eq!((compress.lifetime_count, compress.lifetime_exclusive), (2, 3_000));
     assert_eq!(buckets(compress), [[992, 32, 1], [1_984, 32, 1]]);
 
-    // 500 with a million off the CPU, 2^50, and 700.
+    // Measurements of 500 ticks with a million off the CPU, of 2^50, and of 700.
     let wait = cell(picture, 0, 66);
     let total = 1_125_899_906_843_824;
     let squares = 1_267_650_600_228_229_401_496_703_205_376 + 740_000;
@@ -176,28 +174,29 @@ fn the_cells_read_as_they_were_written() {
     let last = [138_538_465_099_744, 2_199_023_255_552, 1];
     assert_eq!(buckets(wait), [[496, 16, 1], [688, 16, 1], last]);
 
-    // 700 and 50, and the program died while it followed a reset.
+    // Measurements of 700 and 50 ticks; the program died while it applied a reset.
     let lookup = cell(picture, 0, 67);
     assert_eq!((&lookup.live, &lookup.retired), (&none(), &none()));
     assert_eq!((lookup.lifetime_count, lookup.lifetime_exclusive), (2, 750));
     assert_eq!(buckets(lookup), [[0; 3]; 0]);
 
-    // The first owner 400 three times, the second 1,000 twice; 5 ticks inside. The program
-    // died while the second one's were folded: one of them is in the histogram.
+    // The first owner measured 400 ticks three times, the second 1,000 twice, each with 5 child
+    // ticks. The program died while it folded the second owner's records: one of them is in the
+    // histogram.
     let parse = cell(picture, 1, 64);
     assert_eq!(parse.live, sums([2, 2_000, 2_010, 1_000, 1_000, 1_000], 2_000_000));
     assert_eq!(parse.retired, sums([3, 1_200, 1_215, 400, 400, 0], 480_000));
     assert_eq!((parse.lifetime_count, parse.lifetime_exclusive), (5, 3_200));
     assert_eq!(buckets(parse), [[400, 8, 3], [992, 32, 2]]);
 
-    // The first owner 70 twice, and the second never.
+    // The first owner measured 70 ticks twice, and the second measured nothing.
     let compress = cell(picture, 1, 65);
     let expected = sums([2, 140, 140, 70, 70, 70], 9_800);
     assert_eq!(compress.retired, Sums { average: 70 << 16, ..expected });
     assert_eq!((&compress.live, buckets(compress)), (&none(), vec![[70, 2, 2]]));
     assert_eq!((compress.lifetime_count, compress.lifetime_exclusive), (2, 140));
 
-    // 90 four times, by threads without a lane; 5 ticks inside.
+    // Threads without a lane measured 90 ticks four times, each with 5 child ticks.
     let parse = cell(picture, 3, 64);
     assert_eq!(parse.live, sums([4, 360, 380, 90, 90, 90], 32_400));
     assert_eq!((&parse.retired, buckets(parse)), (&none(), vec![[90, 2, 4]]));
@@ -219,7 +218,7 @@ fn the_records_read_as_they_were_written() {
     }
     assert_eq!(records.len(), 2_054);
 
-    // The 70 oldest are overwritten.
+    // The 70 oldest records are overwritten.
     let first = Record {
         start: 10_007_350,
         span: 105,
@@ -262,7 +261,7 @@ fn the_calls_read_as_they_were_written() {
     assert_eq!(calls, [expected]);
 }
 
-/// A copy of the copy is the same file, and so is one of a whole segment.
+/// A copy of a copy is byte for byte the file, and so is a copy of a complete segment.
 #[test]
 fn a_copy_is_byte_for_byte_the_same() {
     let (segment, _) = Segment::from_copy(GOLDEN).expect("the file is a segment");
@@ -274,7 +273,7 @@ fn a_copy_is_byte_for_byte_the_same() {
     assert!(segment.to_copy().expect("there is memory") == GOLDEN);
 }
 
-// ---- what is refused ----
+// ---- refused copies ----
 
 fn refusal(copy: &[u8]) -> FormatError {
     Segment::from_copy(copy).expect_err("the copy is not as it should be")
@@ -286,7 +285,7 @@ fn with_word(at: usize, word: u64) -> Vec<u8> {
     copy
 }
 
-/// Offset of the word of byte order and version.
+/// Offset of the word with byte order and version.
 const VERSION: usize = 8;
 
 #[test]
@@ -295,14 +294,14 @@ fn another_major_version_is_refused_and_both_are_named() {
     assert_eq!(error, FormatError::Version { found: (4, 7) });
     let text = error.to_string();
     assert!(text.contains("layout version 4.7") && text.contains("reads 3.x"), "{text}");
-    // A higher minor version only has more.
+    // A higher minor version only adds fields.
     assert!(Segment::from_copy(&with_word(VERSION, 0x0007_0003_0102_0304)).is_ok());
 }
 
 #[test]
 fn the_other_byte_order_is_refused() {
     assert_eq!(refusal(&with_word(VERSION, 0x0000_0003_0403_0201)), FormatError::ByteOrder);
-    // As a machine of that order really writes it.
+    // A machine of the other byte order writes these bytes.
     let turned: Vec<u8> = GOLDEN.chunks(8).flat_map(|word| word.iter().rev()).copied().collect();
     assert_eq!(refusal(&turned), FormatError::ByteOrder);
 }
@@ -315,7 +314,7 @@ fn another_magic_is_refused() {
     assert!(matches!(refusal(&vec![b'x'; 1 << 16]), FormatError::NotASegment { .. }));
 }
 
-/// A file may claim any geometry; that alone must cost nothing.
+/// A file may claim any geometry; the claim alone must cost neither memory nor time.
 #[test]
 fn a_claim_beyond_the_bytes_is_refused() {
     let huge = 1 << 30;
@@ -326,15 +325,15 @@ fn a_claim_beyond_the_bytes_is_refused() {
         assert_eq!(refusal(&with_word(at, huge)), blocks);
         assert_eq!(refusal(&with_word(at, u64::MAX)), FormatError::Geometry { section });
     }
-    // A pool of 2^30 blocks of which this file holds those in use is good, and
-    // takes no more memory or time than they do.
+    // A file may claim a pool of 2^30 blocks and hold only those in use. It is accepted, and
+    // reading it takes memory and time for the blocks in use alone.
     let mut copy = with_word(16 + 8 * 3, huge);
     let len = POOL as u64 + (huge << 14);
     copy[16 + 8 * 4..][..8].copy_from_slice(&len.to_le_bytes());
     let (segment, facts) = Segment::from_copy(&copy).expect("what is in use is there");
     assert_eq!(segment.geometry().blocks_present(), USED);
     assert_eq!(Reader::new(segment, facts).poll().cells.len(), 7);
-    // More in use than there is.
+    // More blocks are in use than exist.
     let used = PAGE + 8 * 20;
     assert_eq!(GOLDEN[used..used + 8], (USED as u64).to_le_bytes());
     for wrong in [USED as u64 + 1, 33, u64::MAX] {
@@ -355,11 +354,10 @@ fn every_truncation_is_refused() {
     }
 }
 
-// ---- what is damaged ----
+// ---- damaged copies ----
 
-/// Copies with words and bytes changed at random, the same ones in every run.
-/// Whatever they say, reading them ends, without a panic, and delivers no more
-/// than there can be.
+/// Words and bytes of copies are changed at random, the same ones in every run. Reading each copy
+/// ends without a panic and delivers at most as many figures as a segment can hold.
 #[test]
 fn mutations_are_read_in_bounded_time_without_a_panic() {
     let sections = sections();
@@ -383,15 +381,15 @@ fn mutations_are_read_in_bounded_time_without_a_panic() {
     assert!(accepted > 1_000, "only {accepted} copies were read at all");
 }
 
-/// Chains that lead back into themselves, and lanes that share one: each cell is read
-/// once, and by one of them.
+/// If a chain forms a ring, or two lanes share a chain, each cell is read once, for one of the
+/// lanes.
 #[test]
 fn a_chain_that_is_a_ring_is_read_once() {
     let mut copy = GOLDEN.to_vec();
     let link = |copy: &mut Vec<u8>, at: usize, block: u64| {
         copy[at..at + 8].copy_from_slice(&block.to_le_bytes());
     };
-    // To itself; and each to the other.
+    // First a ring of one block, then a ring of two.
     for (first, second) in [(5_u64, 11_u64), (11, 5)] {
         link(&mut copy, POOL + 5 * BLOCK, first);
         link(&mut copy, POOL + 11 * BLOCK, second);
@@ -405,9 +403,8 @@ fn a_chain_that_is_a_ring_is_read_once() {
     }
 }
 
-/// Offsets of words to change, by section, a section twice where more depends on
-/// it. In each are the words that say something, and here and there one that is
-/// zero.
+/// Offsets of words to change, by section; a section that more depends on is listed twice. Each
+/// section contributes its words that are not zero, and a few that are.
 fn sections() -> Vec<Vec<usize>> {
     let words = |from: usize, to: usize| -> Vec<usize> {
         let is_zero = |at: usize| GOLDEN[at..at + 8] == [0; 8];
@@ -425,7 +422,7 @@ fn sections() -> Vec<Vec<usize>> {
     twice.into_iter().chain([points, header, shared, everything]).collect()
 }
 
-/// Polls a copy as a viewer would; false if it is refused.
+/// Polls a copy as a viewer would; returns false if the copy is refused.
 fn read_all(copy: &[u8]) -> bool {
     let Ok((segment, facts)) = Segment::from_copy(copy) else { return false };
     let geometry = *segment.geometry();
@@ -466,7 +463,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// A word at some boundary, or from elsewhere in the copy.
+    /// Returns a word near a boundary, or one copied from elsewhere in the file.
     fn word(&mut self, copy: &[u8]) -> u64 {
         let edges = [0, 1, 2, 3, 13, 14, 15, 31, 32, 128, 1 << 24, 1 << 31, 1 << 32, 1 << 63];
         let edge: u64 = edges[self.below(edges.len() as u64) as usize];

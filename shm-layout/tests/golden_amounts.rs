@@ -1,9 +1,8 @@
-//! The other kept segment of layout version 3.0, `assets/segment-v3-amounts.pfp`: amounts,
-//! a device's time, and losses are read as they were written down.
-//! `examples/golden/amounts.rs` tells how the file came about, and the figures here are
-//! worked out by hand from that story.
+//! The other kept segment of layout version 3.0, `assets/segment-v3-amounts.pfp`: amounts, a
+//! device's time, and losses read as they were written. `examples/golden/amounts.rs` writes the
+//! file, and the figures here are worked out by hand from the steps in that example.
 //!
-//! `golden.rs` tries damaged copies, on the other file.
+//! `golden.rs` tests damaged copies, with the other file.
 
 #![cfg(target_endian = "little")]
 
@@ -21,20 +20,20 @@ static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v3-amounts.pfp");
 const KI: u64 = 1 << 10;
 const COPY: u32 = 64;
 const DEVICE: u32 = 65;
-/// Copies of 4,096 bytes, and of 64.
+/// Tuple for copies of 4,096 and of 64 bytes.
 const BLOCKS: u32 = 66;
 const LINES: u32 = 67;
-/// Copies of 128 bytes, none of which was measured.
+/// Tuple for copies of 128 bytes, which was never measured.
 const UNUSED: u32 = 68;
 const STEP: u32 = 69;
 const LAST: u32 = 77;
 
-/// The reading of a metered point's own cell, which has all that is of no tuple.
+/// The reading of a metered point's own cell, which sums the measurements that have no tuple.
 fn own(picture: &Picture, lane: u32, point: u32) -> &CellReading {
     of_metered(picture, lane, point, true)
 }
 
-/// The sum of a metered point and its tuples.
+/// The sum of a metered point's own cell and its tuples' cells.
 fn summed(picture: &Picture, lane: u32, point: u32) -> &CellReading {
     of_metered(picture, lane, point, false)
 }
@@ -47,14 +46,14 @@ fn of_metered(picture: &Picture, lane: u32, point: u32, is_part: bool) -> &CellR
     cell
 }
 
-/// The sums of amounts: of the lane's owner, and of those before.
+/// The sums of amounts: for the lane's owner, and for the owners before.
 fn amounts(cell: &CellReading) -> [Amounts; 2] {
     [cell.live_amounts, cell.retired_amounts]
 }
 
 const NOTHING: [Amounts; 2] = [[0; 4]; 2];
 
-/// Bytes of a lane's owner, and of those before.
+/// Byte sums of a lane's owner, and of the owners before.
 const fn bytes(live: u64, retired: u64) -> [Amounts; 2] {
     [[live, 0, 0, 0], [retired, 0, 0, 0]]
 }
@@ -113,27 +112,27 @@ fn the_cells_read_as_they_were_written() {
     let mut reader = reader(GOLDEN);
     let picture = reader.poll();
 
-    // 100, 100, 130 with 5 inside; a reset; 110 twice.
+    // Measurements of 100, 100 and 130 ticks with 5 child ticks; a reset; 110 twice.
     let blocks = cell(picture, 0, BLOCKS);
     assert_eq!(blocks.live, sums([2, 220, 220, 110, 110, 110], 24_200));
     assert_eq!((&blocks.retired, amounts(blocks)), (&none(), NOTHING));
     assert_eq!((blocks.lifetime_count, blocks.lifetime_exclusive), (5, 550));
     assert_eq!(buckets(blocks), [[108, 4, 2]]);
 
-    // 50 and 60; not measured since the reset.
+    // Measurements of 50 and 60 ticks; none since the reset.
     let lines = cell(picture, 0, LINES);
     assert_eq!((&lines.live, &lines.retired), (&none(), &none()));
     assert_eq!((lines.lifetime_count, lines.lifetime_exclusive), (2, 110));
     assert_eq!((buckets(lines), amounts(lines)), (vec![], NOTHING));
 
-    // 1,000 and 2,000; a reset; 1,500 with 5 Ki and 2,500 with 7 Ki.
+    // Measurements of 1,000 and 2,000 ticks; a reset; 1,500 with 5 Ki and 2,500 with 7 Ki.
     let any = own(picture, 0, COPY);
     assert_eq!(any.live, sums([2, 4_000, 4_000, 1_500, 2_500, 2_500], 8_500_000));
     assert_eq!((&any.retired, amounts(any)), (&none(), bytes(12 * KI, 0)));
     assert_eq!((any.lifetime_count, any.lifetime_exclusive), (4, 7_000));
     assert_eq!(buckets(any), [[1_472, 32, 1], [2_464, 64, 1]]);
 
-    // All copies of the lane.
+    // All copies that the lane measured.
     let copy = summed(picture, 0, COPY);
     assert_eq!(copy.live, sums([4, 4_220, 4_220, 110, 2_500, 2_500], 8_524_200));
     assert_eq!((copy.lifetime_count, copy.lifetime_exclusive), (11, 7_660));
@@ -144,18 +143,19 @@ fn the_cells_read_as_they_were_written() {
     assert_eq!((&device.live, &device.retired), (&expected, &none()));
     assert_eq!(buckets(device), [[49_120, 1_024, 1], [69_600, 2_048, 1]]);
 
-    // 300 and 400, and the program died while it followed a reset.
+    // Measurements of 300 and 400 ticks; the program died while it applied a reset.
     let steps = own(picture, 0, STEP);
     assert_eq!((&steps.live, &steps.retired, amounts(steps)), (&none(), &none(), NOTHING));
     assert_eq!((steps.lifetime_count, steps.lifetime_exclusive), (2, 700));
     assert!(buckets(steps).is_empty());
 
-    // The first owner 40 once, after the reset, and the second never.
+    // The first owner measured 40 ticks once, after the reset, and the second measured nothing.
     let lines = cell(picture, 1, LINES);
     assert_eq!((&lines.live, &lines.retired), (&none(), &sums([1, 40, 40, 40, 40, 40], 1_600)));
     assert_eq!((buckets(lines), amounts(lines)), (vec![[40, 2, 1]], NOTHING));
 
-    // The first owner 700 and 710 with 1,000 and 2,000 bytes, the second 800 with 4,000.
+    // The first owner measured 700 and 710 ticks with 1,000 and 2,000 bytes, the second 800 with
+    // 4,000.
     let any = own(picture, 1, COPY);
     assert_eq!(any.live, sums([1, 800, 800, 800, 800, 800], 640_000));
     assert_eq!(any.retired, sums([2, 1_410, 1_410, 700, 710, 0], 994_100));
@@ -168,7 +168,7 @@ fn the_cells_read_as_they_were_written() {
     let retired = &copy.retired;
     assert_eq!((retired.count, retired.exclusive, retired.min, retired.max), (3, 1_450, 40, 710));
 
-    // By threads without a lane: 95 once, and 90 twice with 10 and 20 bytes.
+    // Threads without a lane measured 95 ticks once, and 90 twice with 10 and 20 bytes.
     let blocks = cell(picture, 2, BLOCKS);
     assert_eq!((&blocks.live, amounts(blocks)), (&sums([1, 95, 95, 95, 95, 95], 9_025), NOTHING));
     let any = own(picture, 2, COPY);
@@ -183,7 +183,7 @@ fn the_cells_read_as_they_were_written() {
     assert_eq!(picture.cells.iter().filter(is_part).count(), 4 + 2 + 2);
 }
 
-/// A record of a tuple is of the metered point.
+/// A record of a tuple counts for the metered point.
 #[test]
 fn the_records_read_as_they_were_written() {
     let mut reader = reader(GOLDEN);
@@ -196,7 +196,7 @@ fn the_records_read_as_they_were_written() {
     assert_eq!(records.len(), 17);
 }
 
-/// A copy of the copy is the same file, the sums among it.
+/// A copy of a copy is byte for byte the file, including the sums.
 #[test]
 fn a_copy_is_byte_for_byte_the_same() {
     let (segment, _) = Segment::from_copy(GOLDEN).expect("the file is a segment");

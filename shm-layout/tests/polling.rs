@@ -1,5 +1,5 @@
-//! What a reader keeps from one poll to the next: it is what a new reader would
-//! find, and keeping it costs no memory.
+//! Tests the state that a reader keeps from one poll to the next: it equals what a new reader would
+//! find, and its memory does not grow.
 
 #[path = "common/counting.rs"]
 mod counting;
@@ -23,42 +23,42 @@ use pfp_shm_layout::segment::Segment;
 
 use crate::counting::ALLOCATIONS;
 
-/// Held alone by the test that measures the memory of this process.
+/// Write-locked by the test that measures the memory of this process.
 static ALONE: RwLock<()> = RwLock::new(());
 
 const POINTS: usize = 40;
 const LANES: usize = 3;
 
-/// Writes to a segment as the threads of a program do, one after the other, and keeps lists
-/// of what they have measured.
+/// Writes to a segment as the threads of a program do, one after the other, and keeps lists of the
+/// measurements.
 struct Program {
     lanes: Vec<Thread>,
     free_chunks: std::ops::Range<u32>,
     random: Random,
-    /// By lane and point.
+    /// Lists by lane and point.
     lists: Vec<[Lists; POINTS]>,
 }
 
-/// Who has a lane.
+/// The owner of a lane.
 struct Thread {
     generation: u32,
     is_live: bool,
-    /// The first of its blocks of cells, and its ring.
+    /// Its first block of cells, and its ring.
     cells: u64,
     ring: u64,
     written: u64,
     folded: u64,
 }
 
-/// What a point's regions have measured on a lane.
+/// The measurements of a point's regions on a lane.
 #[derive(Clone, Default)]
 struct Lists {
     generation: u32,
     epoch: u32,
-    /// Of the window, by the owner of that generation and by those before.
+    /// Measurements in the current window, by the owner of that generation and by those before.
     live: Vec<Measurement>,
     retired: Vec<Measurement>,
-    /// In windows before.
+    /// Measurements in earlier windows.
     past: Vec<Measurement>,
 }
 
@@ -105,7 +105,7 @@ impl Program {
         segment.cell_block(block).expect("it was taken").cell(point % CELLS_PER_BLOCK)
     }
 
-    /// The counter of a duration.
+    /// The histogram bucket of a duration.
     fn bucket<'a>(&mut self, segment: &'a Segment, cell: &Cell, ticks: u64) -> &'a AtomicU64 {
         let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
         if cell.part(part) == 0 {
@@ -119,7 +119,7 @@ impl Program {
         &segment.chunk(cell.part(part)).expect("its own").0[bucket]
     }
 
-    /// One region of that many ticks, as its begin and its end write it: into the ring, or
+    /// Measures one region of `ticks` ticks as its begin and its end write it: into the ring, or
     /// into its cell.
     fn measure(&mut self, segment: &Segment, lane: usize, point: usize, ticks: u64) {
         let inclusive = ticks + self.random.below(9);
@@ -153,7 +153,7 @@ impl Program {
         counters.written.publish(thread.written);
     }
 
-    /// The cell follows its point's control word and the lane's owner.
+    /// Makes the cell follow its point's control word and the lane's owner.
     fn follow(&mut self, segment: &Segment, lane: usize, point: usize) {
         let (word, owner) = (control(segment, point), self.lanes[lane].generation);
         let cell = self.cell(segment, lane, point);
@@ -176,7 +176,7 @@ impl Program {
         (lists.generation, lists.epoch) = (owner, word.epoch());
     }
 
-    /// Adds what is in the ring to the cells, some records at a time.
+    /// Folds the records of the ring into the cells, a few at a time.
     fn fold(&mut self, segment: &Segment, lane: usize) {
         while self.lanes[lane].folded < self.lanes[lane].written {
             let Thread { folded, written, .. } = self.lanes[lane];
@@ -190,14 +190,14 @@ impl Program {
         }
     }
 
-    /// Adds records to what is staged, of the cells that are returned.
+    /// Stages records in their cells, and returns those cells.
     fn stage<'a>(&mut self, segment: &'a Segment, lane: usize, end: u64) -> Vec<(&'a Cell, Sums)> {
         let slots = segment.ring(self.lanes[lane].ring).expect("its own");
         let mut staged: Vec<(&Cell, Sums)> = Vec::new();
         for number in self.lanes[lane].folded..end {
             let Some(addition) = slots[number as usize % RING_SLOTS].addition() else { continue };
             let cell = self.cell(segment, lane, addition.point as usize);
-            // Some of it may have been folded before, by one who got no further.
+            // An earlier fold that stopped may have folded some of the records.
             if number < cell.folded() {
                 continue;
             }
@@ -212,7 +212,7 @@ impl Program {
         staged
     }
 
-    /// Folds, and gets no further than that: some cells are done, and others are staged.
+    /// Folds and stops halfway: some cells are done, and others are staged.
     fn fold_and_stop(&mut self, segment: &Segment, lane: usize) {
         let Thread { folded, written, .. } = self.lanes[lane];
         let end = folded + self.random.below(written - folded + 1);
@@ -222,7 +222,7 @@ impl Program {
         staged[..done as usize].iter().for_each(|(cell, live)| cell.publish(live, None, end));
     }
 
-    /// Puts right what was left so.
+    /// Repairs the cells after a fold that stopped.
     fn mend(&mut self, segment: &Segment, lane: usize) {
         for point in 0..POINTS {
             let cell = self.cell(segment, lane, point);
@@ -246,10 +246,10 @@ impl Program {
         }
     }
 
-    /// The lane's thread ends, and another one takes its place if `next`.
+    /// Ends the lane's thread; if `next`, another thread claims the lane.
     fn end(&mut self, segment: &Segment, lane: usize, next: bool) {
         let entry = segment.lane(lane).expect("there is a lane");
-        // One that is cancelled leaves the fold to the next one.
+        // A thread that is cancelled leaves the fold to the next owner.
         if self.random.below(2) == 0 {
             self.fold(segment, lane);
         }
@@ -264,7 +264,7 @@ impl Program {
         }
     }
 
-    /// Whether a picture says what the lists say.
+    /// Asserts that a picture agrees with the lists.
     fn judge(&self, segment: &Segment, picture: &Picture) {
         assert_eq!(picture.cells.len(), POINTS * LANES);
         for cell in &picture.cells {
@@ -345,7 +345,7 @@ impl Random {
     }
 }
 
-/// Everything that a picture says of the cells, but when it was said.
+/// All of a picture's cells as text, without the times.
 fn cells(picture: &Picture) -> Vec<String> {
     let mut all: Vec<_> = (picture.cells.iter())
         .map(|cell| {
@@ -359,8 +359,8 @@ fn cells(picture: &Picture) -> Vec<String> {
     all
 }
 
-/// A thread announces a tuple and measures it between a reader's look at the table and
-/// its look at the cells: the next poll puts it where it belongs.
+/// A thread announces a tuple and measures it after a reader has polled the table and before it
+/// polls the cells: the next poll assigns the measurement to the tuple.
 #[test]
 fn a_tuple_that_was_met_before_it_was_announced_is_summed_later() {
     let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
@@ -391,8 +391,8 @@ fn a_tuple_that_was_met_before_it_was_announced_is_summed_later() {
     assert!(part.is_some_and(|cell| cell.is_part && cell.live.count == 1), "{part:?}");
 }
 
-/// Measurements, folds, resets and changes of owner in any order, with polls now and
-/// then; some threads are stopped in a fold.
+/// Measurements, folds, resets and changes of owner in random order, with polls in between; some
+/// threads stop in the middle of a fold.
 #[test]
 fn a_picture_says_what_was_measured_whoever_takes_it() {
     let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
@@ -403,7 +403,7 @@ fn a_picture_says_what_was_measured_whoever_takes_it() {
     for _ in 0..400 {
         for _ in 0..random.below(200) {
             let lane = random.below(LANES as u64) as usize;
-            // Some far more often than others.
+            // Some points are measured far more often than others.
             let most = 1 + random.below(POINTS as u64);
             let point = random.below(most) as usize;
             let rare = random.below(4) == 0;
@@ -461,7 +461,8 @@ fn a_poll_allocates_nothing_for_what_is_known() {
         }
     };
     for changed in [false, true] {
-        // The second one still makes room for names, and each for records that are not folded.
+        // The second pass still allocates memory for names, and for each lane's records that are
+        // not folded.
         for _ in 0..8 {
             work(reader.segment());
             reader.poll();
@@ -476,7 +477,7 @@ fn a_poll_allocates_nothing_for_what_is_known() {
     }
 }
 
-/// However a measurement falls between a reader's looks, no bucket has more than
+/// However a measurement falls between a reader's loads, no bucket counts more measurements than
 /// were begun.
 #[test]
 fn no_bucket_is_ahead_of_its_measurements() {
@@ -495,7 +496,7 @@ fn no_bucket_is_ahead_of_its_measurements() {
                 let which = random.below(2) as usize;
                 begun[which].fetch_add(1, SeqCst);
                 program.measure(&segment, 0, 0, TICKS[which]);
-                // So that polls come in between, and find it at rest as well.
+                // The pause lets polls run in between, and lets some of them find the writer idle.
                 (0..random.below(200)).for_each(|_| std::hint::spin_loop());
             }
         });
@@ -524,8 +525,8 @@ fn no_bucket_is_ahead_of_its_measurements() {
     });
 }
 
-/// Killed at the last moment of a measurement that goes into its cell at once: it is in no
-/// figure, and in no bucket.
+/// If a program is killed at the last step of a measurement that goes into its cell at once, no
+/// figure and no bucket has that measurement.
 #[test]
 fn a_measurement_that_was_cut_off_is_nowhere() {
     let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
@@ -538,7 +539,7 @@ fn a_measurement_that_was_cut_off_is_nowhere() {
     let bucket = program.bucket(segment, cell, 90_000);
     let measured = Measurement { exclusive: 90_000, inclusive: 90_000, away: None };
     cell.record(measured, Some(bucket), 3);
-    // All is written but the sequence word that publishes it.
+    // Everything is written except the sequence word that publishes it.
     let mut copy = segment.to_copy().expect("there is memory");
     let block = segment.block_offset(program.lanes[0].cells).expect("it was taken");
     let first = block + BLOCK - CELLS_PER_BLOCK * size_of::<Cell>();
@@ -548,7 +549,8 @@ fn a_measurement_that_was_cut_off_is_nowhere() {
     program.judge(&copy, Reader::new(&copy, facts).poll());
 }
 
-/// A damaged table may name one text many times, and a damaged cell one chunk.
+/// A damaged table may refer to one text many times, and a damaged cell to one chunk many times.
+/// The reader's memory stays within the size of the segment.
 #[test]
 fn what_is_kept_is_no_more_than_what_there_is() {
     let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
@@ -561,7 +563,7 @@ fn what_is_kept_is_no_more_than_what_there_is() {
     let long = segment.enter_text(&"x".repeat(1_000)).expect("there is room");
     let block = segment.take_blocks(1).expect("there is room");
     let chunk = segment.block_offset(block).expect("just taken") as u32 / 256;
-    // One bucket in use, so buckets count parts.
+    // Only one bucket is in use, so the number of buckets is the number of parts read.
     segment.chunk(chunk).expect("just taken").0[0].store(1, Relaxed);
     for point in 0..POINTS {
         let text = Text { len: 1_000_000, ..long };
@@ -579,7 +581,7 @@ fn what_is_kept_is_no_more_than_what_there_is() {
     assert!(parts > 0 && parts <= chunks, "{parts} parts of {chunks} chunks");
 }
 
-/// What memory an object and this process have, bytes.
+/// Bytes of memory in use by an object and by this process.
 fn memory(name: &pfp_shm_layout::name::Name) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     let object = std::fs::metadata(format!("/dev/shm/{name}")).expect("it is there");
@@ -589,8 +591,8 @@ fn memory(name: &pfp_shm_layout::name::Name) -> (u64, u64) {
     (object.blocks() * 512, rss)
 }
 
-/// A segment may claim anything: a reader touches no hole of it, which would become a
-/// page, and takes memory for what there is.
+/// A segment may claim any size: a reader touches no hole of it, which would allocate a page, and
+/// allocates memory only for the parts that exist.
 #[test]
 fn holes_stay_holes() {
     let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
@@ -605,7 +607,7 @@ fn holes_stay_holes() {
     };
     let mut program = Program::new(&own);
     let counters = own.counters();
-    // A point far behind the others, whose name lies in a hole.
+    // A point whose number is far beyond the others, and whose name is in a hole.
     let far = MANY as usize - 7;
     own.enter_point(Some(far), far, "far", "polling.rs", 1).expect("there is room");
     let hole = Text { offset: 100 << 20, len: 4096 };
@@ -617,7 +619,7 @@ fn holes_stay_holes() {
     }
     counters.overflow_used.store(1, Relaxed);
     counters.strings_used.store((1 << 28) - 100, Relaxed);
-    // A lane whose chain and ring lie in holes, and a cell whose chunks do.
+    // A lane whose chain and ring are in holes, and a cell whose chunks are.
     let lane = own.lane(1).expect("it is there");
     lane.set_cells_block(90_000);
     lane.set_ring_block(91_000);
@@ -646,7 +648,7 @@ fn holes_stay_holes() {
     assert_eq!(object, object_before, "the object grew");
     assert!(rss < rss_before + (32 << 20), "{} MiB", (rss - rss_before) >> 20);
 
-    // What comes into use later is seen.
+    // Points that are registered later are read.
     own.enter_point(Some(far + 1), far + 1, "later", "polling.rs", 1).expect("there is room");
     reader.poll();
     assert_eq!(named(&reader).last().map(String::as_str), Some("later"));

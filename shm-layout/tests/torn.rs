@@ -1,4 +1,4 @@
-//! A histogram is of the moment of the figures beside it, whoever writes meanwhile.
+//! A histogram matches the figures beside it, also while a writer runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -28,7 +28,7 @@ fn cell(segment: &Segment) -> &Cell {
     block.cell(0)
 }
 
-/// The counters of two durations.
+/// The histogram buckets of two durations.
 fn buckets<'a>(segment: &'a Segment, cell: &Cell, ticks: [u64; 2]) -> [&'a AtomicU64; 2] {
     let block = segment.take_blocks(1).expect("there is room");
     let first = segment.block_offset(block).expect("just taken") / CHUNK;
@@ -39,10 +39,10 @@ fn buckets<'a>(segment: &'a Segment, cell: &Cell, ticks: [u64; 2]) -> [&'a Atomi
     located.map(|(part, bucket)| &segment.chunk(cell.part(part)).expect("its own").0[bucket])
 }
 
-/// Two buckets take turns: of as many measurements as a picture has, each has its half.
+/// Two buckets are incremented in turn: of the measurements in a picture, each has half.
 #[test]
 fn buckets_are_of_the_moment_of_the_figures() {
-    // In two lines of a part, and in two parts.
+    // First two buckets in two cache lines of one part, then in two parts.
     for ticks in [[500, 900], [500, 5_000]] {
         let room = Config { points: 64, lanes: 1, blocks: 600, string_bytes: 1 << 14 };
         let facts = Facts::default();
@@ -73,7 +73,7 @@ fn buckets_are_of_the_moment_of_the_figures() {
                 let Some(found) = picture.cells.first() else { continue };
                 let count = found.live.count;
                 let counts: Vec<u64> = found.histogram.iter().map(|it| it.count).collect();
-                // The histogram may be ahead while its cell is being written.
+                // The histogram may be ahead of the count while its cell is being written.
                 if counts.iter().sum::<u64>() == count {
                     exact += 1;
                     if count > 1 && counts != [count.div_ceil(2), count / 2] {

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// How often this thread has allocated.
+    /// Number of allocations by this thread.
     pub(crate) static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -13,16 +13,18 @@ struct Counting;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-// SAFETY: hands everything to the system's allocator, and counts.
+// SAFETY: every call is passed on to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are passed on unchanged.
+        // SAFETY: the caller's guarantees are those that `System` requires, and the arguments are
+        // unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on unchanged.
+        // SAFETY: the caller's guarantees are those that `System` requires, and the arguments are
+        // unchanged.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

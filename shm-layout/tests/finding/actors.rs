@@ -1,4 +1,4 @@
-//! Other processes, as a test sees them, and the conversation with them.
+//! Starts other processes for a test and exchanges lines of text with them.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -16,12 +16,13 @@ pub(crate) struct Actor {
     listens: ChildStdin,
 }
 
-/// A child of another process, which outlives it, and goes with its test.
+/// A child of another process. It outlives its parent and is killed when the test ends.
 pub(crate) struct Orphan(pub(crate) i32);
 
 impl Drop for Orphan {
     fn drop(&mut self) {
-        // SAFETY: a plain system call, on a process that waits for it.
+        // SAFETY: a plain system call without pointers. The process waits for this signal, so its
+        // id is not reused.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
     }
 }
@@ -32,7 +33,7 @@ impl Actor {
     pub(crate) fn start(role: &str, arguments: &[&Path]) -> Actor {
         let arguments: Vec<&[u8]> = arguments.iter().map(|a| a.as_os_str().as_bytes()).collect();
         let exe = std::env::current_exe().unwrap();
-        // What runs programs of a processor that is not this machine's.
+        // The program that runs binaries of a foreign processor, such as an emulator.
         let runner = variable(c"PFP_TEST_RUNNER").unwrap_or_default().to_str().unwrap();
         let mut words = runner.split_whitespace();
         let mut command = Command::new(words.next().map_or(exe.as_os_str(), OsStr::new));
@@ -54,7 +55,7 @@ impl Actor {
         }
     }
 
-    /// The next thing it tells.
+    /// Reads the next line that the process prints.
     pub(crate) fn hears(&mut self) -> String {
         loop {
             let mut line = String::new();

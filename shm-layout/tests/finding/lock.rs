@@ -1,4 +1,4 @@
-//! The lock and the process.
+//! Tests that a lock ends with its process.
 
 use std::fs::{self, File};
 
@@ -9,8 +9,8 @@ use pfp_shm_layout::object;
 use crate::actors::{Actor, Orphan};
 use crate::{Base, PAGE, flock, only_entry};
 
-/// The lock ends with the process: not before, and not later although a
-/// forked and a raw-cloned child live on. Neither child can put the beacon out.
+/// The lock ends exactly when the process ends, although a forked and a raw-cloned child live on.
+/// Neither child can remove the beacon.
 #[test]
 fn the_lock_ends_with_its_process_and_not_with_its_children() {
     let base = Base::new();
@@ -30,14 +30,14 @@ fn the_lock_ends_with_its_process_and_not_with_its_children() {
         assert!(!stat.contains(") Z "), "the child lives on: {stat}");
     }
     assert_eq!(info.liveness(&dir).unwrap(), Liveness::Dead);
-    // The lock itself is free, not only outvoted: a sweeper gets it.
+    // The lock itself is released, not just ignored: a sweeper acquires it.
     let swept = gc(&dir).unwrap();
     assert_eq!(swept.removed.len(), 1, "{swept:?}");
     assert!(swept.failed.is_empty(), "{swept:?}");
     assert_eq!(info.liveness(&dir).unwrap(), Liveness::Gone);
 }
 
-/// A dead process whose id and start time are those of a living one is dead.
+/// A dead process counts as dead even if its id and start time are those of a living one.
 #[test]
 fn a_living_process_of_the_same_id_does_not_revive_a_beacon() {
     let base = Base::new();
@@ -52,14 +52,15 @@ fn a_living_process_of_the_same_id_does_not_revive_a_beacon() {
     assert_eq!(info.liveness(&dir).unwrap(), Liveness::Alive);
     helper.kill();
     assert_eq!(info.liveness(&dir).unwrap(), Liveness::Dead);
-    // Nor does somebody else who asks: here the lock alone can tell.
+    // Another process that holds the lock to look does not revive it either: here the lock alone
+    // decides.
     let asker = File::open(only_entry(&dir).path).unwrap();
     flock(&asker, libc::LOCK_SH);
     assert_eq!(info.liveness(&dir).unwrap(), Liveness::Dead);
 }
 
-/// Who asks, and who sweeps, does not look like the owner to others who ask;
-/// and an asker is in a sweeper's way only while it asks.
+/// A process that looks, or sweeps, does not appear as the owner to others that look. A process
+/// that looks blocks a sweeper only while it holds the lock.
 #[test]
 fn askers_and_sweepers_do_not_pass_for_the_owner() {
     let base = Base::new();
@@ -80,7 +81,7 @@ fn askers_and_sweepers_do_not_pass_for_the_owner() {
     assert_eq!(gc(&dir).unwrap().removed.len(), 1);
 }
 
-/// An orderly end leaves nothing; the host keeps no descriptor meanwhile.
+/// An orderly end leaves nothing behind, and the host keeps no descriptor open before it.
 #[test]
 fn an_orderly_end_leaves_nothing() {
     let base = Base::new();

@@ -1,8 +1,8 @@
-//! Finding, keeping and sweeping segments, over real processes.
+//! Tests that find, keep and sweep segments, with real processes.
 //!
-//! A test that needs another process starts this binary again with a role
-//! (see `roles`), and talks to it through its standard input and output. The
-//! tests wait for what a process says, or for its end, never for a time.
+//! A test that needs another process starts this binary again with a role (see `roles`), and talks
+//! to it through its standard input and output. The tests wait for a line that a process prints, or
+//! for its end, never for a time.
 #![cfg(target_os = "linux")]
 
 mod actors;
@@ -54,7 +54,7 @@ impl Base {
 
 impl Drop for Base {
     fn drop(&mut self) {
-        // What a test left in shared memory goes with it.
+        // Objects that a test left in shared memory are removed with its directory.
         if let Ok(found) = Directory::open(&self.0).and_then(|dir| find(&dir)) {
             for entry in found.entries {
                 object::unlink(&entry.info.object).ok();
@@ -71,7 +71,7 @@ pub(crate) fn only_entry(dir: &Directory) -> Entry {
 }
 
 pub(crate) fn flock(file: &File, kind: i32) {
-    // SAFETY: an open descriptor and plain numbers.
+    // SAFETY: the descriptor is open as long as `file` lives, and the call takes no pointers.
     let refused = unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) };
     assert_eq!(refused, 0);
 }
@@ -82,13 +82,13 @@ pub(crate) fn fifo(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
 }
 
-/// Says on the terminal why a test shows less here than it could. Not captured, as what a
-/// passing test prints would be.
+/// Prints on the terminal why a test covers less on this machine. The harness does not capture
+/// this, as it would capture the output of a passing test.
 pub(crate) fn skipped(what: &str, why: &str) {
     let _ = writeln!(io::stderr(), "\nSKIPPED {what}: {why}");
 }
 
 pub(crate) fn is_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }

@@ -1,4 +1,4 @@
-//! The object's memory.
+//! Tests the memory of an object.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -9,7 +9,7 @@ use pfp_shm_layout::object::{self, NoSpace, Object};
 use crate::actors::Actor;
 use crate::{Base, PAGE, skipped};
 
-/// A viewer can write where it unlocked, and nowhere else.
+/// A viewer can write to the pages that it unlocked, and to no others.
 #[test]
 fn an_opened_object_is_protected_but_for_what_is_unlocked() {
     let object = Object::create(4 * PAGE).unwrap();
@@ -21,7 +21,7 @@ fn an_opened_object_is_protected_but_for_what_is_unlocked() {
         let status = actor.ends();
         let signal = status.signal();
         assert_eq!(signal, faults.then_some(libc::SIGSEGV), "page {page}");
-        // SAFETY: inside the mapping; nobody writes it now.
+        // SAFETY: the page is inside the mapping, and the child that wrote it has ended.
         let written = unsafe { object.as_ptr().add(page * PAGE).read_volatile() };
         assert_eq!(written == 1, !faults, "page {page}");
     }
@@ -31,7 +31,7 @@ fn an_opened_object_is_protected_but_for_what_is_unlocked() {
         assert!(viewer.unlock(start..end).is_err(), "{start}..{end}");
     }
     assert_eq!(viewer.len(), 4 * PAGE);
-    // A truncation is seen without touching the memory.
+    // A truncation is detected without touching the memory.
     let path = format!("/dev/shm{}", object.name());
     let file = File::options().write(true).open(path).unwrap();
     file.set_len(PAGE as u64).unwrap();
@@ -39,7 +39,7 @@ fn an_opened_object_is_protected_but_for_what_is_unlocked() {
     object::unlink(object.name()).unwrap();
 }
 
-/// An object is sparse, whole pages long, and backed where asked, alone.
+/// An object is sparse, its length is in whole pages, and only the requested part is backed.
 #[test]
 fn backing_takes_whole_pages_and_no_more() {
     let object = Object::create(10 * PAGE - 1).unwrap();
@@ -60,8 +60,8 @@ fn backing_takes_whole_pages_and_no_more() {
     }
 }
 
-/// On a full tmpfs, also the old kernels' way: refused, no SIGBUS, and
-/// nothing allocated on the way.
+/// On a full tmpfs, backing is refused without SIGBUS, and nothing stays allocated. This also
+/// covers the way that older kernels need.
 #[test]
 fn a_full_tmpfs_is_an_error_and_not_a_signal() {
     for way in ["madvise", "fallocate"] {
@@ -76,7 +76,7 @@ fn a_full_tmpfs_is_an_error_and_not_a_signal() {
     }
 }
 
-/// A file size limit, which the kernel answers with a signal, is an error too.
+/// The kernel answers a file size limit with a signal; backing an object turns that into an error.
 #[test]
 fn a_file_size_limit_is_an_error_and_not_a_signal() {
     let base = Base::new();

@@ -1,4 +1,4 @@
-//! What others may have planted.
+//! Tests with files that another user may have planted.
 
 use std::fs;
 use std::io;
@@ -15,8 +15,8 @@ use pfp_shm_layout::object::{self, Object};
 use crate::actors::Actor;
 use crate::{Base, NOBODY, PAGE, fifo, is_root, skipped};
 
-/// Whatever stands in the directory's place but our own directory is refused,
-/// and the message names the path, the expected and the found.
+/// Everything in the directory's place except our own directory is refused, and the message names
+/// the path, the expected state and the found state.
 #[test]
 fn a_planted_directory_is_refused() {
     let base = Base::new();
@@ -55,8 +55,8 @@ fn a_planted_directory_is_refused() {
     assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
 }
 
-/// Links, FIFOs and foreign files under a beacon's name are reported, never
-/// followed, never removed, and never written to.
+/// Links, FIFOs and foreign files under a beacon's name are reported, never followed, removed or
+/// written to.
 #[test]
 fn planted_beacons_are_refused_and_their_victims_untouched() {
     let base = Base::new();
@@ -107,7 +107,7 @@ fn planted_beacons_are_refused_and_their_victims_untouched() {
     }
 }
 
-/// The same for the object's name.
+/// Links, FIFOs and foreign files under an object's name are treated like those under a beacon's.
 #[test]
 fn planted_objects_are_refused_and_their_victims_untouched() {
     let base = Base::new();
@@ -129,7 +129,7 @@ fn planted_objects_are_refused_and_their_victims_untouched() {
     refused();
     fs::write(&place, "").unwrap();
     refused();
-    // A second name, in the same file system.
+    // A hard link, in the same file system.
     let other = Object::create(PAGE).unwrap();
     fs::hard_link(format!("/dev/shm{}", other.name()), &place).unwrap();
     refused();
@@ -140,7 +140,7 @@ fn planted_objects_are_refused_and_their_victims_untouched() {
     assert_eq!(gone.kind(), io::ErrorKind::NotFound);
 }
 
-/// Modes are the same under every umask, also for a user whom modes stop.
+/// Modes do not depend on the umask, also for a user that is not root and so is bound by modes.
 #[test]
 fn the_umask_changes_nothing() {
     for umask in ["0", "77", "777"] {
@@ -160,7 +160,7 @@ fn the_umask_changes_nothing() {
     }
 }
 
-/// A beacon whose file is gone takes no other file for its own, and removes none.
+/// A beacon whose file is gone does not mistake another file for its own, and removes none.
 #[test]
 fn a_beacon_whose_file_is_gone_leaves_others_alone() {
     let base = Base::new();
@@ -171,7 +171,7 @@ fn a_beacon_whose_file_is_gone_leaves_others_alone() {
         let draft = only_file(base.path());
         let place = base.path().join(format!("{}.beacon", info.object.hex()));
         if is_lit {
-            // As by another thread, which has not come back from it.
+            // Another thread may have renamed the draft and be suspended right after.
             fs::rename(draft, &place).unwrap();
         } else {
             fs::remove_file(draft).unwrap();
@@ -194,7 +194,7 @@ fn only_file(folder: &Path) -> PathBuf {
     file.clone()
 }
 
-/// Another user's object is refused, even where its mode would allow it.
+/// Another user's object is refused, even if its mode would permit access.
 #[test]
 fn another_users_object_is_refused() {
     if !is_root() {

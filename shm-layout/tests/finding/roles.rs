@@ -1,4 +1,4 @@
-//! The roles that other processes of these tests play.
+//! The roles that other processes play in these tests.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,10 +18,10 @@ use crate::actors::{hear, tell};
 use crate::counting::ALLOCATIONS;
 use crate::{NOBODY, PAGE, is_root, only_entry};
 
-/// How many segments a `many` process has.
+/// Number of segments of a `many` process.
 pub(crate) const MANY: usize = 10;
 
-/// Not a test: what a process that `Actor::start` made does.
+/// Not a test: runs the role of a process that `Actor::start` made.
 #[test]
 fn role() {
     let Some(role) = variable(c"PFP_TEST_ROLE") else {
@@ -55,7 +55,7 @@ fn light(dir: &Directory, change: impl FnOnce(&mut Info)) -> (Object, Box<Beacon
     change(&mut info);
     let beacon = loop {
         match Beacon::lit(dir, &info) {
-            // A sweeper was faster.
+            // A sweeper has removed the draft first.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 info.object = Name::random().unwrap();
             }
@@ -109,10 +109,10 @@ fn play_with_children(arguments: &[PathBuf]) {
                 drop(object);
                 beacon.extinguish().ok();
             }
-            // The last thing the child does before it waits: now it counts.
+            // The child prints its id last, right before it waits: the test continues from here.
             tell(std::process::id());
             loop {
-                // SAFETY: waits for a signal; the test sends it.
+                // SAFETY: waits for a signal, which the test sends; takes no arguments.
                 unsafe { libc::pause() };
             }
         }
@@ -149,7 +149,7 @@ fn play_many(arguments: &[PathBuf]) {
     let dir = Directory::create(&arguments[0]).unwrap();
     let mut all = Vec::new();
     for _ in 0..MANY {
-        // One that ends in order in between, under the sweepers' eyes.
+        // In between, another segment is lit and extinguished in order, while sweepers run.
         let (object, beacon) = light(&dir, |_| {});
         object::unlink(object.name()).unwrap();
         beacon.extinguish().unwrap();
@@ -208,7 +208,7 @@ fn play_write(arguments: &[PathBuf]) {
     let object = Object::open(&name).unwrap();
     object.unlock(PAGE..2 * PAGE).unwrap();
     tell("writing");
-    // SAFETY: inside the mapping; a fault is what the test looks for.
+    // SAFETY: the address is inside the mapping. It may fault, which the test looks for.
     unsafe { object.as_ptr().add(page * PAGE).write_volatile(1) };
 }
 
@@ -230,7 +230,7 @@ fn play_full_tmpfs(arguments: &[PathBuf]) {
     assert_eq!((half, whole), (Ok(()), Err(NoSpace)));
     assert_eq!(allocations, 0);
     for page in 0..128 {
-        // SAFETY: inside the part that was backed.
+        // SAFETY: the address is inside the part of the mapping that was backed.
         unsafe { object.as_ptr().add(page * PAGE).write_volatile(1) };
     }
     tell("refused");
@@ -238,7 +238,7 @@ fn play_full_tmpfs(arguments: &[PathBuf]) {
 
 fn play_file_limit(arguments: &[PathBuf]) {
     let limit = libc::rlimit { rlim_cur: 10, rlim_max: 10 };
-    // SAFETY: a valid rlimit that outlives the call.
+    // SAFETY: `limit` is an initialized rlimit that outlives the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
     let dir = Directory::create(&arguments[0]).unwrap();
     let object = Object::create(PAGE).unwrap_err().kind();
@@ -247,21 +247,21 @@ fn play_file_limit(arguments: &[PathBuf]) {
     tell(format!("{object:?} {beacon:?}"));
 }
 
-/// Gives root's rights up, if there are any.
+/// Drops root's rights, if the process has them.
 fn become_nobody() {
     if is_root() {
-        // SAFETY: plain numbers; the whole process changes its user.
+        // SAFETY: the call takes plain numbers and changes the user of the whole process.
         assert_eq!(unsafe { libc::setgid(NOBODY) }, 0);
-        // SAFETY: as above.
+        // SAFETY: the call takes a plain number.
         assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
     }
 }
 
-/// A /dev/shm of 1 MiB that this thread alone sees.
+/// Mounts a /dev/shm of 1 MiB that only this thread sees.
 fn mount_small_shm() -> bool {
     let (none, nothing) = (c"none".as_ptr(), std::ptr::null());
-    // SAFETY: system calls on NUL-terminated strings; only this thread, which
-    // has a mount namespace of its own by then, sees what they change.
+    // SAFETY: these are system calls on NUL-terminated strings. The thread has unshared its mount
+    // namespace before the mounts, so it alone sees them.
     unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(
@@ -281,7 +281,7 @@ fn mount_small_shm() -> bool {
     }
 }
 
-/// Makes madvise(_, _, 23) answer EINVAL in this thread, as an old kernel does.
+/// Makes madvise(_, _, 23) fail with EINVAL in this thread, as an old kernel does.
 fn refuse_populate() -> bool {
     const fn step(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
         libc::sock_filter { code: code as u16, jt, jf, k }
@@ -289,7 +289,7 @@ fn refuse_populate() -> bool {
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
-    // The number of the call is at 0, its third argument at 16 + 2 * 8.
+    // In seccomp_data, the call's number is at offset 0 and its third argument at 16 + 2 * 8.
     let mut steps = [
         step(LOAD, 0, 0, 0),
         step(EQUAL, 0, 3, libc::SYS_madvise as u32),
@@ -299,7 +299,7 @@ fn refuse_populate() -> bool {
         step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-    // SAFETY: the program outlives the call, which copies it.
+    // SAFETY: the program outlives the call, and the kernel copies it.
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0

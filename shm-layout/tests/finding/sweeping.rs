@@ -1,4 +1,4 @@
-//! Sweeping.
+//! Tests of sweeping.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -14,8 +14,8 @@ use crate::actors::Actor;
 use crate::roles::MANY;
 use crate::{Base, PAGE, flock, only_entry};
 
-/// A program's last three dead segments stay, other programs' all do, and
-/// what has no memory left goes.
+/// Sweeping keeps a program's last three dead segments and all of other programs, and removes
+/// beacons whose object is gone.
 #[test]
 fn a_sweep_keeps_the_last_three_of_the_same_program() {
     let base = Base::new();
@@ -36,7 +36,7 @@ fn a_sweep_keeps_the_last_three_of_the_same_program() {
     let (mut other, other_name) = start(Path::new("/other/program"));
     other.kill();
     let (mut alive, alive_name) = start(&ours);
-    // As after a reboot: the newest dead one has lost its object.
+    // The newest dead segment has lost its object, as after a reboot.
     object::unlink(&dead[4]).unwrap();
 
     let swept = sweep(&dir, &ours, KEEP, u64::MAX).unwrap();
@@ -57,8 +57,8 @@ fn a_sweep_keeps_the_last_three_of_the_same_program() {
     assert_eq!(gc(&dir).unwrap().removed.len(), 1);
 }
 
-/// What dead processes left is bounded in bytes, whatever program they ran: the newest
-/// that fit stay.
+/// The segments that dead processes left are limited in bytes, over all programs: the newest ones
+/// that fit are kept.
 #[test]
 fn a_sweep_keeps_no_more_bytes_than_it_may() {
     let base = Base::new();
@@ -67,7 +67,7 @@ fn a_sweep_keeps_no_more_bytes_than_it_may() {
     let dead = |exe: &Path, pages: u64| {
         let mut actor = Actor::start("live", &[base.path(), exe]);
         let name = actor.hears_name();
-        // A page is there already.
+        // One page of the object is allocated already.
         let object = fs::OpenOptions::new().write(true).open(format!("/dev/shm{name}")).unwrap();
         object.write_all_at(&vec![1; (pages * PAGE as u64) as usize], 0).unwrap();
         actor.kill();
@@ -89,7 +89,7 @@ fn a_sweep_keeps_no_more_bytes_than_it_may() {
     assert_eq!(sweep(9), [alive, newest, small, large, oldest]);
     assert_eq!(sweep(8), [alive, newest, small, large]);
     assert_eq!(object::backed_bytes(&oldest).unwrap(), None);
-    // One that does not fit makes way for older ones that do.
+    // A segment that does not fit is removed, and older ones that fit are kept.
     assert_eq!(sweep(7), [alive, newest, small]);
     assert_eq!(object::backed_bytes(&large).unwrap(), None);
     assert_eq!(sweep(1), [alive, small]);
@@ -98,8 +98,8 @@ fn a_sweep_keeps_no_more_bytes_than_it_may() {
     assert_eq!(sweep(0), []);
 }
 
-/// What a crash or a power failure left half done goes; what another version
-/// wrote stays.
+/// Files that a crash or a power failure left half written are removed; files of another version
+/// are kept.
 #[test]
 fn gc_clears_damaged_and_unfinished_beacons() {
     let base = Base::new();
@@ -117,7 +117,7 @@ fn gc_clears_damaged_and_unfinished_beacons() {
 
     let found = find(&dir).unwrap();
     assert_eq!(found.unreadable.len(), 2, "{found:?}");
-    // A writer that is at work has the lock.
+    // A writer that is still working holds the lock.
     let at_work = File::open(&unfinished).unwrap();
     flock(&at_work, libc::LOCK_EX);
     gc(&dir).unwrap();
@@ -128,7 +128,7 @@ fn gc_clears_damaged_and_unfinished_beacons() {
     assert!(!unfinished.exists() && newer.exists() && stranger.exists());
 }
 
-/// Of a process that was killed before others were to find its segment, nothing stays.
+/// Nothing is left of a process that was killed before it lit the beacon of its segment.
 #[test]
 fn a_segment_that_was_never_lit_goes_with_its_process() {
     let base = Base::new();
@@ -144,9 +144,8 @@ fn a_segment_that_was_never_lit_goes_with_its_process() {
     assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
 }
 
-/// Sixteen sweepers at full speed, while processes start, end and are killed
-/// around them: a living one's segment is never removed, nobody fails, and in
-/// the end nothing is left.
+/// Sixteen sweepers run at full speed while processes start, end and are killed around them: no
+/// sweeper removes the segment of a living process or fails, and at the end nothing is left.
 #[test]
 fn racing_sweepers_never_remove_a_live_one() {
     const SWEEPERS: usize = 16;
@@ -165,7 +164,7 @@ fn racing_sweepers_never_remove_a_live_one() {
                 assert!(names.insert(owner.hears_name()));
             }
         }
-        // All of them live now; each still has its beacon and its object.
+        // All of them are alive now, and each still has its beacon and its object.
         for owner in &mut owners {
             owner.says("check");
             assert_eq!(owner.hears(), "all there");
@@ -187,7 +186,7 @@ fn racing_sweepers_never_remove_a_live_one() {
         assert!(sweeper.ends().success());
     }
     removed += gc(&dir).unwrap().removed.len();
-    // No two sweepers count the same one.
+    // No two sweepers count the removal of one segment.
     assert_eq!(removed, names.len());
     assert!(find(&dir).unwrap().entries.is_empty());
     for name in names {

@@ -1,4 +1,4 @@
-//! The beacon's text.
+//! Tests of the beacon's text.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use pfp_shm_layout::beacon::{Info, MAX_BYTES, MAX_EXE, MAX_NAME, Malformed};
 use pfp_shm_layout::name::Name;
 
-/// Whatever the names hold, one line stays one line, and comes back the same.
+/// Whatever characters the names contain, the text of each field stays on one line and parses to
+/// the original.
 #[test]
 fn a_beacon_says_what_it_was_told() {
     let worst = "\u{7f}".repeat(MAX_NAME);
@@ -33,8 +34,8 @@ fn a_beacon_says_what_it_was_told() {
     }
 }
 
-/// The parser never panics, and accepts only texts that `to_text` writes: no two texts have one
-/// meaning.
+/// The parser never panics, and accepts only texts that `to_text` writes, so no two texts mean one
+/// thing.
 #[test]
 fn the_parser_survives_anything() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -68,7 +69,7 @@ fn the_parser_survives_anything() {
     assert!(Info::parse(&vec![b'x'; 1 << 20]).is_err());
 }
 
-/// xorshift: the same bytes in every run.
+/// xorshift, which yields one sequence of bytes in every run.
 struct Random(u64);
 
 impl Random {

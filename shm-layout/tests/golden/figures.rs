@@ -1,4 +1,4 @@
-//! Figures of a kept segment as its tests write them down.
+//! Builds the expected figures of a kept segment.
 
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::reader::{BucketCount, CellReading, Picture, Reader};
@@ -9,8 +9,8 @@ pub(crate) fn reader(file: &[u8]) -> Reader {
     Reader::new(segment, facts)
 }
 
-/// Count, exclusive, inclusive, least, most, last ticks, and squares; the others
-/// are zero.
+/// Sums with these values for count, exclusive, inclusive, least, most and last ticks, and squares;
+/// all others are zero.
 pub(crate) fn sums([count, exclusive, inclusive, min, max, last]: [u64; 6], squares: u128) -> Sums {
     Sums { count, exclusive, inclusive, min, max, last, squares, ..Sums::default() }
 }
@@ -26,7 +26,7 @@ pub(crate) fn cell(picture: &Picture, lane: u32, point: u32) -> &CellReading {
     cell
 }
 
-/// The buckets of a cell: least value, width, count.
+/// The buckets of a cell as least value, width and count.
 pub(crate) fn buckets(cell: &CellReading) -> Vec<[u64; 3]> {
     let bucket = |BucketCount { low, width, count }| [low, width, count];
     cell.histogram.iter().map(bucket).collect()

@@ -1,4 +1,4 @@
-//! Nobody sleeps here: a model looks at a word again when it wants to.
+//! A futex whose wait returns at once: a model rereads a word when it wants to.
 
 use crate::sync::AtomicU32;
 

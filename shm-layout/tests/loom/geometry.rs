@@ -1,12 +1,12 @@
-//! What the protocol files use of `src/layout/geometry.rs`, small.
+//! The parts of `src/layout/geometry.rs` that the protocol files use, with small sizes.
 
-/// Two, so that a model fills a block.
+/// Two cells, so that a model can fill a block.
 pub(crate) const CELLS_PER_BLOCK: usize = 2;
-/// So much that there is a head before them.
+/// Large enough that a block has a head before its cells.
 pub(crate) const BLOCK: usize =
     CELLS_PER_BLOCK * size_of::<crate::cell::Cell>() + 16 * size_of::<crate::sync::AtomicU64>();
 
-/// Stands for the real one; its words are the payload of the header's model.
+/// Replaces the real geometry; its words are the payload of the header's model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry(pub(crate) [u64; 6]);
 

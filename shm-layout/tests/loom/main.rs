@@ -75,20 +75,20 @@ fn on_all_cpus<'a, T: Sync, R: Send>(
     })
 }
 
-/// A model that has run.
+/// A model that has run, with its findings.
 struct Checked<'a> {
     name: &'a str,
     model: fn(),
     holds: bool,
     took: Duration,
-    /// The orderings that its run has used.
+    /// The orderings that its run used.
     used: Vec<&'a Site>,
 }
 
 #[test]
 fn every_protocol_holds_and_needs_every_named_ordering() {
     silence_expected_panics();
-    // The sites that each model uses: a mutant is shown only to the models that can notice it.
+    // The sites that each model uses: a mutant is run only with the models that can detect it.
     let sites = sites();
     let mut checked = on_all_cpus(MODELS, |(name, model)| {
         let start = Instant::now();
@@ -141,8 +141,8 @@ fn fails(model: fn()) -> bool {
 }
 
 /// Every `ord!` and `fence_at!` of the sources, also of files that are not compiled here. No model
-/// fails when an ordering in a file outside is weakened, and this failure is the reminder to
-/// include the file.
+/// fails when an ordering in an excluded file is weakened; that failure is the reminder to include
+/// the file.
 fn sites() -> Vec<Site> {
     let mut sites = Vec::new();
     let folders = ["src", "../probe/timing/src"];

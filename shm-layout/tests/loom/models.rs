@@ -1,5 +1,5 @@
-//! The models: each a small scene of one protocol and what must hold in it, in a file
-//! for each of the protocols.
+//! The models. Each is a small scene of one protocol with assertions that must hold; each protocol
+//! has a file.
 
 #![warn(dead_code, reason = "a model that is not in `MODELS` shows nothing")]
 
@@ -103,9 +103,8 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("header_magic", header_magic),
 ];
 
-/// Runs a scene in every interleaving with at most three switches that no
-/// thread asked for; two find every weakened ordering, and are enough where the
-/// search is slow.
+/// Runs a scene in every interleaving with at most three pre-emptions. Two already find every
+/// weakened ordering, and are enough where the search is slow.
 fn check(scene: impl Fn() + Sync + Send + 'static) {
     check_within(if cfg!(debug_assertions) { 2 } else { 3 }, scene);
 }
@@ -122,16 +121,16 @@ fn check_within(switches: usize, scene: impl Fn() + Sync + Send + 'static) {
     });
 }
 
-/// A watched word that stands for memory which a protocol publishes: 0 until it
-/// is ready.
+/// A watched word that represents memory which a protocol publishes: 0 until the memory is
+/// initialized.
 fn memory() -> Arc<AtomicU64> {
     let word = AtomicU64::new(0);
     word.watch();
     Arc::new(word)
 }
 
-/// A structure that is larger than the stack of a model's thread, which takes
-/// the detour over it when it is built without optimisation.
+/// Builds a structure on the heap that is larger than the stack of a model's thread. Without
+/// optimization the value passes over that stack while it is built.
 fn large<T: Send + Sync + 'static>(build: fn() -> T) -> Arc<T> {
     std::thread::spawn(move || Arc::new(build())).join().unwrap()
 }
@@ -150,7 +149,7 @@ fn after_reset() -> Control {
     ON.with(Change::Reset)
 }
 
-/// A cell of owner 1, with nothing in it.
+/// An empty cell of owner 1.
 fn new_cell() -> Cell {
     let cell = Cell::new();
     cell.prepare(7, ON, 1);
@@ -166,7 +165,7 @@ fn record(cell: &Cell, ticks: u64, bucket: &AtomicU64) {
     cell.record(measured, Some(bucket), 0);
 }
 
-/// A whole picture, if there is one to be had.
+/// Returns a consistent picture, if the reader obtains one.
 fn whole(cell: &Cell) -> Option<CellPicture> {
     let mut picture = CellPicture::default();
     (cell.read(&mut picture) == CellRead::Whole).then_some(picture)
@@ -192,7 +191,7 @@ fn record_amounts(cell: &Cell, sums: &SumWords, [first, second]: [u64; 2]) {
     cell.record_amounts(measured, None, Some((sums, &[first, second, 0, 0])), 0);
 }
 
-/// The first two amounts of all owners in a whole picture.
+/// The first two amounts of all owners in a consistent picture.
 fn amounts_left(cell: &Cell, sums: &SumWords) -> Option<[u64; 2]> {
     let mut picture = CellPicture::default();
     let read = cell.read_with(&mut picture, |chunk| (chunk == 9).then_some(sums));

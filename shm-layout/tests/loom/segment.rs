@@ -1,8 +1,8 @@
-//! What the protocol files use of `src/layout/segment.rs`, small.
+//! The parts of `src/layout/segment.rs` that the protocol files use, with small sizes.
 
-/// Nothing is laid over shared bytes here.
+/// Marks shared types; the models map no shared bytes.
 ///
 /// # Safety
 ///
-/// None is at stake.
+/// No requirement: the models map no shared bytes.
 pub(crate) unsafe trait Shared {}

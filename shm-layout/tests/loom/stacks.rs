@@ -1,8 +1,8 @@
-//! The stacks of models' threads, kept from one run of a scene for the next.
+//! Keeps the stacks of models' threads from one run of a scene for the next.
 //!
-//! The checker maps a stack for each thread of each run and unmaps it behind that, which takes
-//! the kernel longer than the run takes. These stand in for the C library's functions in this
-//! program, and hand out again what the same thread has given back.
+//! The checker maps a stack for each thread of each run and unmaps it after the run, which takes
+//! the kernel longer than the run itself. These functions replace the C library's in this program,
+//! and return a stack that this thread has unmapped before.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -19,12 +19,12 @@ struct Stack {
 const MAX_STACKS: usize = 8;
 
 thread_local! {
-    // Without a destructor, since threads unmap until they end.
+    // The thread-local has no destructor, since threads unmap stacks until they end.
     static STACKS: Cell<[Stack; MAX_STACKS]> =
         const { Cell::new([Stack { bottom: null_mut(), bytes: 0, is_free: false }; MAX_STACKS]) };
 }
 
-/// Changes the first stack that fits; whether there is one.
+/// Changes the first stack that fits; returns whether there is one.
 fn change(fits: impl Fn(&Stack) -> bool, change: impl FnOnce(&mut Stack)) -> bool {
     let mut stacks = STACKS.get();
     let stack = stacks.iter_mut().find(|stack| fits(stack));
@@ -33,11 +33,12 @@ fn change(fits: impl Fn(&Stack) -> bool, change: impl FnOnce(&mut Stack)) -> boo
     found
 }
 
-/// Maps as the C library does, but for a stack that was given back.
+/// Maps memory like the C library's mmap, but reuses a stack that was unmapped.
 ///
 /// # Safety
 ///
-/// As of the C library's. A stack that it returns again is used by nobody.
+/// The C library's requirements apply. A stack that it returns again has no other user: its last
+/// user has unmapped it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(
     place: *mut c_void,
@@ -56,7 +57,7 @@ unsafe extern "C" fn mmap(
     }) {
         return mapped;
     }
-    // SAFETY: as the caller has it.
+    // SAFETY: the arguments are unchanged, and the caller meets mmap's requirements.
     let mapped =
         unsafe { libc::syscall(libc::SYS_mmap, place, bytes, access, flags, file, offset) };
     let mapped = mapped as *mut c_void;
@@ -67,17 +68,17 @@ unsafe extern "C" fn mmap(
     mapped
 }
 
-/// Unmaps as the C library does, but keeps a stack for the next caller.
+/// Unmaps memory like the C library's munmap, but keeps a stack for the next caller.
 ///
 /// # Safety
 ///
-/// As of the C library's.
+/// The C library's requirements apply.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(place: *mut c_void, bytes: usize) -> c_int {
     let is_stack = |stack: &Stack| stack.bottom == place && stack.bytes == bytes && !stack.is_free;
     if !place.is_null() && change(is_stack, |stack| stack.is_free = true) {
         return 0;
     }
-    // SAFETY: as the caller has it.
+    // SAFETY: the arguments are unchanged, and the caller meets munmap's requirements.
     unsafe { libc::syscall(libc::SYS_munmap, place, bytes) as c_int }
 }

@@ -1,15 +1,14 @@
 //! The model checker's version of `src/sync.rs`.
 //!
-//! A word is an ordinary atomic until a model *watches* it; only then are its
-//! operations loom's, with every interleaving and every stale value that the
-//! memory model allows. A cell has ninety words, and all values of all of them
-//! at once are more than can be searched; the protocols treat each word alike,
-//! so a model watches the words that steer the protocol and two or three of the
-//! others, and more models take the rest. What is not watched is no step of the
-//! model and must not be judged by it.
+//! A word is an ordinary atomic until a model *watches* it; only then are its operations loom's,
+//! with every interleaving and every stale value that the memory model allows. A cell has ninety
+//! words, and the values of all of them at once are more than the checker can search. The protocols
+//! treat each word alike, so a model watches the words that steer the protocol and two or three
+//! others, and more models cover the rest. An operation on an unwatched word is no step of the
+//! model, and a model must not judge by it.
 //!
-//! The orderings are looked up when they are used: the one under test is
-//! replaced by `Relaxed`, or the fence left out.
+//! The orderings are looked up when they are used: the ordering under test is replaced by
+//! `Relaxed`, and a fence under test is left out.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -35,15 +34,15 @@ thread_local! {
     static MUTANT: RefCell<Option<Site>> = const { RefCell::new(None) };
     static USED: RefCell<HashSet<(&'static str, u32)>> = RefCell::default();
     static NAMING: RefCell<Option<Naming>> = const { RefCell::new(None) };
-    // Stores until a jump, in the only thread of a model that stores meanwhile.
+    // Number of stores before a jump, in a model whose only storing thread is this one.
     static STORES_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// The payload of the unwinding that stands in for a jump.
+/// The payload of the unwinding that models a jump.
 struct Jump;
 
-/// Does something, and leaves it for good before the store of that number, as a jump out of
-/// a signal handler does; whether it came so far.
+/// Runs `work`, and leaves it for good before its store number `store`, as a jump out of a signal
+/// handler does. Returns whether `work` came that far.
 pub(crate) fn is_left_before(store: u32, work: impl FnOnce()) -> bool {
     STORES_LEFT.set(Some(store));
     let done = panic::catch_unwind(AssertUnwindSafe(work));
@@ -66,21 +65,20 @@ fn before_store() {
     }
 }
 
-/// Where every step of every thread meets every other.
+/// Makes every step of every thread race with every other.
 ///
-/// The checker looks for races between two accesses of one word, and remembers
-/// of each word only the last access. So a thread that loads a word and then
-/// stores to it, as a single writer does, hides from it all loads that others
-/// did before, and with them most interleavings (loom 0.7.2). A compare-and-swap
-/// that fails counts as an access that races with any other, and yet orders
-/// nothing, since it stores nothing.
+/// The checker looks for races between two accesses of one word, and remembers only the last access
+/// of each word. So a thread that loads a word and then stores to it, as a single writer does,
+/// hides all earlier loads of other threads, and with them most interleavings (loom 0.7.2). A
+/// failing compare-and-swap counts as an access that races with any other, but it orders nothing,
+/// since it stores nothing.
 fn take_turn() {
     let turn = TURN.with_borrow(Clone::clone).expect("watched words belong into a scene");
     let never = turn.compare_exchange(1, 1, Relaxed, Relaxed);
     assert_eq!(never, Err(0));
 }
 
-/// To be called at the start of each run of a scene.
+/// Call at the start of each run of a scene.
 pub(crate) fn set_scene() {
     TURN.set(Some(Arc::new(loom::sync::atomic::AtomicU64::new(0))));
 }
@@ -98,19 +96,19 @@ pub(crate) fn in_model(f: impl FnOnce()) {
     f();
 }
 
-/// Weakens a site on this thread, until called again.
+/// Weakens a site on this thread until the next call.
 pub(crate) fn weaken(site: Option<Site>) {
     MUTANT.with_borrow_mut(|mutant| *mutant = site);
 }
 
-/// Whether this thread has passed by a site since the last [`forget_used`].
+/// Whether this thread has executed a site since the last [`forget_used`].
 pub(crate) fn was_used(site: &Site) -> bool {
     USED.with_borrow(|used| {
         used.iter().any(|(path, line)| *line == site.line && is_file(path, &site.file))
     })
 }
 
-/// Forgets which sites were passed by.
+/// Clears the list of executed sites.
 pub(crate) fn forget_used() {
     USED.with_borrow_mut(HashSet::clear);
 }
@@ -119,7 +117,7 @@ fn is_file(path: &str, name: &str) -> bool {
     path.rsplit('/').next() == Some(name)
 }
 
-/// Whether the site at a place is the weakened one.
+/// Whether the site at this position is the weakened one.
 pub(crate) fn is_weak(path: &'static str, line: u32, name: &str) -> bool {
     USED.with_borrow_mut(|used| used.insert((path, line)));
     MUTANT.with_borrow(|mutant| {
@@ -129,7 +127,7 @@ pub(crate) fn is_weak(path: &'static str, line: u32, name: &str) -> bool {
     })
 }
 
-/// A fence, where there is a model for it to be in.
+/// A fence, if the thread runs in a model.
 pub(crate) fn fence(order: Ordering) {
     if IN_MODEL.get() {
         loom::sync::atomic::fence(order);
@@ -158,12 +156,12 @@ macro_rules! fence_at {
 
 pub(crate) use {fence_at, ord};
 
-/// What a `Debug` listing of words is for: its order gives each word a place,
-/// and its field names give the places their names.
+/// The purpose of a `Debug` listing of words: its order numbers the words, and its field names name
+/// them.
 enum Naming {
-    /// Write places.
+    /// List the numbers of the words with their names.
     List(usize),
-    /// Watch the words in these places.
+    /// Watch the words with these numbers.
     Watch(usize, Vec<usize>),
 }
 

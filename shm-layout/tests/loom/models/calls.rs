@@ -9,8 +9,8 @@ use crate::calls::{self, CallSums, Edge, OpenRegion, Resumed};
 use crate::ring::{POINT_SHIFT, What};
 use crate::sync::{AtomicU64, watch};
 
-/// An edge that is added to while it is read: its sums belong together, and to the number of
-/// records that they hold.
+/// A reader finds the sums of an edge consistent with each other and with the number of records,
+/// while the writer adds to the edge.
 pub(super) fn edge_is_whole() {
     check(|| {
         let edge = Arc::new(Edge::default());
@@ -35,7 +35,7 @@ pub(super) fn edge_is_whole() {
     });
 }
 
-/// A reader that knows of an edge finds its key.
+/// A reader that sees an edge finds its key.
 pub(super) fn edge_has_its_key() {
     check(|| {
         let shared = Arc::new((Edge::default(), AtomicU64::new(0)));
@@ -55,7 +55,8 @@ pub(super) fn edge_has_its_key() {
     });
 }
 
-/// A region that has begun is shown with its point, whatever was open there before.
+/// A region that has begun is shown with its own point, not with that of an earlier region at its
+/// depth.
 pub(super) fn open_region_has_its_point() {
     check(|| {
         let region = Arc::new(OpenRegion::default());
@@ -77,7 +78,7 @@ pub(super) fn open_region_has_its_point() {
     });
 }
 
-/// A reader that sees a context go on sees what its open regions show.
+/// A reader that sees a context resume also sees its open regions.
 pub(super) fn open_regions_are_shown_again() {
     check(|| {
         let shared = Arc::new((OpenRegion::default(), Resumed::default()));

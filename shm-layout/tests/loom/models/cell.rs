@@ -1,4 +1,4 @@
-//! The cell: read beside a writer that lives.
+//! The cell, read while its writer is alive.
 
 use std::sync::Arc;
 
@@ -13,8 +13,7 @@ use crate::cell::{Cell, Sums};
 use crate::control::{Alpha, Change};
 use crate::sync::{AtomicU64, Ordering, watch};
 
-/// The sums of a whole picture are those after 0, 1 or 2 measurements, all of
-/// the same.
+/// In a consistent picture all sums are those after 0, 1 or 2 measurements.
 pub(super) fn cell_record() {
     type Figures = fn(&Sums) -> [u64; 2];
     let groups: [(&[&str], Figures); 6] = [
@@ -29,7 +28,7 @@ pub(super) fn cell_record() {
         check(move || {
             let cell = Arc::new(new_cell());
             watch(&*cell, words);
-            // Each figure differs from one state to the next.
+            // Each figure differs between any two states.
             let ticks = [1 << 33, 1 << 32];
             let states = states_after(&ticks);
             let writer = {
@@ -47,7 +46,7 @@ pub(super) fn cell_record() {
     }
 }
 
-/// So are the live figures alone, and a change of owner in between is noticed.
+/// The live figures alone are consistent, too, and the reader notices a change of owner in between.
 pub(super) fn cell_live_record() {
     check(|| {
         let cell = Arc::new(new_cell());
@@ -73,7 +72,7 @@ pub(super) fn cell_live_record() {
     });
 }
 
-/// The plain version: the sums before and after each of two measurements.
+/// The sums before and after each of two measurements, computed without a cell.
 fn states_after(ticks: &[u64; 2]) -> [Sums; 3] {
     let of = |ticks| Sums { off_cpu: 2 * ticks, switches: 3, ..Sums::of(ticks, ticks) };
     let one = of(ticks[0]);
@@ -82,8 +81,8 @@ fn states_after(ticks: &[u64; 2]) -> [Sums; 3] {
     [Sums::default(), one, two]
 }
 
-/// Whole pictures at the same sequence number are the same, also around a
-/// change that moves no figures: a reader skips a cell whose number it knows.
+/// Consistent pictures at one sequence number are equal, also around a change that moves no
+/// figures. So a reader may skip a cell whose number it has seen.
 pub(super) fn cell_same_sequence() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
@@ -104,7 +103,7 @@ pub(super) fn cell_same_sequence() {
     });
 }
 
-/// A whole picture around a change of owner: what was live is retired, at once.
+/// A consistent picture around a change of owner shows all live figures retired, or none.
 pub(super) fn cell_new_owner() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
@@ -125,8 +124,8 @@ pub(super) fn cell_new_owner() {
     });
 }
 
-/// A whole picture around a reset: nothing of the window before is in the new
-/// one, and nothing is lost to the total of all windows.
+/// After a reset, a consistent picture has nothing of the window before, and the total over all
+/// windows is complete.
 pub(super) fn cell_reset() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
@@ -149,8 +148,7 @@ pub(super) fn cell_reset() {
     });
 }
 
-/// A histogram read beside a picture that is still published was not cleared by
-/// a later reset.
+/// A histogram was not cleared by a later reset if the picture read beside it is still current.
 pub(super) fn cell_reset_histogram() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());
@@ -174,7 +172,7 @@ pub(super) fn cell_reset_histogram() {
     });
 }
 
-/// Nor does it hold measurements of the window after.
+/// A histogram read beside such a picture holds no measurements of the next window.
 pub(super) fn cell_next_window_histogram() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());
@@ -185,7 +183,7 @@ pub(super) fn cell_next_window_histogram() {
             let (cell, bucket) = (Arc::clone(&cell), Arc::clone(&bucket));
             thread::spawn(move || {
                 cell.follow(after_reset(), 1, |_| bucket.store(0, Ordering::Relaxed));
-                // Twice: one measurement more than the window before had.
+                // Two measurements: one more than the window before had.
                 record(&cell, 20, &bucket);
                 record(&cell, 20, &bucket);
             })
@@ -199,8 +197,8 @@ pub(super) fn cell_next_window_histogram() {
     });
 }
 
-/// A histogram read beside a picture has all of its measurements, and no others if nothing
-/// was staged meanwhile.
+/// A histogram read beside a picture has all of its measurements, and no others if nothing was
+/// staged during the read.
 pub(super) fn cell_histogram_beside() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());
@@ -224,7 +222,7 @@ pub(super) fn cell_histogram_beside() {
     });
 }
 
-/// Readers see all of a fold or nothing, whatever is staged meanwhile and dropped.
+/// Readers see a fold completely or not at all, also while figures are staged and dropped.
 pub(super) fn cell_fold() {
     check(|| {
         let cell = Arc::new(new_cell());
@@ -252,12 +250,12 @@ pub(super) fn cell_fold() {
     });
 }
 
-/// Sums of amounts and the count are of the same measurements.
+/// Sums of amounts and the count cover one set of measurements.
 pub(super) fn cell_sums_of_amounts() {
     check(|| {
         let (cell, sums) = with_amounts([10, 100]);
         watch(&*cell, &["seq"]);
-        // The first two of both live copies.
+        // The first two words of both live copies.
         for word in [0, 1, MAX_AMOUNTS, MAX_AMOUNTS + 1] {
             sums[word].watch();
         }
@@ -276,18 +274,19 @@ pub(super) fn cell_sums_of_amounts() {
     });
 }
 
-/// A chunk is backed and zeroed before its number can be seen.
+/// A chunk is backed and zeroed before its number becomes visible.
 pub(super) fn cell_part() {
     part_is_published("parts", |cell| cell.set_part(0, 9), |cell| torn_or_whole(cell).parts.0[0]);
 }
 
-/// The same where several threads may give the part its chunk.
+/// A chunk is backed and zeroed before its number becomes visible, also if several threads may
+/// assign it.
 pub(super) fn cell_part_shared() {
     let set = |cell: &Cell| assert_eq!(cell.set_part_shared(0, 9), 9);
     part_is_published("parts", set, |cell| torn_or_whole(cell).parts.0[0]);
 }
 
-/// So are the sums of amounts.
+/// The sums of amounts are backed and zeroed before their number becomes visible.
 pub(super) fn cell_amounts() {
     let set = |cell: &Cell| assert_eq!(cell.set_amounts(9), 9);
     part_is_published("amounts", set, Cell::amounts_to_read);

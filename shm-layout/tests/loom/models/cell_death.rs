@@ -1,4 +1,4 @@
-//! The cell: what a writer leaves if it is killed anywhere in a change.
+//! The cell, after its writer was killed at any step of a change.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::amounts::MAX_AMOUNTS;
 use crate::cell::{Sums, add};
 use crate::sync::{self, AtomicU64, Ordering, watch};
 
-/// What the writer may leave when it is killed.
+/// Returns a state that the writer may leave when it is killed, if the checker reaches one.
 ///
 /// The reader of a dead process finds some set of the writer's stores, closed under the order that
 /// the writer imposes. Two equal copies of a living writer, with a fence between, are such a set:
@@ -23,8 +23,8 @@ fn left_by_death<T: PartialEq>(copy: impl Fn() -> T) -> Option<T> {
     (copy() == first).then_some(first)
 }
 
-/// A writer killed anywhere around two changes of owner: live and retired figures together hold
-/// each finished measurement exactly once.
+/// If a writer is killed anywhere around two changes of owner, live and retired figures together
+/// hold each finished measurement exactly once.
 pub(super) fn cell_death_between_owners() {
     check_within(2, || {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
@@ -48,8 +48,8 @@ pub(super) fn cell_death_between_owners() {
     });
 }
 
-/// A writer killed in a change of owner: a sum and an extreme, which are not moved with the count,
-/// are whole, too.
+/// If a writer is killed in a change of owner, a sum and an extreme, which do not move together
+/// with the count, are complete, too.
 pub(super) fn cell_death_and_retired_figures() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
@@ -72,7 +72,7 @@ pub(super) fn cell_death_and_retired_figures() {
     });
 }
 
-/// A writer killed in a reset: the total over all windows is whole.
+/// If a writer is killed in a reset, the total over all windows is complete.
 pub(super) fn cell_death_in_reset() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
@@ -94,7 +94,7 @@ pub(super) fn cell_death_in_reset() {
     });
 }
 
-/// A writer killed in a reset: the histogram is the old one, none, or the new.
+/// If a writer is killed in a reset, the histogram is the old one, empty, or the new one.
 pub(super) fn cell_death_and_histogram() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());
@@ -119,13 +119,13 @@ pub(super) fn cell_death_and_histogram() {
     });
 }
 
-/// A writer killed anywhere in a change of owners, which moves the sums to the other copy: the sums
-/// over all owners are those from before.
+/// If a writer is killed anywhere in a change of owners, which moves the sums to the other copy,
+/// the sums over all owners are unchanged.
 pub(super) fn cell_death_and_retired_amounts() {
     check(|| {
         let (cell, sums) = with_amounts([10, 0]);
         watch(&*cell, &["seq", "commit", "window"]);
-        // Live sums, and retired sums in the copy that a restart publishes.
+        // The live sums, and the retired sums in the copy that a restart publishes.
         for word in [MAX_AMOUNTS, MAX_AMOUNTS + MAX_AMOUNTS + MAX_AMOUNTS] {
             sums[word].watch();
         }
@@ -140,8 +140,8 @@ pub(super) fn cell_death_and_retired_amounts() {
     });
 }
 
-/// A writer killed anywhere in a fold: all of the fold is there or nothing, and the histogram holds
-/// it if it is there.
+/// If a writer is killed anywhere in a fold, the figures hold all of the fold or nothing of it. If
+/// they hold it, so does the histogram.
 pub(super) fn cell_death_in_fold() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());

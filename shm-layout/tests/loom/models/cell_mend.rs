@@ -1,4 +1,4 @@
-//! The cell: what its writer mends after a jump out of the middle of a change.
+//! The cell, repaired by its writer after a jump out of the middle of a change.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,8 +11,8 @@ use crate::cell::{Cell, CellPicture};
 use crate::control::Control;
 use crate::sync::{self, AtomicU64, Ordering, watch};
 
-/// Runs a scene with a jump before each store of a change, until the change ends before the jump
-/// would come. The scene returns whether the jump came.
+/// Runs a scene with a jump before each store of a change, until the change has fewer stores. The
+/// scene returns whether the jump happened.
 fn at_each_store(scene: fn(u32) -> bool) {
     for store in 0.. {
         let came = Arc::new(AtomicBool::new(false));
@@ -27,7 +27,7 @@ fn at_each_store(scene: fn(u32) -> bool) {
     }
 }
 
-/// Jumps out of a change, and mends the cell; returns whether the jump came.
+/// Jumps out of a change and repairs the cell; returns whether the jump happened.
 fn leave(cell: &Cell, store: u32, bucket: &AtomicU64, change: impl FnOnce()) -> bool {
     let came = sync::is_left_before(store, change);
     let held = |_| bucket.load(Ordering::Relaxed);
@@ -43,8 +43,8 @@ fn counted(picture: &CellPicture, bucket: &AtomicU64) -> [u64; 2] {
     [picture.live.count, in_parts]
 }
 
-/// A jump out of a measurement: count and histogram agree whether they hold it; both hold the next
-/// one.
+/// After a jump out of a measurement, count and histogram agree whether they hold it, and both hold
+/// the next one.
 pub(super) fn cell_mended_record() {
     at_each_store(|store| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());
@@ -67,7 +67,7 @@ pub(super) fn cell_mended_record() {
         sync::fence(Ordering::Acquire);
         if let (Some(picture), Some([count, in_histogram])) = (picture, seen) {
             assert!((1..=2).contains(&count), "{picture:?}");
-            // It may have some of the staged measurements by now.
+            // The histogram may hold some of the staged measurements at this point.
             assert!(in_histogram >= count, "{in_histogram}: {picture:?}");
         }
         let (came, left) = writer.join().unwrap();
@@ -78,8 +78,8 @@ pub(super) fn cell_mended_record() {
     });
 }
 
-/// A jump out of a restart, which is then done or not begun: each whole picture holds every
-/// measurement once. `seen` are the pictures that may appear, the last of them after one more
+/// After a jump out of a restart, the restart is done or not begun: each consistent picture holds
+/// every measurement once. `seen` lists the pictures that may appear; the last one follows one more
 /// measurement.
 fn restart(
     store: u32,
@@ -99,7 +99,7 @@ fn restart(
         assert!(seen.contains(&look(&picture)), "{picture:?}");
     }
     let came = writer.join().unwrap();
-    // As every begin does on a cell that follows another word.
+    // Every begin does this on a cell that follows another control word.
     cell.follow(control, owner, |_| ());
     record(&cell, 20, &bucket);
     let last = whole(&cell).unwrap();
@@ -125,8 +125,7 @@ pub(super) fn cell_mended_reset() {
     });
 }
 
-/// A writer jumps out of a reset: the histogram belongs to its window, whichever call has zeroed
-/// it.
+/// After a jump out of a reset, the histogram belongs to its window, whichever call zeroed it.
 pub(super) fn cell_mended_reset_histogram() {
     at_each_store(|store| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());

@@ -9,7 +9,7 @@ use crate::chain::CellBlock;
 use crate::geometry::CELLS_PER_BLOCK;
 use crate::sync::watch;
 
-/// A cell that is counted is prepared.
+/// A cell is prepared before the chain counts it.
 pub(super) fn chain_cell() {
     check(|| {
         let block = large(CellBlock::new);
@@ -28,8 +28,8 @@ pub(super) fn chain_cell() {
     });
 }
 
-/// A reader that goes on to the next block has seen all cells of this one, and
-/// finds the next one backed by memory.
+/// A reader that continues to the next block has seen all cells of this block, and finds the next
+/// one backed by memory.
 pub(super) fn chain_next() {
     check(|| {
         let (block, next) = (large(CellBlock::new), memory());

@@ -8,7 +8,7 @@ use super::{ON, after_reset, check, memory, new_cell, record, whole};
 use crate::control::{self, Change, Control};
 use crate::sync::{AtomicU64, Ordering, watch};
 
-/// Two change it at once: both changes are in it.
+/// If two threads change the word at once, it has both changes.
 pub(super) fn control_two_writers() {
     check(|| {
         let word = memory();
@@ -18,14 +18,14 @@ pub(super) fn control_two_writers() {
         };
         let before = control::apply(&word, Change::Enable);
         let other_before = other.join().unwrap();
-        // Neither saw a word without any change unless it was the first.
+        // Exactly one of the two threads saw the word unchanged.
         assert!((before == Control(0)) ^ (other_before == Control(0)));
         assert_eq!(Control(word.load(Ordering::Relaxed)), after_reset());
     });
 }
 
-/// A reset at any moment: figures of the epoch that the word holds are of
-/// measurements that began after it.
+/// After a reset at any moment, the figures of the current epoch come from measurements that began
+/// after the reset.
 pub(super) fn control_reset() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
@@ -52,7 +52,7 @@ pub(super) fn control_reset() {
     });
 }
 
-/// Two reset at once: the time that stays is that of the last one.
+/// If two threads reset at once, the time of the last reset remains.
 pub(super) fn control_two_resets() {
     check(|| {
         let (word, time) = (memory(), memory());
@@ -67,12 +67,12 @@ pub(super) fn control_two_resets() {
     });
 }
 
-/// Whenever somebody looks, a time that counts is that of the published epoch: of the reset
-/// before, whose time was not left, and of the one that comes, nobody is told anything.
+/// A reader accepts a time only if it belongs to the current epoch. It sees no time for the earlier
+/// reset, which left none, and no time of a reset that is not published.
 pub(super) fn control_reset_is_timed() {
     check(|| {
         let (word, time) = (memory(), memory());
-        // Killed before it left its time.
+        // The writer was killed before it stored the time of its reset.
         control::apply(&word, Change::Reset);
         let writer = {
             let (word, time) = (Arc::clone(&word), Arc::clone(&time));
@@ -89,7 +89,7 @@ pub(super) fn control_reset_is_timed() {
     });
 }
 
-/// What a reader makes of both words: the epoch, and when that began.
+/// A reader's view of both words: the epoch, and the time at which it began.
 fn seen(word: &AtomicU64, time: &AtomicU64) -> (u32, Option<u64>) {
     let control = Control(word.load(Ordering::Relaxed));
     (control.epoch(), control::reset_ns(control, time.load(Ordering::Relaxed)))

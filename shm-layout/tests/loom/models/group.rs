@@ -28,7 +28,7 @@ impl Group {
         (0..).find(|round| !self.words().is_complete(round + 1)).unwrap_or_default()
     }
 
-    /// The member comes; asserts what holds if all have come now.
+    /// The member arrives. Calls `if_complete` if all members have arrived.
     fn come(&self, place: Place, stamp: u64, if_complete: impl FnOnce(u32)) {
         let round = self.words().arrive(place, stamp).expect("it is a member");
         if self.words().is_complete(round) {
@@ -37,7 +37,7 @@ impl Group {
     }
 }
 
-/// Two members that have not come yet.
+/// A group with two members, which have not arrived yet.
 fn group_of_two() -> (Arc<Group>, [Place; 2]) {
     let group = Group::with_room_for(2);
     let places = [0, 1].map(|index| group.words().enter(index, |_| ()));
@@ -45,8 +45,8 @@ fn group_of_two() -> (Arc<Group>, [Place; 2]) {
     (Arc::new(group), places)
 }
 
-/// Two come at once: one of them notices that both have, and whoever goes on sees what
-/// both did before, and when the last one came.
+/// Two members arrive at once: at least one of them sees the round complete. A member that
+/// continues sees all stores that both made before their arrival, and the last arrival's time.
 pub(super) fn group_two_come() {
     check(|| {
         let (group, places) = group_of_two();
@@ -69,8 +69,8 @@ pub(super) fn group_two_come() {
     });
 }
 
-/// Of three, one sees that all have come, and another one goes on: that one sees what
-/// the third did before it came, which is all that the third still does.
+/// Of three members, one sees that all have arrived, and another one continues. That one sees the
+/// stores that the third made before it arrived; arriving is the third's last step.
 pub(super) fn group_three_come() {
     check(|| {
         let group = Arc::new(Group::with_room_for(3));
@@ -95,8 +95,8 @@ pub(super) fn group_three_come() {
     });
 }
 
-/// One enters while another one is in its third round: it passes no more rounds at once than the one
-/// that is completed this very moment.
+/// A member enters while another one is in its third round: on entering, it skips at most the round
+/// that is just being completed.
 pub(super) fn group_late_member() {
     check(|| {
         let group = Arc::new(Group::with_room_for(2));
@@ -115,7 +115,8 @@ pub(super) fn group_late_member() {
     });
 }
 
-/// One comes while the other one leaves: nobody is waited for any more.
+/// One member arrives while the other one leaves: the round is complete, without waiting for the
+/// one that left.
 pub(super) fn group_one_leaves() {
     check(|| {
         let (group, places) = group_of_two();
@@ -131,8 +132,8 @@ pub(super) fn group_one_leaves() {
     });
 }
 
-/// One comes, and is killed before it looks who is there. The other one, which finds it
-/// dead, goes on in any case, and takes only one that has not come for missing.
+/// One member arrives, and is killed before it checks whether the round is complete. The other
+/// member finds it dead and always continues, and counts it as missing only if it had not arrived.
 pub(super) fn group_one_dies() {
     check(|| {
         let (group, places) = group_of_two();
@@ -152,8 +153,8 @@ pub(super) fn group_one_dies() {
     });
 }
 
-/// Two rounds: no round is complete before both have come to it, and the stamps of one
-/// are there when the next is under way.
+/// Two rounds: a round is complete only after both members have arrived in it, and its stamps can
+/// be read while the next round runs.
 pub(super) fn group_next_round() {
     check(|| {
         let (group, places) = group_of_two();
@@ -188,8 +189,8 @@ pub(super) fn group_next_round() {
     });
 }
 
-/// One enters while another one looks who is missing and whether it lives: nobody is
-/// judged by who had the place before.
+/// A member enters while another one checks which members are missing and alive: the new member is
+/// not judged by the previous owner of its index.
 pub(super) fn group_one_enters() {
     const ALIVE: u32 = 7;
     check(|| {

@@ -9,7 +9,7 @@ use crate::geometry::Geometry;
 use crate::header::{Facts, Header};
 use crate::sync::watch;
 
-/// Whoever sees the magic sees the rest.
+/// A reader that sees the magic sees the whole header.
 pub(super) fn header_magic() {
     check(|| {
         let header = large(Header::new);

@@ -18,7 +18,7 @@ fn owned_lane() -> Arc<Lane> {
 
 const ENTRY: &[&str] = &["state", "tid", "claimed", "name"];
 
-/// Two threads want the same lane: one gets it, as its next owner.
+/// Two threads claim one lane: exactly one succeeds, as its next owner.
 pub(super) fn lane_two_claimants() {
     check(|| {
         let lane = owned_lane();
@@ -33,7 +33,7 @@ pub(super) fn lane_two_claimants() {
     });
 }
 
-/// The next owner sees what the last one wrote.
+/// The next owner sees the stores of the last one.
 pub(super) fn lane_hand_over() {
     check(|| {
         let (lane, cells) = (owned_lane(), memory());
@@ -52,7 +52,7 @@ pub(super) fn lane_hand_over() {
     });
 }
 
-/// A reader gets the entry of one owner, or of none, but no mixture.
+/// A reader obtains the entry of one owner, or no entry, but never a mixture.
 pub(super) fn lane_entry() {
     check(|| {
         let lane = owned_lane();
@@ -78,21 +78,21 @@ pub(super) fn lane_entry() {
     });
 }
 
-/// A ring is backed by memory before its block can be seen.
+/// A ring is backed by memory before its block number becomes visible.
 pub(super) fn lane_ring_block() {
     lane_block_is_published("ring_block", Lane::set_ring_block, |lane| {
         lane.read().map_or(0, |entry| entry.ring_block)
     });
 }
 
-/// And so are cells.
+/// Cells are backed by memory before their block number becomes visible.
 pub(super) fn lane_cells_block() {
     lane_block_is_published("cells_block", Lane::set_cells_block, |lane| {
         lane.read().map_or(0, |entry| entry.cells_block)
     });
 }
 
-/// And so are calls.
+/// Calls are backed by memory before their block number becomes visible.
 pub(super) fn lane_calls_block() {
     lane_block_is_published("calls_block", Lane::set_calls_block, |lane| {
         lane.read().map_or(0, |entry| entry.calls_block)

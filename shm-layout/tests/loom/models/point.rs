@@ -12,8 +12,8 @@ const NAME: Text = Text { offset: 8, len: 4 };
 const NEW_NAME: Text = Text { offset: 16, len: 4 };
 const FILES: [Text; 2] = [Text { offset: 24, len: 4 }, Text { offset: 32, len: 4 }];
 
-/// Two threads enter the same point, each with a text of its own: a reader sees all of
-/// the entry, the text that counts included, or nothing.
+/// Two threads register one point, each with its own text: a reader sees a complete entry with the
+/// text of the winner, or no entry.
 pub(super) fn point_two_registrants() {
     check(|| {
         let (entry, texts) = (Arc::new(PointEntry::new()), [memory(), memory()]);
@@ -36,7 +36,7 @@ pub(super) fn point_two_registrants() {
     });
 }
 
-/// A thread that enters a point again, late, leaves its new name alone.
+/// A thread that registers a point again, late, leaves its new name unchanged.
 pub(super) fn point_renamed_meanwhile() {
     check(|| {
         let entry = Arc::new(PointEntry::new());
@@ -52,7 +52,7 @@ pub(super) fn point_renamed_meanwhile() {
     });
 }
 
-/// A new name's text is there before the name.
+/// The text of a new name is written before the name is published.
 pub(super) fn point_rename() {
     check(|| {
         let (entry, text) = (Arc::new(PointEntry::new()), memory());
@@ -74,7 +74,7 @@ pub(super) fn point_rename() {
     });
 }
 
-/// Two threads give a point its shared cell: both use the same one, prepared.
+/// Two threads create the shared cell of a point: both use one cell, and it is prepared.
 pub(super) fn point_shared_cell() {
     check(|| {
         let (entry, cells) = (Arc::new(PointEntry::new()), [memory(), memory()]);

@@ -10,8 +10,8 @@ use crate::control::Control;
 use crate::ring::{self, Slot, What, Written};
 use crate::sync::{AtomicU64, watch};
 
-/// A reader drains while the writer overtakes it: each record it gets is whole
-/// and the right one, and those it does not get are counted.
+/// A reader drains while the writer overtakes it: each record that it obtains is complete and the
+/// right one, and those that it misses are counted.
 pub(super) fn ring_is_drained() {
     const WRITTEN: u64 = 3;
     check(|| {
@@ -36,12 +36,12 @@ pub(super) fn ring_is_drained() {
         writer.join().unwrap();
         reader.drain(&ring.1, &ring.0);
         assert_eq!(reader.delivered + reader.lost, WRITTEN);
-        // With the writer at rest, only the slot it would fill next is in doubt.
+        // While the writer writes nothing, only the slot that it would fill next is in doubt.
         assert!(reader.delivered >= 1);
     });
 }
 
-/// A cell and the ring that it is folded from.
+/// A cell and the ring from which it is folded.
 struct Log {
     cell: Cell,
     slots: [Slot; 2],
@@ -50,7 +50,7 @@ struct Log {
 }
 
 impl Log {
-    /// The point of a record.
+    /// The point of record `n`.
     const fn point(n: u64) -> u32 {
         if n < 3 { 7 } else { 8 }
     }
@@ -80,7 +80,7 @@ impl Log {
         ring::announce_folded(&self.folded, n + 1);
     }
 
-    /// Ticks of the cell and of the records that it lacks, of those that are its point's.
+    /// Ticks of the cell plus those of its point's records that it does not include yet.
     fn sum(&self) -> Option<u64> {
         let (mut pending, folded) = (Vec::new(), ring::folded(&self.folded));
         ring::visit(&self.written, &self.slots, folded, |n, addition| {
@@ -94,8 +94,8 @@ impl Log {
     }
 }
 
-/// A reader adds the records that a cell lacks while the writer folds them and writes over
-/// them: each is there once.
+/// A reader adds the records that are not folded while the writer folds and overwrites them: each
+/// record counts once.
 pub(super) fn ring_is_folded() {
     check(|| {
         let log = Log::new(7);
@@ -121,7 +121,7 @@ pub(super) fn ring_is_folded() {
     });
 }
 
-/// A record that is written over by another point's is not taken for half of each.
+/// A record that is being overwritten by another point's record is never read as a mixture of both.
 pub(super) fn ring_is_written_over() {
     check(|| {
         let log = Log::new(8);
@@ -146,7 +146,8 @@ pub(super) fn ring_is_written_over() {
     });
 }
 
-/// Cells hold what is announced, for a reader that has no look at the records.
+/// Cells include all records that are announced as folded, for a reader that does not read the
+/// records.
 pub(super) fn ring_folded_is_in_cells() {
     check(|| {
         let log = Log::new(7);

@@ -10,7 +10,7 @@ use crate::cell::{Cell, Measurement};
 use crate::control::{Change, Control};
 use crate::sync::{AtomicU64, Ordering, watch};
 
-/// The word that counts the threads in a cell: the second copy's epoch.
+/// The word that counts the threads inside a cell: the epoch of the second copy.
 const UNDER_WAY: &str = "epoch#1";
 
 fn record_shared(cell: &Cell, ticks: u64) {
@@ -18,8 +18,7 @@ fn record_shared(cell: &Cell, ticks: u64) {
     cell.record_shared(measured, None);
 }
 
-/// Two threads record at once: no sum loses anything, the carry of the squares
-/// included.
+/// Two threads record at once: no sum loses anything, including the carry of the squares.
 pub(super) fn shared_cell_records() {
     check(|| {
         let cell = Arc::new(new_cell());
@@ -42,7 +41,7 @@ pub(super) fn shared_cell_records() {
 /// The two cells of a point, and the lease of the thread that may clear one.
 type TwoCells = ([Arc<Cell>; 2], Arc<AtomicU64>);
 
-/// The first is published, the other is of the window before.
+/// The first cell is the current one, the other belongs to the window before.
 fn two_cells() -> TwoCells {
     let before = Cell::new();
     before.prepare(3, Control(Control(1).0.wrapping_sub(after_reset().0 - Control(1).0)), 0);
@@ -52,12 +51,12 @@ fn two_cells() -> TwoCells {
     ([Arc::new(new_cell()), before], memory())
 }
 
-/// Finds the cell that takes what is measured under a control word, as a thread does that
-/// clears only while it holds the lease.
+/// Finds the cell for measurements under a control word. Like a real thread, it clears a cell only
+/// while it holds the lease.
 fn shared_for((cells, lease): &TwoCells, control: Control) -> &Cell {
     let cells = cells.each_ref().map(|cell| Some(&**cell));
     let restart = |newest: &Cell, other: &Cell| {
-        // Meets the store below.
+        // Pairs with the release store below.
         let is_ours = lease.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         is_ours && {
             let is_cleared = other.restart_shared(newest, control, true, |_| ());
@@ -88,8 +87,8 @@ pub(super) fn shared_cell_reset() {
     });
 }
 
-/// A thread is in the middle of a measurement while another one finds two resets: count and sum
-/// are of one window.
+/// A thread is in the middle of a measurement while another one applies two resets: count and sum
+/// belong to one window.
 pub(super) fn shared_cell_entered() {
     check(|| {
         let cells = two_cells();
@@ -114,7 +113,7 @@ pub(super) fn shared_cell_entered() {
     });
 }
 
-/// Whoever clears a cell has seen all that was done by those who were in it.
+/// A thread that clears a cell sees all stores of the threads that have left the cell.
 pub(super) fn shared_cell_left() {
     check(|| {
         let (cell, published, memory) = (Arc::new(new_cell()), new_cell(), memory());
@@ -136,7 +135,7 @@ pub(super) fn shared_cell_left() {
     });
 }
 
-/// A thread that finds the second cell published finds it cleared.
+/// A thread that finds the second cell current finds it cleared.
 pub(super) fn shared_cell_cleared() {
     check(|| {
         let cells = two_cells();
@@ -155,8 +154,8 @@ pub(super) fn shared_cell_cleared() {
     });
 }
 
-/// Two threads find two resets, one of them late: the newer window is published, where
-/// readers look for it.
+/// Two threads apply two resets, one of them late: the cell that readers use is that of the newer
+/// window.
 pub(super) fn shared_cell_two_resets() {
     check(|| {
         let cells = two_cells();
@@ -175,10 +174,10 @@ pub(super) fn shared_cell_two_resets() {
     });
 }
 
-/// Two threads find two resets, and one of them measures: it finds a cell to enter, whatever the
-/// other one is in the middle of.
+/// Two threads apply two resets, and one of them measures: it finds a cell to enter at any step of
+/// the other one.
 pub(super) fn shared_cell_to_enter() {
-    /// The other thread clears one cell, and so can come between once.
+    /// The other thread clears one cell, so it can interfere once.
     const TRIES: u32 = 2;
     check(|| {
         let cells = two_cells();
@@ -197,12 +196,12 @@ pub(super) fn shared_cell_to_enter() {
     });
 }
 
-/// Threads killed at any moment of a reset and of a measurement beside it: what had
-/// returned is in the total over all windows, and at most what was under way besides.
+/// Threads are killed at any step of a reset and of a concurrent measurement: the total over all
+/// windows has the measurements that had returned, and at most those that were running in addition.
 pub(super) fn shared_cell_death_in_reset() {
     check(|| {
         let cells = two_cells();
-        // Stands for what the program knows to have returned.
+        // Counts the measurements that are known to have returned.
         let returned = memory();
         let recording = {
             let (cells, returned) = (cells.clone(), Arc::clone(&returned));
