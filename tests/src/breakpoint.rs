@@ -1,19 +1,20 @@
-//! An action at one instruction of some work, as of a signal handler that comes just there.
+//! Runs an action at a chosen instruction of some work, like a signal handler that interrupts the
+//! work there.
 //!
-//! The trap flag brings a signal after each instruction, which takes some ten microseconds; a
-//! breakpoint takes two. So a run steps only instructions that are new to it. It goes at full
-//! speed from one breakpoint to the next, at instructions that earlier runs have noted, to a
-//! checkpoint shortly before the one to act at.
+//! The trap flag raises a signal after each instruction, which takes some ten microseconds; a
+//! breakpoint takes two. So a run single-steps only instructions that are new to it. Up to a
+//! checkpoint shortly before the chosen instruction it runs at full speed from one breakpoint to
+//! the next, at instructions that earlier runs have recorded.
 //!
 //! ```text
 //!  trace    1 2 3 4 5 ......... link ......... link = checkpoint ..... at
 //!           | at full speed     | at full speed     | stepped, noted | the action
 //! ```
 //!
-//! The instruction of a link is executed nowhere between it and the link before: a loop has one
-//! or more for each time round.
+//! The instruction of a link is executed nowhere between it and the link before, so a loop has at
+//! least one link for each iteration.
 //!
-//! One thread at a time runs such work, and the program has [`on_trap`] handle `SIGTRAP`.
+//! One thread at a time runs the work, and the program installs [`on_trap`] for `SIGTRAP`.
 
 use std::arch::asm;
 use std::collections::HashMap;
@@ -26,63 +27,64 @@ use std::sync::atomic::{
 
 const TRAP_FLAG: i64 = 0x100;
 
-/// `int3`, after which the processor is one byte further.
+/// The `int3` instruction. When it traps, the instruction pointer is one byte after it.
 const INT3: u8 = 0xcc;
 
-/// Instructions that a trace has at most; behind them all are stepped.
+/// Maximum number of instructions of a trace; the instructions after it are all single-stepped.
 const MAX_STEPS: usize = 1 << 16;
 
-/// Breakpoints on the way to a checkpoint, at most.
+/// Maximum number of breakpoints on the way to a checkpoint.
 const MAX_LINKS: usize = 1 << 12;
 
-/// How many breakpoints take as long as one step.
+/// Number of breakpoints that take as long as one step.
 const STEP_IN_LINKS: usize = 6;
 
-/// The address of each instruction, by the number of its step, as far as it is noted. 0 where
-/// no breakpoint may be.
+/// The address of each instruction by its step number, as far as the trace is recorded; 0 where a
+/// breakpoint is not allowed.
 static TRACE: [AtomicU64; MAX_STEPS] = [const { AtomicU64::new(0) }; MAX_STEPS];
 static NOTED: AtomicUsize = AtomicUsize::new(0);
 
-/// The step that the work is at, the one to act at, and whether it came.
+/// The current step of the work, the step of the action, and whether the action ran.
 static STEP: AtomicUsize = AtomicUsize::new(0);
 static AT: AtomicUsize = AtomicUsize::new(0);
 static CAME: AtomicBool = AtomicBool::new(false);
 static ACTION: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The steps of the breakpoints, the last one first; how many there are, and how many of them
-/// are to come.
+/// The steps of the breakpoints, the last one first; their number, and the number of those still
+/// ahead.
 static LINKS: [AtomicUsize; MAX_LINKS] = [const { AtomicUsize::new(0) }; MAX_LINKS];
 static OF_LINKS: AtomicUsize = AtomicUsize::new(0);
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the work is over, so that no trap counts any more.
+/// Whether the work is over, so that further traps do not count.
 static IS_OVER: AtomicBool = AtomicBool::new(true);
 
-/// Where the breakpoint is, 0 if it is not there; and the byte that belongs there.
+/// The address of the planted breakpoint, or 0 if there is none; and the byte that it replaced.
 static PLANTED: AtomicU64 = AtomicU64::new(0);
 static BYTE: AtomicU8 = AtomicU8::new(0);
 
-/// Steps that are forgotten when the next breakpoint is missed.
+/// Number of steps to discard from the trace when the next breakpoint is missed.
 static BACK: AtomicUsize = AtomicUsize::new(1);
 
-/// Whether the work waits for a time to pass. It does so in as many instructions as it takes,
-/// at which no breakpoint may be.
+/// Whether the work waits for a time to pass. The wait takes a varying number of instructions, so
+/// no breakpoint is allowed there.
 pub static WAITS: AtomicBool = AtomicBool::new(false);
 
 static WAYS: Mutex<Option<Ways>> = Mutex::new(None);
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The action came.
+    /// The action ran.
     Came,
-    /// The run took another way, without one of the breakpoints. The next one trusts less.
+    /// The run took another path and missed one of the breakpoints. The next run trusts less of the
+    /// trace.
     Missed,
-    /// The work was over before.
+    /// The work ended before the chosen instruction.
     Over,
 }
 
-/// Runs some work, with the action at one of its instructions.
+/// Runs `work`, with `action` at its `at`-th instruction.
 pub fn run(at: u64, action: fn(), work: fn()) {
     let at = at as usize;
     let checkpoint = link(at);
@@ -96,7 +98,7 @@ pub fn run(at: u64, action: fn(), work: fn()) {
     let flag = if checkpoint == 0 { TRAP_FLAG } else { 0 };
     plant_next();
     compiler_fence(SeqCst);
-    // SAFETY: sets the flag or leaves it, and takes it away.
+    // SAFETY: the assembly only sets or clears the trap flag.
     unsafe {
         asm!("pushfq", "or qword ptr [rsp], {flag}", "popfq", flag = in(reg) flag);
         work();
@@ -107,12 +109,12 @@ pub fn run(at: u64, action: fn(), work: fn()) {
     take_out();
 }
 
-/// Whether the action of the last run came.
+/// Whether the action ran in the last run.
 pub fn came() -> bool {
     CAME.load(Relaxed)
 }
 
-/// What came of the last run, which the action may have left by a jump. To be asked once.
+/// The outcome of the last run, which the action may have left by a jump. Call it once per run.
 pub fn outcome() -> Outcome {
     if OF_LINKS.load(Relaxed) != 0 && STEP.load(Relaxed) == 0 {
         let missed = LINKS[LEFT.load(Relaxed)].load(Relaxed);
@@ -125,15 +127,15 @@ pub fn outcome() -> Outcome {
     if came() { Outcome::Came } else { Outcome::Over }
 }
 
-/// The ways by breakpoints to the steps of a trace.
+/// The cheapest ways by breakpoints to each step of a trace.
 #[derive(Default)]
 struct Ways {
     steps: Vec<Step>,
     /// The last step at each address.
     last: HashMap<u64, usize>,
-    /// Steps that the last run has left as they were.
+    /// Number of steps that the last run left unchanged.
     kept: usize,
-    /// Whether a page takes breakpoints.
+    /// Whether a breakpoint may be planted in a page.
     pages: HashMap<u64, bool>,
 }
 
@@ -142,18 +144,18 @@ struct Step {
     address: u64,
     /// The last step before it at the same address, 0 if there is none.
     before: usize,
-    /// How many breakpoints lead to it, and the step of the one before the last.
+    /// Number of breakpoints that lead to it, and the step of the last but one.
     links: (usize, usize),
 }
 
-/// No breakpoint leads there.
+/// No breakpoints lead to the step.
 const NO_WAY: (usize, usize) = (usize::MAX / 2, 0);
 
 impl Ways {
-    /// Takes over what has been noted since.
+    /// Adds the steps that were recorded since the last call.
     fn follow(&mut self, noted: usize) {
         if self.steps.is_empty() {
-            // The start, to which nothing leads.
+            // The start, which needs no breakpoint.
             self.steps.push(Step { address: 0, before: 0, links: (0, 0) });
         }
         let known = self.steps.len();
@@ -185,7 +187,7 @@ fn address_of(step: usize) -> u64 {
     TRACE[step].load(Relaxed)
 }
 
-/// Prepares the cheapest way to a step; the step of the last breakpoint, 0 for none.
+/// Prepares the cheapest way to a step; returns the step of the last breakpoint, or 0 without one.
 fn link(at: usize) -> usize {
     let mut ways = WAYS.lock().expect("nobody fails in it");
     let ways = ways.get_or_insert_default();
@@ -208,14 +210,14 @@ fn link(at: usize) -> usize {
     ways.kept
 }
 
-/// Whether breakpoints can be planted in a page.
+/// Makes a page writable, so that breakpoints can be planted in it; returns whether that worked.
 fn make_writable(page: &u64) -> bool {
     let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
     // SAFETY: the page stays readable and executable.
     unsafe { libc::mprotect((page << 12) as *mut libc::c_void, 0x1000, all) == 0 }
 }
 
-/// Plants the next breakpoint, if there is one to come.
+/// Plants the next breakpoint, if there is one.
 fn plant_next() -> bool {
     let left = LEFT.load(Relaxed);
     if left == 0 {
@@ -224,7 +226,8 @@ fn plant_next() -> bool {
     LEFT.store(left - 1, Relaxed);
     let address = address_of(LINKS[left - 1].load(Relaxed));
     let place = address as *mut u8;
-    // SAFETY: `make_writable` has found this instruction, which was executed before.
+    // SAFETY: the work has executed this instruction before, and `make_writable` has made its page
+    // writable.
     unsafe {
         BYTE.store(place.read_volatile(), Relaxed);
         place.write_volatile(INT3);
@@ -236,14 +239,15 @@ fn plant_next() -> bool {
 fn take_out() {
     let address = PLANTED.swap(0, Relaxed);
     if address != 0 {
-        // SAFETY: as in `plant_next`, which has kept this byte.
+        // SAFETY: the page is writable, since `plant_next` has written here, and `BYTE` holds the
+        // byte that it replaced.
         unsafe { (address as *mut u8).write_volatile(BYTE.load(Relaxed)) }
     }
 }
 
 /// The handler of `SIGTRAP`.
 pub extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel hands over such a context.
+    // SAFETY: the kernel passes the interrupted thread's context to the handler.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let (ip, flags) = (libc::REG_RIP as usize, libc::REG_EFL as usize);
     let is_breakpoint = PLANTED.load(Relaxed) != 0;
@@ -268,7 +272,7 @@ pub extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c
         CAME.store(true, Relaxed);
         registers[flags] &= !TRAP_FLAG;
         let action = ACTION.load(Relaxed);
-        // SAFETY: `run` has put a function there.
+        // SAFETY: `run` has stored a function of this type.
         unsafe { std::mem::transmute::<*mut (), fn()>(action)() };
     }
 }

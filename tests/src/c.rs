@@ -1,5 +1,5 @@
-//! Programs in C and C++, built as a user would: with the compilers there are,
-//! every warning an error, against libpfp.
+//! Builds programs in C and C++ as a user would: with the installed compilers, every warning an
+//! error, against libpfp.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -14,61 +14,61 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::{lacks, tools};
 
-/// Where the sources of the tests' programs are.
+/// The folder with the sources of the tests' programs.
 pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c");
-/// Where `pfp.h` is.
+/// The folder with `pfp.h`.
 pub const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe/include");
 
-/// What no source of ours may cause.
+/// Warnings that no source of ours may cause.
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow"];
 
-/// Runs a command to its end, which must be a good one; what it printed.
+/// Runs a command, asserts that it succeeds, and returns its output.
 #[track_caller]
 pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     tools::of_good_end(&format!("{command:?}"), &output)
 }
 
-/// A folder for what tests build, beside what cargo builds.
+/// A folder for the tests' build products, beside cargo's.
 #[must_use]
 pub fn scratch() -> PathBuf {
-    // TARGET/PROFILE/deps/TEST
+    // The test's own path ends in TARGET/PROFILE/deps/TEST.
     let test = std::env::current_exe().expect("a test knows its own path");
     test.ancestors().nth(3).expect("tests lie in PROFILE/deps").join("tmp")
 }
 
-/// The plugin in Rust, with a copy of pfp of its own; built if need be.
+/// The plugin in Rust, with its own copy of pfp; built if necessary.
 pub fn rust_plugin() -> PathBuf {
     library().join("libpfp_test_plugin.so")
 }
 
-/// The plugin in C, with all of `libpfp.a` its own.
+/// The plugin in C, which contains all of `libpfp.a`.
 pub fn c_plugin() -> PathBuf {
     let flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,--exclude-libs,ALL"];
     compile(Compiler::C, "copy.so", &["copy.c"], Link::Static, flags)
 }
 
-/// What runtimes load that programs are annotated for; built if need be.
+/// The library that runtimes load for annotated programs; built if necessary.
 pub fn inject() -> PathBuf {
     library().join("libpfp_inject.so")
 }
 
-/// The native half of the Python package, built if need be.
+/// The native half of the Python package, built if necessary.
 pub fn python() -> PathBuf {
     library().join("lib_pfp.so")
 }
 
-/// The folder with `libpfp.a` and `libpfp.so`, built if need be.
+/// The folder with `libpfp.a` and `libpfp.so`, built if necessary.
 pub fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        // In a folder of its own, so that it waits for no other build.
+        // A separate target folder, so that this build waits for no other.
         let target = scratch().join("libpfp");
         std::fs::create_dir_all(&target).expect("there is room");
         let _alone = alone(&target.join(".lock"));
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         let mut command = Command::new(cargo);
-        // Not the flags that this test is built with.
+        // Drop the flags with which this test was built.
         for variable in ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "CARGO_BUILD_TARGET"] {
             command.env_remove(variable);
         }
@@ -79,8 +79,8 @@ pub fn library() -> &'static Path {
             .arg("--target-dir")
             .arg(&target);
         run(&mut command);
-        // Cargo takes a library away before it puts the new one there, and a program of
-        // another test may be starting with it just then.
+        // Cargo removes a library before it writes the new one, and a program of another test may
+        // be starting with it at that moment.
         let (built, shown) = (target.join("c"), target.join("shown"));
         std::fs::create_dir_all(&shown).expect("there is room");
         for name in
@@ -95,7 +95,7 @@ pub fn library() -> &'static Path {
                 put(&copy, &place);
             }
         }
-        // By the name that programs linked with it ask for.
+        // The name that programs linked with the library look for.
         let _ = std::os::unix::fs::symlink("libpfp.so", shown.join("libpfp.so.0"));
         shown
     })
@@ -104,19 +104,19 @@ pub fn library() -> &'static Path {
 /// A language and a compiler for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compiler {
-    /// What it is called by.
+    /// The command's name.
     pub name: &'static str,
-    /// The standard that sources are held to.
+    /// The standard that sources must follow.
     pub standard: &'static str,
 }
 
 impl Compiler {
-    /// C by whatever the system calls its compiler.
+    /// The system's default C compiler.
     pub const C: Self = Self { name: "cc", standard: "-std=c99" };
-    /// C++ likewise.
+    /// The system's default C++ compiler.
     pub const CXX: Self = Self { name: "c++", standard: "-std=c++11" };
 
-    /// Those of GCC and LLVM that are there.
+    /// The installed compilers of GCC and LLVM.
     pub fn all() -> impl Iterator<Item = Self> {
         static FOUND: OnceLock<Vec<Compiler>> = OnceLock::new();
         let found = FOUND.get_or_init(|| {
@@ -129,48 +129,48 @@ impl Compiler {
         found.iter().copied()
     }
 
-    /// Whether it is one for C++.
+    /// Whether it compiles C++.
     #[must_use]
     pub fn is_cxx(self) -> bool {
         self.standard.contains("++")
     }
 
-    /// The language of sources, as compilers call it.
+    /// The language of the sources, in the compiler's terms.
     fn language(self) -> &'static str {
         if self.is_cxx() { "c++" } else { "c" }
     }
 }
 
-/// How a program gets the library.
+/// How a program is linked with the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// `libpfp.a`.
+    /// With `libpfp.a`.
     Static,
-    /// `libpfp.so`.
+    /// With `libpfp.so`.
     Shared,
-    /// Not at all.
+    /// Without the library.
     Without,
 }
 
-/// Waits until nobody else has locked a file: other tests, in this process or another one, may
-/// want to build the same at the same time. Until the file is dropped.
+/// Waits for an exclusive lock of a file, and holds it until the file is dropped. Other tests, in
+/// this process or another one, may want to build the same program at the same time.
 pub(crate) fn alone(file: &Path) -> File {
     let mut options = File::options();
     let lock = options.read(true).write(true).create(true).truncate(false).open(file);
     let lock = lock.expect("there is room");
-    // SAFETY: an open descriptor; it waits.
+    // SAFETY: the descriptor is open during the call, which takes no pointers.
     assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) }, 0, "it can be locked");
     lock
 }
 
-/// Gives what was built its name in one step: whoever starts a program, or loads a
-/// library, gets all of the one before or all of this one.
+/// Renames a build product into place in one step: a process that starts a program or loads a
+/// library gets all of the old file or all of the new one.
 fn put(built: &Path, name: &Path) {
     std::fs::rename(built, name).expect("both are in one folder");
 }
 
-/// Builds a program of sources in [`SOURCES`], or of absolute paths, unless it is there as it would
-/// be built now, and returns where it is. `program` must be a name of its own.
+/// Builds a program of sources in [`SOURCES`], or of absolute paths, unless an up-to-date one
+/// exists, and returns its path. `program` must be unique among the tests.
 pub fn compile(
     compiler: Compiler,
     program: &str,
@@ -202,7 +202,7 @@ pub fn compile(
         }
         Link::Without => {}
     }
-    // What the program there was made of.
+    // The note records the ingredients of the existing program.
     let mut note = alone(&folder.join(format!(".{program}")));
     let mut noted = String::new();
     note.read_to_string(&mut noted).expect("it is text");
@@ -216,9 +216,9 @@ pub fn compile(
     place
 }
 
-/// A number for all that a program is made of: the command, the compiler, the files that the command
-/// names and those that they may include. Each file is known by its size and when it was changed;
-/// the system's headers, by when their folders were.
+/// Hashes all ingredients of a program: the command, the compiler, the files that the command names
+/// and those that they may include. Each file counts by its size and modification time, and the
+/// system's headers by the modification times of their folders.
 fn ingredients(compiler: Compiler, command: &Command, link: Link) -> String {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let compiler = std::env::split_paths(&path).map(|folder| folder.join(compiler.name));
@@ -241,14 +241,14 @@ fn ingredients(compiler: Compiler, command: &Command, link: Link) -> String {
     format!("{:016x}", all.finish())
 }
 
-/// A name that no other test, of whatever process, has at the same time.
+/// A name that no other test, in any process, uses at the same time.
 fn unique(name: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{name}.{}.{}", std::process::id(), NEXT.fetch_add(1, Relaxed))
 }
 
-/// Whether a compiler builds an empty program with a flag, for which it needs a package; fails
-/// under `CI` if not.
+/// Whether a compiler builds an empty program with a flag, which needs `package`; fails under `CI`
+/// if not.
 #[track_caller]
 #[must_use]
 pub fn builds_with(compiler: Compiler, flag: &str, package: &str) -> bool {
@@ -279,7 +279,7 @@ pub fn builds_with(compiler: Compiler, flag: &str, package: &str) -> bool {
     works
 }
 
-/// Whether a compiler has OpenMP; fails under `CI` if not.
+/// Whether a compiler supports OpenMP; fails under `CI` if not.
 #[track_caller]
 #[must_use]
 pub fn has_openmp(compiler: Compiler) -> bool {

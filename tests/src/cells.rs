@@ -1,11 +1,11 @@
-//! What must hold of every cell that is shown as whole. A mixture of two states
-//! of a cell breaks one of these with near certainty.
+//! Checks that hold for every cell that a reader accepts as consistent. A mixture of two states of
+//! a cell fails one of them with near certainty.
 
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::reader::CellReading;
 
-/// Checks a cell of one thread. `leaf` says that its point has no regions inside.
+/// Checks the cell of one thread. `leaf` means that its point has no nested regions.
 pub fn check(cell: &CellReading, leaf: bool) {
     for sums in [&cell.live, &cell.retired] {
         check_sums(sums, leaf);
@@ -19,7 +19,7 @@ pub fn check(cell: &CellReading, leaf: bool) {
     assert!(in_histogram(cell) >= counted, "histogram behind its cell: {cell:?}");
 }
 
-/// Checks a cell that a dead process has left, wherever it died.
+/// Checks a cell of a process that died at any moment.
 pub fn check_left(cell: &CellReading) {
     let counted = cell.live.count + cell.retired.count;
     let histogram = in_histogram(cell);
@@ -28,9 +28,8 @@ pub fn check_left(cell: &CellReading) {
     assert_eq!(histogram, counted, "the histogram has others than were counted: {cell:?}");
 }
 
-/// Checks a cell of the overflow lane that a dead process has left. With nothing under way
-/// in it all figures are exact; else the sums of so many measurements may be there, one
-/// after the other.
+/// Checks a cell of the overflow lane of a process that died. If `under_way` is 0, all figures are
+/// exact. Otherwise the sums may include up to `under_way` measurements that the count lacks.
 pub fn check_left_shared(cell: &CellReading, under_way: u64) {
     if under_way == 0 {
         return check_left(cell);
@@ -41,7 +40,8 @@ pub fn check_left_shared(cell: &CellReading, under_way: u64) {
     let sums = &cell.live;
     let (count, most) = (u128::from(sums.count), u128::from(sums.count + under_way));
     if count > 0 {
-        // What was counted is in each sum, whatever else is; the extremes go before the squares.
+        // Each counted measurement is in every sum. The writer updates the extremes before the
+        // squares.
         let [min, max] = [sums.min, sums.max].map(u128::from);
         assert!(min <= max && count * min <= u128::from(sums.exclusive), "{sums:?}");
         assert!((count * min * min..=most * max * max).contains(&sums.squares), "{sums:?}");
@@ -58,16 +58,17 @@ fn check_sums(sums: &Sums, leaf: bool) {
     assert!(min <= max, "{sums:?}");
     assert!(count * min <= exclusive && exclusive <= count * max, "{sums:?}");
     assert!(count * min * min <= sums.squares && sums.squares <= count * max * max, "{sums:?}");
-    // Cauchy and Schwarz.
+    // The Cauchy-Schwarz inequality.
     assert!(sums.squares * count >= exclusive * exclusive, "{sums:?}");
     assert!(sums.inclusive >= sums.exclusive, "{sums:?}");
-    // A measurement that long is exclusive for no longer.
+    // Without nested regions, exclusive and inclusive ticks are equal, unless a measurement was
+    // clamped.
     if leaf && sums.max < LIMIT - 1 {
         assert_eq!(sums.inclusive, sums.exclusive, "nothing was nested: {sums:?}");
     }
 }
 
-/// Measurements in a cell's histogram.
+/// The number of measurements in a cell's histogram.
 #[must_use]
 pub fn in_histogram(cell: &CellReading) -> u64 {
     cell.histogram.iter().map(|bucket| bucket.count).sum()

@@ -1,5 +1,5 @@
-//! The bytes of a shared-memory object, watched for changes: mapped apart from any
-//! code of pfp's, and compared page by page with what they were.
+//! Watches the bytes of a shared-memory object for changes. It maps the object without pfp's code,
+//! and compares it page by page with the earlier content.
 
 use std::fs::File;
 use std::io;
@@ -12,16 +12,16 @@ use pfp_shm_layout::name::Name;
 const PAGE: usize = 4096;
 const WORDS: usize = PAGE / 8;
 
-/// An object whose writers rest whenever it is looked at.
+/// An object whose writers pause during every comparison.
 #[derive(Debug)]
 pub struct Changes {
     file: File,
     map: *const u8,
     len: usize,
-    /// Memory that it takes, in blocks of the file system.
+    /// Memory of the object, in blocks of the file system.
     blocks: u64,
     pages: Vec<Page>,
-    /// Of all pages together.
+    /// The digest of all pages together.
     digest: u64,
 }
 
@@ -33,7 +33,7 @@ struct Page {
 }
 
 impl Changes {
-    /// Maps an object; none while there is none, or it has no length yet.
+    /// Maps an object; `None` while it does not exist, or its length is zero.
     #[must_use]
     pub fn of(name: &Name) -> Option<Self> {
         let file = File::open(Path::new("/dev/shm").join(&name.as_str()[1..])).ok()?;
@@ -41,7 +41,7 @@ impl Changes {
         if len == 0 {
             return None;
         }
-        // SAFETY: a new mapping, at an address of the kernel's choice.
+        // SAFETY: creates a mapping at an address that the kernel chooses.
         let map = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -57,8 +57,7 @@ impl Changes {
         Some(Self { file, map, len, blocks: 0, pages: Vec::new(), digest: 0 })
     }
 
-    /// Looks for what has changed since the last time; offset, old and new value of
-    /// each word.
+    /// Lists the changes since the last call: offset, old and new value of each word.
     pub fn look(&mut self) -> Vec<(usize, u64, u64)> {
         let blocks = self.file.metadata().map_or(0, |facts| facts.blocks());
         if blocks != self.blocks {
@@ -67,8 +66,8 @@ impl Changes {
         }
         let mut changed = Vec::new();
         for page in &mut self.pages {
-            // SAFETY: the page is within the mapping, which lives as long as `self`,
-            // and nobody writes to it while this looks.
+            // SAFETY: the page is within the mapping, which lives as long as `self`, and the
+            // writers pause during this call.
             let now = unsafe { &*self.map.add(page.offset).cast::<[u64; WORDS]>() };
             if *page.words == *now {
                 continue;
@@ -86,17 +85,18 @@ impl Changes {
         changed
     }
 
-    /// A number for all that there is: of equal bytes the same, of others, as good as
-    /// always, another.
+    /// A number for the whole content: equal for equal bytes, and almost certainly different for
+    /// others.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Pages that have memory. The others are not touched: that would give them some.
+    /// Adds pages that have memory now. It does not touch the others, since that would allocate
+    /// them.
     fn take_new_pages(&mut self) {
         let seek = |from: usize, what| {
-            // SAFETY: no memory is involved.
+            // SAFETY: the call takes no pointers.
             let at = unsafe { libc::lseek(self.file.as_raw_fd(), from as libc::off_t, what) };
             usize::try_from(at).ok()
         };
@@ -116,12 +116,12 @@ impl Changes {
 
 impl Drop for Changes {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `of`, which nobody else has.
+        // SAFETY: `of` made the mapping, and only `self` refers to it.
         unsafe { libc::munmap(self.map.cast_mut().cast(), self.len) };
     }
 }
 
-/// Of a page of zeros 0, so that a page that only got memory changes nothing.
+/// The digest of a page of zeros is 0, so that allocating a page changes nothing.
 fn digest(offset: usize, words: &[u64; WORDS]) -> u64 {
     words.iter().enumerate().filter(|(_, word)| **word != 0).fold(0, |sum, (at, &word)| {
         u64::wrapping_add(sum, mix((offset + at * 8) as u64 ^ mix(word)))

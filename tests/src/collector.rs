@@ -1,5 +1,5 @@
-//! A stand-in for an OpenTelemetry collector: takes what is pushed to it, and answers
-//! as it is told to.
+//! A stand-in for an OpenTelemetry collector: it records each request, and sends the replies that
+//! the test sets.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,30 +14,30 @@ use serde_json::Value;
 use crate::target::{DEADLINE, wait_for};
 use crate::tools::readers;
 
-/// What it answers a request with.
+/// The reply to a request.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// A status with its phrase, lines of the head, and a body.
+    /// A status with its phrase, header lines, and a body.
     Http(&'static str, &'static str, Vec<u8>),
-    /// Nothing: the connection ends.
+    /// No reply: the connection is closed.
     HangUp,
-    /// Nothing: the connection stays.
+    /// No reply: the connection stays open.
     Silence,
 }
 
-/// A request that came.
+/// A request that was received.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The line of the request and the head, in lower case.
+    /// The request line and the header, in lower case.
     pub head: String,
-    /// The body as it was sent.
+    /// The body as it was received.
     pub body: Vec<u8>,
-    /// When it had come as a whole.
+    /// The time at which it was complete.
     pub at: Instant,
 }
 
 impl Request {
-    /// The value of a header, by its name in lower case.
+    /// The value of a header field, by its name in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
@@ -48,7 +48,7 @@ impl Request {
 struct State {
     requests: Vec<Request>,
     replies: VecDeque<Reply>,
-    /// When the last one was answered.
+    /// The time at which the last request was answered.
     answered: Vec<Instant>,
 }
 
@@ -66,7 +66,7 @@ impl Default for Collector {
 }
 
 impl Collector {
-    /// One that takes everything.
+    /// A collector that accepts everything.
     #[must_use]
     pub fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
@@ -82,30 +82,30 @@ impl Collector {
         Self { address, state }
     }
 
-    /// Where to push to, without a path.
+    /// The URL to push to, without a path.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Answers the next request so, after those that have been said already.
+    /// Sets the reply to the next request, after those that are set already.
     pub fn next(&self, reply: Reply) {
         self.state.lock().expect("nobody panics with it").replies.push_back(reply);
     }
 
-    /// What has come so far.
+    /// The requests received so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.state.lock().expect("nobody panics with it").requests.clone()
     }
 
-    /// When each request was answered.
+    /// The time at which each request was answered.
     #[must_use]
     pub fn answered(&self) -> Vec<Instant> {
         self.state.lock().expect("nobody panics with it").answered.clone()
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until `count` requests have been received.
     pub fn wait_for(&self, count: usize) -> Vec<Request> {
         wait_for("a request", || {
             let requests = self.requests();
@@ -154,8 +154,8 @@ fn converse(mut stream: TcpStream, state: &Mutex<State>) {
     }
 }
 
-/// What the published messages make of the bodies of requests; none where there is
-/// nobody to read them.
+/// Decodes the bodies of requests with the published message definitions; `None` if no decoder is
+/// installed.
 #[must_use]
 pub fn decoded(folder: &Path, bodies: &[Vec<u8>]) -> Option<Vec<Value>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

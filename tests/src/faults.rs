@@ -1,5 +1,4 @@
-//! What the system refuses: a `/dev/shm` of one's own, and system calls that fail
-//! because a tracer says so.
+//! Failures of the system: a private `/dev/shm`, and system calls that a tracer makes fail.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -12,23 +11,23 @@ use std::process::Command;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Tells a tracer where something begins or ends: a system call that nobody makes.
+/// Marks a position in the trace by a system call that no other code makes.
 pub fn mark() {
-    // SAFETY: an argument that the kernel refuses, without looking at memory.
+    // SAFETY: the kernel refuses the argument, and the call takes no pointers.
     unsafe { libc::sched_get_priority_max(MARK) };
 }
 
 const MARK: libc::c_int = 7_777;
 
-/// Gives the calling thread, and what it starts, a `/dev/shm` of its own: a tmpfs
-/// with these options. Allocates nothing, so it may stand between fork and exec.
+/// Mounts a private `/dev/shm` for the calling thread and the processes that it starts: a tmpfs
+/// with these options. It allocates no memory, so it may run between fork and exec.
 ///
 /// # Errors
 ///
-/// What the system answered; most often that this takes more rights.
+/// Returns the system's error, most often a lack of rights.
 pub fn own_shm(flags: libc::c_ulong, options: &CStr) -> io::Result<()> {
     own_mounts()?;
-    // SAFETY: a plain system call with constant strings.
+    // SAFETY: a plain system call with constant NUL-terminated strings.
     unsafe {
         check(libc::mount(
             c"tmpfs".as_ptr(),
@@ -40,25 +39,25 @@ pub fn own_shm(flags: libc::c_ulong, options: &CStr) -> io::Result<()> {
     }
 }
 
-/// Has the calling thread, and what it starts, find files of its own under names of the
-/// system's. Allocates nothing, as [`own_shm`].
+/// Mounts private files over the system's for the calling thread and the processes that it starts.
+/// Like [`own_shm`] it allocates no memory.
 ///
 /// # Errors
 ///
-/// As [`own_shm`].
+/// Returns the same errors as [`own_shm`].
 pub fn own_files<'a>(files: impl IntoIterator<Item = (&'a CStr, &'a CStr)>) -> io::Result<()> {
     own_mounts()?;
     for (own, name) in files {
         let (flags, none) = (libc::MS_BIND, ptr::null());
-        // SAFETY: a plain system call with strings that live long enough.
+        // SAFETY: a plain system call with NUL-terminated strings that outlive it.
         check(unsafe { libc::mount(own.as_ptr(), name.as_ptr(), none, flags, none.cast()) })?;
     }
     Ok(())
 }
 
-/// Gives the calling thread mounts of its own, which nobody else sees.
+/// Gives the calling thread a private mount namespace.
 fn own_mounts() -> io::Result<()> {
-    // SAFETY: plain system calls with constant strings.
+    // SAFETY: plain system calls with constant NUL-terminated strings.
     unsafe {
         check(libc::unshare(libc::CLONE_NEWNS))?;
         let private = libc::MS_REC | libc::MS_PRIVATE;
@@ -70,35 +69,36 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A control group of the kernel's, with a limit.
+/// A control group with a limit.
 #[derive(Debug)]
 pub struct Group {
     path: PathBuf,
 }
 
 impl Group {
-    /// Makes one of so many bytes, beside all others.
+    /// Creates a group with a memory limit in bytes, beside all others.
     ///
     /// # Errors
     ///
-    /// What the system answered; most often that this takes more rights.
+    /// Returns the system's error, most often a lack of rights.
     pub fn new(limit: u64) -> io::Result<Self> {
         let limit = limit.to_string();
         Self::make("memory", ("memory.limit_in_bytes", &limit), ("memory.max", &limit))
     }
 
-    /// One whose threads together have so many percent of a CPU.
+    /// Creates a group whose threads together may use `percent` per cent of a CPU.
     ///
     /// # Errors
     ///
-    /// As [`Self::new`].
+    /// Returns the errors of [`Self::new`].
     pub fn of_cpu(percent: u32) -> io::Result<Self> {
         let quota = (percent * 1_000).to_string();
         let of_100_ms = format!("{quota} 100000");
         Self::make("cpu", ("cpu.cfs_quota_us", &quota), ("cpu.max", &of_100_ms))
     }
 
-    /// With a limit in a file, as version 1 has it in the folder of a controller, and version 2.
+    /// Creates a group with a limit in a file. `first` is the file of version 1, which has a folder
+    /// for each controller, and `second` that of version 2.
     fn make(controller: &str, first: (&str, &str), second: (&str, &str)) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
@@ -115,23 +115,24 @@ impl Group {
         Ok(group)
     }
 
-    /// Has a program run in it.
+    /// Makes a program run in the group.
     pub fn prepare(&self, command: &mut Command) {
         let procs = self.path.join("cgroup.procs").into_os_string().into_vec();
         let procs = CString::new(procs).expect("there is no zero in it");
         let join = move || {
-            // SAFETY: system calls with texts that outlive them; "0" is the caller.
+            // SAFETY: the system calls take NUL-terminated texts that outlive them; "0" means the
+            // calling process.
             let written = unsafe {
                 let file = libc::open(procs.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
                 libc::write(file, c"0".as_ptr().cast(), 1)
             };
             if written == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
         };
-        // SAFETY: only system calls between fork and exec.
+        // SAFETY: `join` makes only system calls, so it may run between fork and exec.
         unsafe { command.pre_exec(join) };
     }
 
-    /// The most memory that was ever charged to it, in bytes; 0 where the kernel does not tell.
+    /// The group's peak memory in bytes; 0 if the kernel does not report it.
     #[must_use]
     pub fn most(&self) -> u64 {
         ["memory.max_usage_in_bytes", "memory.peak"]
@@ -143,7 +144,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Whoever was in it is still leaving, for a moment.
+        // The group's processes need a moment to leave it.
         for _ in 0..1_000 {
             if fs::remove_dir(&self.path).is_ok() {
                 return;
@@ -153,16 +154,16 @@ impl Drop for Group {
     }
 }
 
-/// Does something on a thread with a `/dev/shm` of its own, so that whatever is left
-/// in it is known to be that thread's.
+/// Runs `work` on a thread with a private `/dev/shm`, so that everything left in it comes from that
+/// thread.
 ///
 /// # Errors
 ///
-/// As [`own_shm`].
+/// Returns the errors of [`own_shm`].
 ///
 /// # Panics
 ///
-/// As the work does.
+/// Panics if the work does.
 pub fn with_own_shm<R: Send>(options: &str, work: impl FnOnce() -> R + Send) -> io::Result<R> {
     let options = CString::new(options)?;
     std::thread::scope(|scope| {
@@ -171,23 +172,23 @@ pub fn with_own_shm<R: Send>(options: &str, work: impl FnOnce() -> R + Send) -> 
     })
 }
 
-/// A system call: its name, and which one of that name it is, counted from 1.
+/// A system call: its name, and its number among the calls of that name, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Call {
-    /// As strace writes it.
+    /// The name as strace prints it.
     pub name: String,
-    /// As strace counts it.
+    /// The number as strace counts it.
     pub number: u32,
     /// The whole line of the trace.
     pub line: String,
 }
 
-/// What strace wrote of one thread: the calls between its [marks](mark), as many
-/// lists as there are marks, and the last one from the last mark to the end.
+/// The calls of one thread in a trace by strace, split at its [marks](mark): one list after each
+/// mark, the last one to the end.
 ///
 /// # Panics
 ///
-/// If there are no marks.
+/// Panics if there are no marks.
 #[must_use]
 pub fn calls(trace: &Path) -> Vec<Vec<Call>> {
     let text = fs::read_to_string(trace).expect("strace has written it");
@@ -212,8 +213,7 @@ pub fn calls(trace: &Path) -> Vec<Vec<Call>> {
     parts
 }
 
-/// A command that runs another one under strace, with these options. Its own
-/// environment stays as it is.
+/// Wraps a command in strace with these options. The command's own environment does not change.
 #[must_use]
 pub fn traced(command: &Command, options: &[&str], trace: &Path) -> Command {
     let mut strace = Command::new("strace");

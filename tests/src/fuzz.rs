@@ -1,6 +1,5 @@
-//! Ways to look at any bytes at all, as a fuzzer calls them: one input at a time, in
-//! the way that is fast for its kind. `fuzz/` has a target for each of [`TARGETS`],
-//! `assets/fuzz/` its corpus.
+//! Functions that read arbitrary bytes, for a fuzzer: one input per call, in a way that is fast for
+//! its kind. `fuzz/` has a target for each of [`TARGETS`], and `assets/fuzz/` its corpus.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{LazyLock, OnceLock};
@@ -11,36 +10,35 @@ use pfp_shm_layout::segment::Segment;
 
 use crate::hostile::{Memory, assert_fit, look_at_file};
 
-/// Looks at an input; panics if that does.
+/// Reads an input; panics if the code under test does.
 pub type Look = fn(&[u8]);
 
-/// What a fuzzer calls, by the names of its targets.
+/// The fuzzer's functions by the names of its targets.
 pub const TARGETS: [(&str, Look); 4] =
     [("header", header), ("descriptors", descriptors), ("segment", segment), ("file", file)];
 
-/// Read at run time: the file is outside this package.
+/// Read at run time, since the file is outside this package.
 static GOLDEN: LazyLock<Vec<u8>> = LazyLock::new(|| {
     std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../assets/segment-v3.pfp"))
         .expect("the repository has it")
 });
 
-/// Words at the front of a segment that an input of [`segment`] names twice as easily:
-/// header and counters.
+/// Number of words at the front of a segment, header and counters, of which [`segment`] has a
+/// special way to change the second half.
 const FRONT: usize = 2 * 4096 / 8;
-/// Words of the header.
+/// Number of words of the header.
 const HEADER: usize = 4096 / 8;
-/// Words in front of the pool of blocks, which describe what is in it.
+/// Number of words before the pool of blocks, which describe its content.
 const DESCRIPTORS: usize = 32 * 1024 / 8;
-/// Words of a line of a processor's cache, by which all parts are laid out.
+/// Number of words of a cache line; all sections are aligned to cache lines.
 const LINE: usize = 8;
 
-/// A segment's header as the input has it, in front of what is described as it was: what
-/// a newcomer judges before he believes anything else. What the input does not reach is
-/// as it was, and what is behind the header is left out of it.
+/// Overwrites a segment's header with the input and checks it as a new reader does first. Bytes
+/// that the input does not reach keep their values, and so does everything after the header.
 ///
 /// # Panics
 ///
-/// If that does.
+/// Panics if the check panics.
 pub fn header(input: &[u8]) {
     with_golden(|base, _| {
         let changed = || (0..HEADER).zip(input.chunks(8));
@@ -56,14 +54,14 @@ pub fn header(input: &[u8]) {
     });
 }
 
-/// A segment's descriptors as the input has them: header, counters, control words, table
-/// of points, texts and lanes, of each the lines of 64 bytes that are in use. Looked at
-/// by somebody who comes now and, whatever the header says, by one who knew it before.
-/// What the input does not reach is as it was.
+/// Overwrites a segment's descriptors with the input: header, counters, control words, table of
+/// points, texts and lanes, in each the lines of 64 bytes that are in use. Then it reads the
+/// segment as a new reader, and as a reader that validated the header before the change. Bytes that
+/// the input does not reach keep their values.
 ///
 /// # Panics
 ///
-/// If reading does.
+/// Panics if reading does.
 pub fn descriptors(input: &[u8]) {
     with_golden(|base, facts| {
         let changed = || described().iter().zip(input.chunks(8));
@@ -86,7 +84,7 @@ pub fn unchanged_descriptors() -> Vec<u8> {
     described().iter().flat_map(|&word| original(word).to_le_bytes()).collect()
 }
 
-/// Words of the descriptors' lines that are in use.
+/// Words of those lines of the descriptors that are in use.
 fn described() -> &'static [usize] {
     static DESCRIBED: OnceLock<Vec<usize>> = OnceLock::new();
     DESCRIBED.get_or_init(|| {
@@ -95,21 +93,20 @@ fn described() -> &'static [usize] {
     })
 }
 
-/// A segment that is read, changed as the input says, and read again: 11 bytes for each
-/// word that is changed, two for its place, one that says how, and eight for its value.
-/// The change is undone, so that no input depends on the one before.
+/// Reads a segment, changes it as the input says, and reads it again. Each word to change takes 11
+/// bytes of input: two for its position, one for the way, and eight for its value. The change is
+/// undone, so that no input depends on the one before.
 ///
 /// # Panics
 ///
-/// If reading does.
+/// Panics if reading does.
 pub fn segment(input: &[u8]) {
     with_golden(|base, facts| {
         let changes = || {
             input.as_chunks::<11>().0.iter().map(|change| {
                 let place = usize::from(u16::from_le_bytes([change[0], change[1]]));
                 let value = u64::from_le_bytes(change[3..].try_into().expect("eight bytes"));
-                // All that says something is reached: the front, the other sections'
-                // words that are not zero, and the others.
+                // The input can reach the front, the words that are not zero, and all words.
                 let word = match change[2] % 4 {
                     0 => FRONT / 2 + place % (FRONT / 2),
                     1 => told()[place % told().len()],
@@ -129,7 +126,7 @@ pub fn segment(input: &[u8]) {
             reader.poll();
             changes().for_each(|(word, value)| put(base, word, value));
             reader.poll();
-            // What a first look makes of the header as it is now.
+            // A new reader checks the changed header.
             let _ = base.facts();
             let mut reader = Reader::new(base, facts.clone());
             reader.poll();
@@ -145,7 +142,8 @@ fn told() -> &'static [usize] {
     TOLD.get_or_init(|| (0..GOLDEN.len() / 8).filter(|&word| original(word) != 0).collect())
 }
 
-/// Calls with the golden segment, which is one for each thread and must be left as it was.
+/// Calls `look` with the golden segment. Each thread has its own copy, which `look` must leave
+/// unchanged.
 fn with_golden(look: impl FnOnce(&Segment, &Facts)) {
     thread_local! {
         static BASE: (Segment, Facts) = Segment::from_copy(&GOLDEN).expect("it is a segment");
@@ -153,24 +151,24 @@ fn with_golden(look: impl FnOnce(&Segment, &Facts)) {
     BASE.with(|(base, facts)| look(base, facts));
 }
 
-/// A word of the golden segment.
+/// The original value of a word of the golden segment.
 fn original(word: usize) -> u64 {
     u64::from_le_bytes(GOLDEN.as_chunks().0[word])
 }
 
-/// Writes a word of its copy.
+/// Stores a word of the segment's copy.
 fn put(base: &Segment, word: usize, value: u64) {
     assert!(word < GOLDEN.len() / 8);
-    // SAFETY: a word of the copy on the heap, which is as long as the file and aligned;
-    // all access to it is atomic.
+    // SAFETY: the word is inside the copy on the heap, which is aligned and as long as the file,
+    // and all accesses to it are atomic.
     unsafe { &*base.base().add(word * 8).cast::<AtomicU64>() }.store(value, Relaxed);
 }
 
-/// The bytes of a whole segment, as a file that claims to be one is read.
+/// Reads the input as a file that claims to be a segment.
 ///
 /// # Panics
 ///
-/// If reading does.
+/// Panics if reading does.
 pub fn copy(input: &[u8]) {
     if let Ok((segment, facts)) = Segment::from_copy(input) {
         let mut reader = Reader::new(segment, facts);
@@ -179,13 +177,14 @@ pub fn copy(input: &[u8]) {
     }
 }
 
-/// A file of whatever form, the whole way to every export.
+/// Reads the input as a file of any format, and writes every export of it.
 ///
 /// # Panics
 ///
-/// If anything of this does.
+/// Panics if any of these steps does.
 pub fn file(input: &[u8]) {
-    // One that claims to unfold into more is refused by its size, which takes long.
+    // A file that claims to expand to more is refused only when it reaches the size limit, which
+    // takes long.
     let file = Memory::new(input).expect("there is memory");
     look_at_file(&file, false);
 }

@@ -1,6 +1,5 @@
-//! The whole way of what a viewer does, for bytes that mean ill: segment or file,
-//! reader, snapshot, model, every export, every screen. Whatever comes out of it is
-//! refused in words or is fit for a terminal.
+//! Runs all of a viewer's code on hostile bytes: segment or file, reader, snapshot, model, every
+//! export, every screen. The result is an error message or output that is safe for a terminal.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,11 +23,11 @@ use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-/// Keys that turn to every screen and do what can be done on it: the detail with its
-/// windows, threads, timeline, log, baseline and comparison, a filter, the help.
+/// Keys that open every screen and use its functions: the detail with its windows, threads,
+/// timeline, log, baseline and comparison, a filter, the help.
 const KEYS: &str = "\r Hh\x1b2b345jk6\x1b/a\rs?\x1b1";
 
-/// Finds nothing: an app that watches one source needs no other.
+/// Finds no sources: an app that watches one source needs no other.
 struct Nothing;
 
 impl Finder for Nothing {
@@ -41,17 +40,17 @@ impl Finder for Nothing {
     }
 }
 
-/// Whether a terminal does anything for a character but show it.
+/// Whether a terminal would interpret a character instead of showing it.
 #[must_use]
 pub fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Asserts that a text has no control characters but ends of lines.
+/// Asserts that a text has no control characters except newlines.
 ///
 /// # Panics
 ///
-/// If it has.
+/// Panics if it has one.
 pub fn assert_fit(what: &str, text: &str) {
     if let Some(at) = text.find(|c| is_control(c) && c != '\n') {
         let from = text[..at].char_indices().rev().nth(60).map_or(0, |(at, _)| at);
@@ -60,13 +59,13 @@ pub fn assert_fit(what: &str, text: &str) {
     }
 }
 
-/// Shows one snapshot in every form but the screens. Returns the bytes of it all.
+/// Writes one snapshot in every format, without the screens. Returns the number of bytes.
 ///
 /// # Panics
 ///
-/// If a form fails, or would do something to a terminal.
+/// Panics if an export fails, or contains control characters.
 pub fn show(snapshot: Snapshot) -> usize {
-    // What the viewer sees of the process at the moment is not written.
+    // The process' current resource usage is not part of a written snapshot.
     let snapshot = Snapshot { usage: None, ..snapshot };
     let json = serde_json::to_string(&snapshot).expect("a snapshot can be written");
     assert_fit("a snapshot", &json);
@@ -87,7 +86,7 @@ pub fn show(snapshot: Snapshot) -> usize {
             bytes += out.len();
             if !format.is_binary() {
                 let text = String::from_utf8(out).expect("an export is text");
-                // RFC 4180 has lines that end so.
+                // RFC 4180 ends lines with CR LF.
                 assert_fit(&format!("{format:?}"), &text.replace("\r\n", "\n"));
             }
         }
@@ -107,11 +106,11 @@ pub fn show(snapshot: Snapshot) -> usize {
     bytes + table.len() + line.len() + csv.len()
 }
 
-/// Shows a source on every screen, as somebody who presses keys would see it.
+/// Shows a source on every screen, and presses the keys.
 ///
 /// # Panics
 ///
-/// If a screen does, or has a control character in a cell.
+/// Panics if a screen does, or if a cell has a control character.
 pub fn see(source: Box<dyn Source>, keys: &str) {
     let mut now = Instant::now();
     let mut app = App::new(Options::default(), Box::new(Nothing), now);
@@ -140,13 +139,13 @@ pub fn see(source: Box<dyn Source>, keys: &str) {
 pub struct Memory(File);
 
 impl Memory {
-    /// One with these bytes.
+    /// Creates a file with these bytes.
     ///
     /// # Errors
     ///
-    /// What the system answered.
+    /// Returns the system's error.
     pub fn new(bytes: &[u8]) -> io::Result<Self> {
-        // SAFETY: a constant name; the descriptor is this value's alone.
+        // SAFETY: the name is a NUL-terminated literal, and only this value owns the descriptor.
         let mut file = unsafe {
             let file = libc::memfd_create(c"pfp-test".as_ptr(), libc::MFD_CLOEXEC);
             if file < 0 {
@@ -158,37 +157,37 @@ impl Memory {
         Ok(Self(file))
     }
 
-    /// Where it can be opened.
+    /// The path at which it can be opened.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
 
-    /// Writes over bytes of it.
+    /// Overwrites bytes of the file.
     ///
     /// # Errors
     ///
-    /// What the system answered.
+    /// Returns the system's error.
     pub fn write(&self, at: usize, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all_at(bytes, at as u64)
     }
 
-    /// Cuts it, or fills it up with zeros.
+    /// Shortens the file, or extends it with zeros.
     ///
     /// # Errors
     ///
-    /// What the system answered.
+    /// Returns the system's error.
     pub fn set_len(&self, len: usize) -> io::Result<()> {
         self.0.set_len(len as u64)
     }
 }
 
-/// Opens a file and shows it in every form, with `screens` on every screen too. False
-/// if it is refused, which must be in words that a terminal can show.
+/// Opens a file and shows it in every format, and with `screens` on every screen. Returns false if
+/// it is refused; the message must be safe for a terminal.
 ///
 /// # Panics
 ///
-/// If anything of this does.
+/// Panics if any of these steps does.
 pub fn look_at_file(file: &Memory, screens: bool) -> bool {
     let mut source = match source::open(&file.path()) {
         Ok(source) => source,
@@ -204,11 +203,11 @@ pub fn look_at_file(file: &Memory, screens: bool) -> bool {
     true
 }
 
-/// Shows what a source has in every form but the screens.
+/// Writes the figures of a source in every format, without the screens.
 ///
 /// # Panics
 ///
-/// If anything of this does.
+/// Panics if any of these steps does.
 pub fn look_at(source: &mut dyn Source) {
     match source.poll() {
         Ok(mut snapshot) => {
@@ -223,7 +222,7 @@ pub fn look_at(source: &mut dyn Source) {
 ///
 /// # Panics
 ///
-/// If a screen does.
+/// Panics if a screen does.
 pub fn see_all(source: Box<dyn Source>) {
     see(source, KEYS);
 }

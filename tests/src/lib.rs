@@ -1,9 +1,8 @@
 //! Whole-program tests of pfp over real processes.
 //!
-//! A test in `tests/` starts a **target**, a program that uses the probe
-//! (`src/bin/target`), reads its segment as a viewer would, and compares what it
-//! reads with what the target found out by other means: its own counters, the
-//! kernel's CPU time, a wall clock.
+//! A test in `tests/` starts a **target**, a program that uses the probe (`src/bin/target`), reads
+//! its segment as a viewer would, and compares the figures with those that the target computed by
+//! other means: its own counters, the kernel's CPU time, a wall clock.
 //!
 //! ```text
 //!  test ---- starts, answers ----> target            target: the target, from outside
@@ -12,22 +11,21 @@
 //!   +---- watch <--- segment <------+                watch:  the segment, and its figures
 //! ```
 //!
-//! Each test has a folder of its own, where its targets and viewers meet (`place`), and
-//! terminals for viewers in it (`screen`).
+//! Each test has a folder of its own for its targets and viewers (`place`), and terminals for
+//! viewers in it (`screen`).
 //!
-//! A target can also be run instruction by instruction (`stepper`), be interrupted at one of
-//! its instructions (`breakpoint`), and tell what it has done when it cannot speak any more
-//! (`witness`). A GPU is a library that stands in
-//! for its driver (`stand_in`).
+//! A test can also run a target instruction by instruction (`stepper`), interrupt it at one of its
+//! instructions (`breakpoint`), and read its progress after it was killed (`witness`). A library
+//! replaces the driver of a GPU (`stand_in`).
 //!
-//! Programs in C are built by `c`, and are targets like any other. What scrapes the
-//! viewer's figures is started by `prometheus`; what they are pushed to is `collector`.
+//! `c` builds programs in C, which are targets like any other. `prometheus` starts a server that
+//! scrapes the viewer's figures; `collector` receives pushed figures.
 //!
-//! A hypervisor may take a processor away from a thread that is on it. What that adds to
-//! the error of a figure is measured as well (`stolen`), and allowed beside its bound.
+//! A hypervisor may take a processor away from a running thread. `stolen` measures how much that
+//! adds to the error of a figure, and the tests add it to the figure's bound.
 //!
-//! No test waits for a time to pass: it waits for a line or for a condition, with
-//! a deadline so far away that only a hang reaches it.
+//! No test waits for a time to pass: it waits for a line or for a condition, with a deadline so far
+//! away that only a hang reaches it.
 
 #[cfg(target_arch = "x86_64")]
 pub mod breakpoint;
@@ -62,13 +60,13 @@ use std::process::{Command, Stdio};
 
 pub use tools::{lacks, lacks_namespaces, skipped, well};
 
-/// How often a test tries: `ordinary` among all the others, `full` with the feature
-/// `torture`, whose figures RELIABILITY.md states.
+/// The number of repetitions of a test: `ordinary` in a normal run, `full` with the feature
+/// `torture`, whose results RELIABILITY.md states.
 pub const fn size(ordinary: u64, full: u64) -> u64 {
     if cfg!(feature = "torture") { full } else { ordinary }
 }
 
-/// Does something with each item, all at the same time, since most of it waits.
+/// Processes all items at the same time, since most of the work is waiting.
 pub fn together<T: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) + Sync) {
     let work = &work;
     std::thread::scope(|scope| {
@@ -78,7 +76,7 @@ pub fn together<T: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) + 
     });
 }
 
-/// What gzip makes of what pfp has compressed.
+/// The output of gzip for data that pfp has compressed.
 pub fn unpacked(bytes: &[u8]) -> Vec<u8> {
     let mut gzip = Command::new("gzip")
         .arg("-dc")
@@ -95,7 +93,7 @@ pub fn unpacked(bytes: &[u8]) -> Vec<u8> {
     })
 }
 
-/// What a test measured, for whoever runs it with `PFP_TEST_FIGURES=1`.
+/// Prints a figure that a test measured, if `PFP_TEST_FIGURES=1` is set.
 pub fn figure(text: &str) {
     if std::env::var_os("PFP_TEST_FIGURES").is_some() {
         let _ = writeln!(std::io::stderr(), "\nFIGURE {text}");

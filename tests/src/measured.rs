@@ -1,33 +1,33 @@
-//! What the segment says of a point, to compare with what others were told of it.
+//! The segment's figures of a point, to compare with exported figures.
 
 use std::collections::BTreeMap;
 
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::reader::{BucketCount, Picture};
 
-/// What the segment says of a point, all threads together.
+/// The segment's figures of a point, summed over all threads.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
     /// Finished measurements.
     pub count: u64,
-    /// Seconds on a CPU, nested regions taken out.
+    /// Seconds on a CPU, without nested regions.
     pub exclusive: f64,
-    /// Seconds on a CPU, with nested regions.
+    /// Seconds on a CPU, including nested regions.
     pub inclusive: f64,
-    /// Seconds between begin and end, not on a CPU.
+    /// Seconds off the CPU between begin and end.
     pub off_cpu: f64,
-    /// Switches between begin and end.
+    /// Number of context switches between begin and end.
     pub switches: u64,
-    /// Measurements by the ends of their buckets and where those begin, ticks.
+    /// Number of measurements by bucket; the key is the bucket's end and its start, in ticks.
     buckets: BTreeMap<(u64, u64), u64>,
     ticks_per_second: f64,
 }
 
-/// What a picture says of a point, by its name.
+/// The figures of the point with this name in a picture.
 ///
 /// # Panics
 ///
-/// If it has no such point.
+/// Panics if the picture has no such point.
 #[must_use]
 pub fn own(picture: &Picture, name: &str) -> Own {
     let id = picture.points.iter().find(|point| point.name == name).expect("it has run").id;
@@ -51,11 +51,11 @@ pub fn own(picture: &Picture, name: &str) -> Own {
 }
 
 impl Own {
-    /// What is more than there was before.
+    /// The increase since an earlier reading.
     ///
     /// # Panics
     ///
-    /// If something is less.
+    /// Panics if a figure has decreased.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut buckets = self.buckets.clone();
@@ -74,7 +74,7 @@ impl Own {
         }
     }
 
-    /// Both together, of one clock.
+    /// The sum of both; they must have one clock.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let mut buckets = self.buckets.clone();
@@ -92,7 +92,8 @@ impl Own {
         }
     }
 
-    /// How many were surely no longer than so many seconds, and how many may have been.
+    /// The number of measurements that were certainly at most `seconds` long, and the number that
+    /// may have been.
     #[must_use]
     pub fn up_to(&self, seconds: f64) -> (u64, u64) {
         let ticks = seconds * self.ticks_per_second;
@@ -102,12 +103,11 @@ impl Own {
         (sum(&|(end, _)| *end as f64 <= ticks), sum(&|(_, low)| *low as f64 <= ticks))
     }
 
-    /// Seconds that so large a share of the measurements does not exceed: nearest rank,
-    /// by counting off.
+    /// The duration in seconds at this quantile: nearest rank, by counting.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// Panics if there are no measurements.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> f64 {
         let all: u64 = self.buckets.values().sum();
@@ -121,7 +121,7 @@ impl Own {
     }
 }
 
-/// Whether a figure is what was expected, but for so large a share of it.
+/// Whether a figure deviates from the expected one by at most this share of it.
 #[must_use]
 pub fn is_near(found: f64, expected: f64, share: f64) -> bool {
     (found - expected).abs() <= expected.abs() * share + 1e-9

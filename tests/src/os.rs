@@ -1,4 +1,4 @@
-//! What the kernel says: the oracles, and where threads run.
+//! Reads the kernel's figures, against which tests check pfp's, and places threads on CPUs.
 
 use std::fs;
 use std::mem;
@@ -15,24 +15,23 @@ pub fn thread_cpu() -> Duration {
     now(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time of a process, all its threads together; none where there is no such
-/// process.
+/// CPU time of a process, all its threads together; `None` if there is no such process.
 #[must_use]
 pub fn process_cpu(pid: u32) -> Option<Duration> {
     let mut clock = 0;
-    // SAFETY: the clock's id is valid for writes.
+    // SAFETY: `clock` is valid for writes.
     let result = unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &raw mut clock) };
     (result == 0).then(|| now(clock))
 }
 
-/// A wall clock that nobody sets or slews.
+/// A wall clock that is neither set nor slewed.
 #[must_use]
 pub fn wall() -> Duration {
     now(libc::CLOCK_MONOTONIC_RAW)
 }
 
 fn now(clock: libc::clockid_t) -> Duration {
-    // SAFETY: a timespec is plain numbers, for which zero is a value.
+    // SAFETY: a timespec holds plain numbers, for which zero is valid.
     let mut time: libc::timespec = unsafe { mem::zeroed() };
     // SAFETY: `time` is valid for writes.
     let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
@@ -43,16 +42,16 @@ fn now(clock: libc::clockid_t) -> Duration {
 /// Kernel id of the calling thread.
 #[must_use]
 pub fn tid() -> u32 {
-    // SAFETY: no preconditions.
+    // SAFETY: the call takes no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// The CPUs that the calling thread may run on.
+/// The CPUs on which the calling thread may run.
 #[must_use]
 pub fn cpus() -> Vec<usize> {
-    // SAFETY: a cpu_set_t is plain bits, all zero is the empty set.
+    // SAFETY: a cpu_set_t holds plain bits; all zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: the set is valid for writes of the size given.
+    // SAFETY: `set` is valid for writes of the given size.
     let result = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
     assert_eq!(result, 0, "a thread can always ask where it may run");
     (0..libc::CPU_SETSIZE as usize)
@@ -61,12 +60,12 @@ pub fn cpus() -> Vec<usize> {
         .collect()
 }
 
-/// Keeps the calling thread, and those it will start, on one CPU.
+/// Pins the calling thread, and the threads that it starts, to one CPU.
 pub fn pin(cpu: usize) {
-    // SAFETY: a cpu_set_t is plain bits, all zero is the empty set.
+    // SAFETY: a cpu_set_t holds plain bits; all zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: `cpu` came from `cpus`, so it is within the set; the set is valid
-    // for reads of the size given.
+    // SAFETY: `cpu` came from `cpus`, so it is within the set; the set is valid for reads of the
+    // given size.
     let result = unsafe {
         libc::CPU_SET(cpu, &mut set);
         libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
@@ -74,8 +73,8 @@ pub fn pin(cpu: usize) {
     assert_eq!(result, 0, "a thread may be kept on a CPU that it may run on");
 }
 
-/// Computes until the calling thread has used this much CPU time; how much it was in the
-/// end. What is stolen from it meanwhile is counted.
+/// Computes until the calling thread has used this much CPU time; returns the exact CPU time.
+/// Stolen time in between is recorded.
 pub fn burn(time: Duration) -> Duration {
     let start = thread_cpu();
     let end = start + time;
@@ -93,20 +92,20 @@ pub fn burn(time: Duration) -> Duration {
     thread_cpu() - start
 }
 
-/// Threads of a process.
+/// Number of threads of a process.
 #[must_use]
 pub fn thread_count(pid: u32) -> usize {
     entries(pid, "task").len()
 }
 
-/// What the descriptors of a process are open on, by number.
+/// The open descriptors of a process, each with its number and target.
 #[must_use]
 pub fn descriptors(pid: u32) -> Vec<String> {
     let mut all: Vec<String> = entries(pid, "fd")
         .into_iter()
         .filter_map(|entry| {
             let number = entry.file_name()?.to_str()?.to_owned();
-            // The listing's own descriptor is gone by now.
+            // The descriptor of the listing itself is closed by now.
             Some(format!("{number} {}", fs::read_link(&entry).ok()?.display()))
         })
         .collect();
@@ -120,7 +119,7 @@ fn entries(pid: u32, what: &str) -> Vec<std::path::PathBuf> {
         .unwrap_or_default()
 }
 
-/// Bytes of memory that a process has, its share of what is shared in full.
+/// Bytes of resident memory of a process; shared pages count in full.
 #[must_use]
 pub fn resident(pid: u32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
@@ -129,23 +128,22 @@ pub fn resident(pid: u32) -> u64 {
     kib.expect("Linux tells it of a process of one's own") * 1024
 }
 
-/// Memory mappings of a process.
+/// Number of memory mappings of a process.
 #[must_use]
 pub fn mapping_count(pid: u32) -> usize {
     fs::read_to_string(format!("/proc/{pid}/maps")).map_or(0, |maps| maps.lines().count())
 }
 
-/// Sends a signal to a process that the test has started, itself or through
-/// another one.
+/// Sends a signal to a process that the test has started, directly or through another one.
 pub fn signal(pid: u32, number: libc::c_int) {
-    // SAFETY: no memory is involved.
+    // SAFETY: the call takes no pointers.
     unsafe { libc::kill(pid as libc::pid_t, number) };
 }
 
-/// Has a program start with the signals of a terminal's keys and end as they are at a terminal:
-/// `nohup`, and a shell that starts the tests in the background, ignore them for all that they start.
+/// Restores the default actions of the terminal's signals in a program that is started. `nohup`,
+/// and a shell that starts the tests in the background, make all their children ignore them.
 pub fn hear_terminal(command: &mut Command) {
-    // SAFETY: signal is safe to call after a fork.
+    // SAFETY: signal may be called between fork and exec.
     unsafe {
         command.pre_exec(|| {
             for number in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
@@ -156,19 +154,19 @@ pub fn hear_terminal(command: &mut Command) {
     }
 }
 
-/// Sends the calling thread, and no other, a signal again and again. Dropping it ends that.
+/// Sends a signal to the calling thread only, periodically. Dropping it stops the timer.
 #[derive(Debug)]
 pub struct Ticks(libc::timer_t);
 
 impl Ticks {
-    /// A signal each time that so much has passed.
+    /// Sends `signal` once in each period of `each`.
     ///
     /// # Panics
     ///
-    /// If there is no such timer.
+    /// Panics if the timer cannot be created.
     #[must_use]
     pub fn of_this_thread(signal: libc::c_int, each: Duration) -> Self {
-        // SAFETY: plain numbers and a pointer, for which zero is a value.
+        // SAFETY: a sigevent holds plain numbers and a pointer, for which zero is valid.
         let mut event: libc::sigevent = unsafe { mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = signal;
@@ -179,7 +177,7 @@ impl Ticks {
             tv_nsec: each.subsec_nanos().into(),
         };
         let times = libc::itimerspec { it_interval: each, it_value: each };
-        // SAFETY: the event and the times are valid for reads, the timer for writes.
+        // SAFETY: `event` and the times are valid for reads, the timer for writes.
         let results = unsafe {
             [
                 libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer),
@@ -193,47 +191,47 @@ impl Ticks {
 
 impl Drop for Ticks {
     fn drop(&mut self) {
-        // SAFETY: the timer was made by `of_this_thread`.
+        // SAFETY: `of_this_thread` created the timer, and it is deleted once.
         unsafe { libc::timer_delete(self.0) };
     }
 }
 
-/// Whether a process is there and not just waiting to be noticed as dead.
+/// Whether a process exists and is not a zombie.
 #[must_use]
 pub fn runs(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
 }
 
-/// Whether there is a process of this id, zombies included.
+/// Whether a process with this id exists, including zombies.
 #[must_use]
 pub fn exists(pid: u32) -> bool {
-    // SAFETY: signal 0 only asks.
+    // SAFETY: signal 0 only checks that the process exists; the call takes no pointers.
     unsafe { libc::kill(pid as libc::pid_t, 0) == 0 }
 }
 
 /// The calling thread's `errno`.
 #[must_use]
 pub fn errno() -> i32 {
-    // SAFETY: the place is valid as long as the thread runs.
+    // SAFETY: the pointer is valid as long as the thread runs.
     unsafe { *libc::__errno_location() }
 }
 
 /// Sets the calling thread's `errno`.
 pub fn set_errno(errno: i32) {
-    // SAFETY: the place is valid as long as the thread runs, and only this thread uses it.
+    // SAFETY: the pointer is valid as long as the thread runs, and only this thread uses it.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Copies a program that is to be started. By another process: whatever this one forks
-/// meanwhile would hold the file open to write, and then it cannot be started.
+/// Copies a program that is to be started. A separate process writes the copy: a process that this
+/// one forks meanwhile would inherit a writable descriptor of the file, and then exec fails.
 #[track_caller]
 pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
     let copied = Command::new("cp").arg("-p").args([from.as_ref(), to]).status();
     assert!(copied.is_ok_and(|status| status.success()), "there is room for {}", to.display());
 }
 
-/// Whether this kernel says how a process ended that was reaped: Linux 6.15 or newer.
+/// Whether this kernel reports how a reaped process ended: Linux 6.15 or newer.
 #[must_use]
 pub fn tells_ends() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

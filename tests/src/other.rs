@@ -1,5 +1,5 @@
-//! The plugin in Rust with another copy of pfp: of another version, or built by the oldest compiler that
-//! builds pfp.
+//! Builds the Rust plugin with another copy of pfp: one of another version, or one built by the
+//! oldest supported compiler.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use std::process::Command;
 use crate::c::{alone, run, scratch};
 use crate::tools::missing;
 
-/// The oldest compiler, as `rustup` calls it.
+/// The oldest supported compiler, as `rustup` names it.
 const OLDEST: &str = concat!(env!("CARGO_PKG_RUST_VERSION"), ".0");
-/// A version that no release has.
+/// A version that is never released.
 const VERSION: &str = "0.1.999";
 
-/// The plugin with another version of pfp, built if need be.
+/// The plugin with another version of pfp, built if necessary.
 #[must_use]
 pub fn version() -> PathBuf {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     build("version", VERSION, Command::new(cargo))
 }
 
-/// The plugin as another compiler builds it, built if need be. `None` if that is not installed.
+/// The plugin, built by another compiler if necessary. `None` if that compiler is not installed.
 #[track_caller]
 #[must_use]
 pub fn compiler(what: &str) -> Option<PathBuf> {
@@ -36,14 +36,15 @@ pub fn compiler(what: &str) -> Option<PathBuf> {
     Some(build("compiler", env!("CARGO_PKG_VERSION"), command))
 }
 
-/// Builds the plugin in a workspace of its own, which has the same members and another version.
+/// Builds the plugin in a workspace of its own, which has the members of this one and another
+/// version.
 fn build(name: &str, version: &str, mut cargo: Command) -> PathBuf {
     let folder = scratch().join("other").join(name);
     std::fs::create_dir_all(&folder).expect("there is room");
     let _alone = alone(&folder.join(".lock"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it is in the workspace");
     for member in ["fuzz", "probe", "shm-layout", "tests", "tui"] {
-        // It may be there already.
+        // The link may exist already.
         let _ = symlink(root.join(member), folder.join(member));
     }
     let read = |name: &str| std::fs::read_to_string(root.join(name)).expect("it is there");
@@ -54,7 +55,7 @@ fn build(name: &str, version: &str, mut cargo: Command) -> PathBuf {
     for (name, text) in [("Cargo.toml", manifest), ("Cargo.lock", read("Cargo.lock"))] {
         std::fs::write(folder.join(name), text).expect("there is room");
     }
-    // Not the flags and the compiler that this test is built with.
+    // Drop the flags and the compiler with which this test was built.
     for variable in [
         "CARGO_BUILD_TARGET",
         "CARGO_ENCODED_RUSTFLAGS",

@@ -1,4 +1,4 @@
-//! A test that uses points itself, and reads its own segment.
+//! Helpers of tests that measure in their own process and read its segment.
 
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::directory::Directory;
@@ -6,8 +6,8 @@ use pfp_shm_layout::find;
 
 use crate::watch::{self, Watch};
 
-/// Makes the segment before any test begins: a test waits no longer than a millisecond
-/// for another one that makes it, and measures nothing meanwhile.
+/// Creates the segment before any test begins. A test waits at most a millisecond for another one
+/// that creates it, and measures nothing until it exists.
 #[macro_export]
 macro_rules! measures_from_the_start {
     () => {
@@ -17,16 +17,16 @@ macro_rules! measures_from_the_start {
     };
 }
 
-/// What `measures_from_the_start!` runs.
+/// The function behind `measures_from_the_start!`.
 pub extern "C" fn start() {
     pfp::init().ok();
 }
 
-/// Reads what this process measures. Its beacon is where any program's is.
+/// Reads this process' own segment. Its beacon is in the default directory.
 ///
 /// # Panics
 ///
-/// If the probe cannot work here.
+/// Panics if the probe cannot work on this system.
 #[must_use]
 pub fn watch() -> Watch {
     pfp::init().expect("there is room for a segment");
@@ -37,7 +37,7 @@ pub fn watch() -> Watch {
     Watch::open(own.expect("the beacon of this process is there"))
 }
 
-/// The figures of one of this process's points, by its name.
+/// The figures of the point with this name in this process.
 #[must_use]
 pub fn figures(name: &str) -> Sums {
     watch::named(watch().poll(), name)

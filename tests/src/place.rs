@@ -1,4 +1,4 @@
-//! A test's folder, where its targets and viewers meet.
+//! A test's folder, which its targets and viewers share.
 
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
@@ -27,14 +27,14 @@ pub fn pfp_top() -> &'static Path {
         if let Some(named) = std::env::var_os("PFP_TOP") {
             return named.into();
         }
-        // TARGET/[TRIPLE/]PROFILE/deps/TEST
+        // The test's own path ends in TARGET/[TRIPLE/]PROFILE/deps/TEST.
         let test = std::env::current_exe().expect("a test knows its own path");
         test.ancestors().nth(2).expect("tests lie in PROFILE/deps").join("viewer")
     })
 }
 
-/// A folder of a test's own with beacons in it. Dropping it removes it, and the shared
-/// memory that the beacons lead to.
+/// A folder of one test, with beacons in it. Dropping it removes the folder, and the shared memory
+/// of the beacons.
 #[derive(Debug)]
 pub struct Place {
     folder: PathBuf,
@@ -48,10 +48,10 @@ impl Default for Place {
 }
 
 impl Place {
-    /// A new folder of this user's alone.
+    /// Creates a folder that only this user can access.
     ///
-    /// A test process that was killed may have left one with the next name: process ids
-    /// come round again.
+    /// A test process that was killed may have left a folder with the next name, since process ids
+    /// are reused.
     #[must_use]
     pub fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -77,7 +77,7 @@ impl Place {
         &self.folder
     }
 
-    /// A path in the folder, apart from the beacons.
+    /// A path in the folder, outside the folder of beacons.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
@@ -96,13 +96,13 @@ impl Place {
         files.flatten().map(|file| file.file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// The folder of beacons, for the finder.
+    /// The folder of beacons, as a `Directory`.
     #[must_use]
     pub fn directory(&self) -> Directory {
         Directory::open(&self.beacons).expect("the directory is as it was made")
     }
 
-    /// The segments that were found here, the newest first.
+    /// The segments found here, the newest first.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         find::find(&self.directory()).expect("the directory can be read").entries
@@ -114,7 +114,7 @@ impl Place {
         self.entries().into_iter().find(|entry| entry.info.process.pid == pid)
     }
 
-    /// Waits until a process can be watched: its beacon is lit before its segment is whole.
+    /// Waits until a process can be watched: its beacon is lit before its segment is complete.
     #[track_caller]
     #[must_use]
     pub fn segment(&self, pid: u32) -> (Segment, Facts) {
@@ -123,7 +123,7 @@ impl Place {
         })
     }
 
-    /// A program that knows this folder's beacons and none of the tester's settings.
+    /// A command that uses this folder's beacons, without the tester's own settings.
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
@@ -140,7 +140,7 @@ impl Place {
         command
     }
 
-    /// Runs the viewer without a terminal, to its end.
+    /// Runs the viewer to its end, without a terminal.
     #[must_use]
     pub fn pfp_top(&self, arguments: &[&str]) -> Output {
         self.command(pfp_top()).args(arguments).output().expect("pfp-top starts")
@@ -173,7 +173,7 @@ impl Place {
         target
     }
 
-    /// A target's figures by another way than the screen: a second viewer takes a snapshot.
+    /// Reads a target's figures independently of the screen: a second viewer writes a snapshot.
     #[track_caller]
     #[must_use]
     pub fn snapshot(&self, target: &Target) -> Snapshot {
@@ -184,7 +184,7 @@ impl Place {
         json::read(&file).expect("what was written can be read")
     }
 
-    /// A shell in a terminal of this size.
+    /// Starts a shell in a terminal of this size.
     #[must_use]
     pub fn screen(&self, width: u16, height: u16) -> Screen<'_> {
         Screen::new(self, width, height)
@@ -193,7 +193,8 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What ended targets left, then the segments of what a failing test leaves running.
+        // Remove the objects of targets that have ended, and then those of targets that a failing
+        // test leaves running.
         if let Ok(directory) = Directory::open(&self.beacons) {
             let _ = find::gc(&directory);
             for entry in find::find(&directory).map(|found| found.entries).unwrap_or_default() {
@@ -204,13 +205,13 @@ impl Drop for Place {
     }
 }
 
-/// A path of a test's own, as an argument.
+/// A path as text, for an argument.
 #[track_caller]
 pub fn text(path: &Path) -> &str {
     path.to_str().expect("it is plain text")
 }
 
-/// Measurements of the points of a name in a snapshot, by threads that run and that have ended.
+/// Number of measurements of all points with this name in a snapshot, by running and ended threads.
 #[track_caller]
 pub fn count(snapshot: &Snapshot, name: &str) -> u64 {
     let its = |id: u32| snapshot.points.iter().any(|it| it.id == id && it.name == name);
@@ -219,7 +220,7 @@ pub fn count(snapshot: &Snapshot, name: &str) -> u64 {
     cells.map(|cell| cell.stats.count + cell.retired.count).sum()
 }
 
-/// Whether a point is there, and has more measurements than this.
+/// Whether a point exists, and has more measurements than this.
 #[must_use]
 pub fn has_counted(snapshot: &Snapshot, name: &str, above: u64) -> bool {
     snapshot.points.iter().any(|point| point.name == name) && count(snapshot, name) > above

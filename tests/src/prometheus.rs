@@ -1,4 +1,4 @@
-//! A real Prometheus server that scrapes an endpoint, and the questions it is asked.
+//! Runs a real Prometheus server that scrapes an endpoint, and queries it.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,19 +9,19 @@ use serde_json::Value;
 
 use crate::target::{DEADLINE, wait_for};
 
-/// What an HTTP server answered.
+/// The response of an HTTP server.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status code.
     pub status: u16,
-    /// The head, with its line of status.
+    /// The header, including the status line.
     pub head: String,
-    /// The rest.
+    /// The body.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// The value of a header, by its name in lower case.
+    /// The value of a header field, by its name in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
@@ -37,20 +37,20 @@ impl Answer {
     }
 }
 
-/// Sends these bytes to an address and reads what comes until the connection ends;
-/// none if nothing does.
+/// Sends a request to an address and reads until the connection ends; `None` if the server sends
+/// nothing.
 ///
 /// # Panics
 ///
-/// If there is no server, or what it says is no HTTP.
+/// Panics if no server listens, or the response is not HTTP.
 #[must_use]
 pub fn ask(address: &str, request: &str) -> Option<Answer> {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_read_timeout(Some(DEADLINE)).expect("a socket has a timeout");
-    // One that does not want to hear all of it may have closed its ear.
+    // A server that refuses a request early may close the connection before it has read all of it.
     let _ = stream.write_all(request.as_bytes());
     let mut bytes = Vec::new();
-    // What was said before the connection was reset counts.
+    // Bytes received before a reset of the connection count.
     let _ = stream.read_to_end(&mut bytes);
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = String::from_utf8(bytes[..end].to_vec()).expect("a head is text");
@@ -62,7 +62,7 @@ pub fn ask(address: &str, request: &str) -> Option<Answer> {
     })
 }
 
-/// Gets a path, with these lines in the request's head.
+/// Gets a path, with these additional header lines.
 #[must_use]
 pub fn get(address: &str, path: &str, lines: &[&str]) -> Answer {
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
@@ -70,7 +70,7 @@ pub fn get(address: &str, path: &str, lines: &[&str]) -> Answer {
     ask(address, &request).expect("the server answers")
 }
 
-/// A server of its own for a test. Killed when dropped, with all it has stored.
+/// A test's own server. Dropping it kills the server and removes its data.
 #[derive(Debug)]
 pub struct Prometheus {
     child: Child,
@@ -78,17 +78,17 @@ pub struct Prometheus {
     folder: PathBuf,
 }
 
-/// One series of an answer: its labels, and its points in time and values.
+/// One series of a query's result.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its labels.
+    /// The labels.
     pub labels: Value,
-    /// Seconds since the epoch, and the value there.
+    /// Seconds since the epoch, and the value at that time.
     pub samples: Vec<(f64, f64)>,
 }
 
 impl Series {
-    /// A label; empty where it has none of that name.
+    /// The value of a label; empty if the series has no such label.
     #[must_use]
     pub fn label(&self, name: &str) -> &str {
         self.labels[name].as_str().unwrap_or("")
@@ -96,12 +96,12 @@ impl Series {
 }
 
 impl Prometheus {
-    /// Starts one in a folder that is to be made, which scrapes this address all the
-    /// time; with these features.
+    /// Starts a server with these features, which scrapes one address all the time. It creates
+    /// `folder` for its data.
     ///
     /// # Panics
     ///
-    /// If it does not come up.
+    /// Panics if the server does not start.
     #[must_use]
     pub fn start(folder: &Path, scraped: &str, features: &[&str]) -> Self {
         let config = format!(
@@ -111,17 +111,18 @@ impl Prometheus {
         Self::with(folder, &config, features)
     }
 
-    /// Starts one with this configuration.
+    /// Starts a server with this configuration.
     ///
     /// # Panics
     ///
-    /// If it does not come up.
+    /// Panics if the server does not start.
     #[must_use]
     pub fn with(folder: &Path, config: &str, features: &[&str]) -> Self {
         std::fs::create_dir_all(folder).expect("a folder can be made");
         std::fs::write(folder.join("prometheus.yml"), config).expect("a file can be written");
         for _ in 0..5 {
-            // Somebody else may take the port in between: then with another one.
+            // Another process may take the port before the server binds it; then the loop tries
+            // another one.
             let free = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
             let address = free.local_addr().expect("it is bound").to_string();
             drop(free);
@@ -152,17 +153,17 @@ impl Prometheus {
         panic!("prometheus does not come up: {log}");
     }
 
-    /// What it has logged.
+    /// The server's log.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// Asks a question of PromQL, as of a time in seconds since the epoch or of now.
+    /// Runs a PromQL query, at a time in seconds since the epoch or now.
     ///
     /// # Panics
     ///
-    /// If it is refused.
+    /// Panics if the query is refused.
     #[must_use]
     pub fn query(&self, query: &str, time: Option<f64>) -> Vec<Series> {
         let time = time.map_or(String::new(), |time| format!("&time={time:.3}"));
@@ -182,11 +183,11 @@ impl Prometheus {
         series.collect()
     }
 
-    /// What a path of its interface answers.
+    /// The response of a path of the HTTP API.
     ///
     /// # Panics
     ///
-    /// If it refuses.
+    /// Panics if the server refuses it.
     #[must_use]
     pub fn api(&self, path: &str) -> Value {
         let answer = get(&self.address, &format!("/api/v1/{path}"), &[]);
@@ -195,7 +196,7 @@ impl Prometheus {
         json["data"].clone()
     }
 
-    /// The only value of an answer; none if there is none yet.
+    /// The only value of a query's result; `None` if there is none yet.
     #[must_use]
     pub fn value(&self, query: &str, time: Option<f64>) -> Option<f64> {
         let series = self.query(query, time);
@@ -212,7 +213,7 @@ impl Drop for Prometheus {
     }
 }
 
-/// A text as part of an address.
+/// Encodes a text as part of a URL.
 fn encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),

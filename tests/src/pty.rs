@@ -1,7 +1,7 @@
-//! A terminal that answers nothing: the test has its other end.
+//! A terminal that answers no queries; the test holds its other end.
 //!
-//! tmux answers what a program asks its terminal. Some serial lines, recorders and terminals of
-//! continuous integration do not.
+//! tmux answers the queries that a program sends to its terminal. Some serial lines, recorders and
+//! terminals of continuous integration do not.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ pub struct Pty {
     child: Child,
     /// The test's end.
     test: File,
-    /// The program's end, kept open so that its settings can be read when the program is gone.
+    /// The program's end, kept open so that its settings can be read after the program has ended.
     program: OwnedFd,
     written: Arc<Mutex<Vec<u8>>>,
     /// The settings before the program started.
@@ -38,7 +38,8 @@ impl Pty {
     pub fn start(command: &mut Command, columns: u16, rows: u16) -> Self {
         let (mut test, mut program) = (-1, -1);
         let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: the descriptors are valid for writes, the size for reads; the others may be null.
+        // SAFETY: the descriptors are valid for writes, the size for reads; the other pointers may
+        // be null.
         let made = unsafe {
             libc::openpty(
                 &raw mut test,
@@ -49,7 +50,7 @@ impl Pty {
             )
         };
         assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: `openpty` has just opened both, and nothing else knows them.
+        // SAFETY: `openpty` has just opened both, and no other code owns them.
         let (test, program) = unsafe { (File::from_raw_fd(test), OwnedFd::from_raw_fd(program)) };
         let before = settings(&program);
         let end = || program.try_clone().expect("a descriptor");
@@ -104,7 +105,7 @@ impl Pty {
         const MARK: &str = "\x1b_all is read\x1b\\";
         let ended =
             wait_for("the program to end", || self.child.try_wait().expect("it is a child"));
-        // The mark follows what the program wrote.
+        // The mark is written after all output of the program.
         let program = self.program.try_clone().expect("a descriptor");
         File::from(program).write_all(MARK.as_bytes()).expect("the terminal takes it");
         self.wait_for("the mark", |text| text.ends_with(MARK));
@@ -114,7 +115,7 @@ impl Pty {
         ended
     }
 
-    /// How the program ended. `None` while it runs.
+    /// How the program ended; `None` while it runs.
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it is a child")
     }
@@ -139,9 +140,9 @@ impl Pty {
 }
 
 fn settings(terminal: &OwnedFd) -> Settings {
-    // SAFETY: a termios is plain numbers, for which zero is a value.
+    // SAFETY: a termios holds plain numbers, for which zero is valid.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };
-    // SAFETY: an open terminal, and a structure that is valid for writes.
+    // SAFETY: the terminal is open, and `settings` is valid for writes.
     let read = unsafe { libc::tcgetattr(terminal.as_raw_fd(), &raw mut settings) };
     assert_eq!(read, 0, "it is a terminal");
     [settings.c_iflag, settings.c_oflag, settings.c_cflag, settings.c_lflag]

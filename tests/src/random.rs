@@ -1,18 +1,18 @@
-//! Numbers that look random and are the same in every run.
+//! Pseudo-random numbers, identical in every run.
 
-/// A generator of them: xorshift.
+/// A xorshift generator.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of a seed; neighbours share nothing.
+    /// Creates a generator; neighbouring seeds yield unrelated numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        // Never 0, of which nothing else would come.
+        // The state is never 0, since xorshift yields only zeros from it.
         Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// The next one.
+    /// The next number.
     pub fn word(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -20,12 +20,12 @@ impl Random {
         self.0
     }
 
-    /// One below a limit, which is not 0.
+    /// A number below a limit, which must not be 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.word() % limit as u64) as usize
     }
 
-    /// A word at some boundary: where counts, offsets and shifts go wrong.
+    /// A boundary value, at which counts, offsets and shifts go wrong.
     pub fn edge(&mut self) -> u64 {
         const EDGES: [u64; 22] = [
             0,

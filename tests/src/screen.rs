@@ -1,11 +1,11 @@
-//! The viewer in a real terminal: tmux holds it, the test types and reads.
+//! Runs the viewer in a real terminal of tmux, in which the test types keys and reads the screen.
 //!
 //! ```text
 //!  test -- keys --> tmux -- pty --> sh --> pfp-top --- segment --- target
 //!   |  <-- text --    |
 //! ```
 //!
-//! A terminal belongs to a [`Place`], and goes before it. No test waits for a time to pass:
+//! A terminal belongs to a [`Place`], and is closed before it. No test waits for a time to pass:
 //! [`Screen::wait_for`] waits for a condition.
 
 use std::cell::RefCell;
@@ -18,10 +18,10 @@ use std::time::Instant;
 use crate::place::{Place, pfp_top};
 use crate::target::{DEADLINE, PAUSE};
 
-/// What the shell shows when it waits for a command.
+/// The shell's prompt, printed when it waits for a command.
 pub const PROMPT: &str = "shell> ";
 
-/// Leaves a test for which there is no terminal; see [`crate::lacks`].
+/// Returns from a test if there is no terminal; see [`crate::lacks`].
 #[macro_export]
 macro_rules! needs_a_screen {
     () => {
@@ -31,18 +31,18 @@ macro_rules! needs_a_screen {
     };
 }
 
-/// Whether the last line on a screen is the shell's prompt, and nothing behind it.
+/// Whether the last line on a screen is the shell's empty prompt.
 fn ends_with_prompt(text: &str) -> bool {
     let last = text.lines().rfind(|line| !line.is_empty());
     last.is_some_and(|line| line.trim_end() == PROMPT.trim_end())
 }
 
-/// A terminal with a shell in it. Dropping it takes the terminal away.
+/// A terminal with a shell in it. Dropping it closes the terminal.
 #[derive(Debug)]
 pub struct Screen<'a> {
     place: &'a Place,
     socket: PathBuf,
-    /// What it showed when last looked at.
+    /// The text of the screen when it was last read.
     last: RefCell<String>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Screen<'a> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let socket = place.path(&format!("tmux-{}", NUMBER.fetch_add(1, Relaxed)));
         let screen = Self { place, socket, last: RefCell::default() };
-        // No line for tmux itself: the program gets the whole size.
+        // tmux shows no status line, so the program gets the whole size.
         let settings = place.path("tmux.conf");
         std::fs::write(
             &settings,
@@ -92,8 +92,8 @@ impl<'a> Screen<'a> {
         self.line(&format!("{} {arguments}", pfp_top().display()));
     }
 
-    /// Types a line into the shell, which must be waiting for one: what is typed ahead of
-    /// its prompt stands before that.
+    /// Types a line into the shell, after its prompt has appeared: a line typed ahead would appear
+    /// before the prompt.
     #[track_caller]
     pub fn line(&self, text: &str) {
         self.wait_for("the prompt", ends_with_prompt);
@@ -112,28 +112,28 @@ impl<'a> Screen<'a> {
         self.ask(&["send-keys", "-l", text]);
     }
 
-    /// Pastes text, between marks if the program has asked for them.
+    /// Pastes text, in a bracketed paste if the program has enabled that.
     pub fn paste(&self, text: &str) {
         self.ask(&["set-buffer", "--", text]);
         self.ask(&["paste-buffer", "-p", "-r", "-d"]);
     }
 
-    /// What the screen shows now, a line each, without blanks at their ends.
+    /// The text of the screen now, one line each, without trailing blanks.
     pub fn shown(&self) -> String {
         let text = self.ask(&["capture-pane", "-p"]);
         self.last.replace(text.clone());
         text
     }
 
-    /// The same with the escape sequences of colours and attributes.
+    /// The text of the screen with the escape sequences of colours and attributes.
     pub fn styled(&self) -> String {
         self.ask(&["capture-pane", "-p", "-e"])
     }
 
-    /// Waits until the screen shows something, and returns it.
+    /// Waits until the screen fulfils a condition, and returns its text.
     ///
-    /// A look may fall into the middle of a drawing, which goes from the top to the
-    /// bottom: what is to be judged together belongs into one condition.
+    /// The text may be read in the middle of a redraw, which goes from top to bottom. So put
+    /// everything that must hold at once into one condition.
     #[track_caller]
     pub fn wait_for(&self, what: &str, shows: impl Fn(&str) -> bool) -> String {
         let start = Instant::now();
@@ -147,21 +147,21 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Presses keys, and waits until the screen shows something; see [`Self::wait_for`].
+    /// Presses keys, and waits until the screen fulfils a condition; see [`Self::wait_for`].
     #[track_caller]
     pub fn press(&self, keys: &[&str], what: &str, shows: impl Fn(&str) -> bool) -> String {
         self.keys(keys);
         self.wait_for(what, shows)
     }
 
-    /// Leaves the viewer, from the table if there is one: other screens are closed first.
+    /// Closes every other screen and quits the viewer from the table.
     #[track_caller]
     pub fn quit(&self) {
         self.keys(&["1", "Escape", "q"]);
         self.wait_for_shell();
     }
 
-    /// Waits until the first line says how the watched process is doing.
+    /// Waits until the first line shows the state of the watched process.
     #[track_caller]
     pub fn wait_for_status(&self, word: &str) -> String {
         self.wait_for(word, |text| {
@@ -169,7 +169,8 @@ impl<'a> Screen<'a> {
         })
     }
 
-    /// Waits until the count of a point is above this, for which the screen has room in full.
+    /// Waits until the count of a point exceeds `above`, which must be small enough to be shown in
+    /// full.
     #[track_caller]
     pub fn wait_for_count(&self, name: &str, above: u64) -> String {
         self.wait_for(&format!("{name} to be counted"), |text| {
@@ -177,7 +178,7 @@ impl<'a> Screen<'a> {
         })
     }
 
-    /// Moves the cursor onto the row of a point, where rows do not move.
+    /// Moves the cursor onto the row of a point. The order of rows must not change.
     #[track_caller]
     pub fn select(&self, name: &str) {
         self.keys(&["g", "g"]);
@@ -186,7 +187,7 @@ impl<'a> Screen<'a> {
         });
         let cursor = |text: &str| rows(text).iter().position(|row| row.selected);
         let place = |text: &str| rows(text).iter().position(|row| row.name() == name);
-        // Key by key: rows may come meanwhile, and the cursor stays on its point.
+        // One key at a time: new rows may appear in between, and the cursor stays on its point.
         while !row(&text, name).is_some_and(|row| row.selected) {
             let before = cursor(&text);
             self.keys(&[if place(&text) < before { "k" } else { "j" }]);
@@ -196,8 +197,8 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Waits until the shell has the terminal back, in the state that it gave it
-    /// away in: its own lines on the screen, and a cursor.
+    /// Waits until the shell has the terminal back in its former state: with its own lines on the
+    /// screen, and a cursor.
     #[track_caller]
     pub fn wait_for_shell(&self) -> String {
         let text = self.wait_for("the shell", ends_with_prompt);
@@ -234,14 +235,13 @@ impl<'a> Screen<'a> {
         panic!("no viewer runs here:\n{}", self.shown());
     }
 
-    /// What was copied last; empty while nothing was.
+    /// The text that was last copied; empty if none was.
     pub fn copied(&self) -> String {
         let output = self.tmux().arg("show-buffer").output().expect("tmux starts");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// From now on, everything that is written to the terminal goes to a file as well,
-    /// byte by byte.
+    /// Starts to copy everything that is written to the terminal to a file as well, byte by byte.
     pub fn tap(&self, file: &Path) {
         self.ask(&["pipe-pane", &format!("cat >> '{}'", file.display())]);
     }
@@ -251,14 +251,14 @@ impl<'a> Screen<'a> {
         self.ask(&["display-message", "-p", "#{pane_title}"])
     }
 
-    /// Whether the program in the terminal has asked for the mouse.
+    /// Whether the program in the terminal has enabled the mouse.
     pub fn has_mouse(&self) -> bool {
         self.ask(&["display-message", "-p", "#{mouse_any_flag}"]).trim() == "1"
     }
 
-    /// Takes the terminal away from whatever runs in it.
+    /// Closes the terminal while a program runs in it.
     pub fn take_away(&self) {
-        // Where it is gone already there is nothing to take.
+        // This fails if the terminal is closed already.
         let _ = self.tmux().arg("kill-server").output();
     }
 }
@@ -269,14 +269,14 @@ impl Drop for Screen<'_> {
     }
 }
 
-/// One row of the table of points, as it stands on a screen of 80 columns or more.
+/// One row of the table of points on a screen of at least 80 columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The cursor is on it.
+    /// Whether the cursor is on it.
     pub selected: bool,
-    /// It measures.
+    /// Whether the point is enabled.
     pub on: bool,
-    /// Its name, count, rate and load, as they are shown.
+    /// The name, count, rate and load, as shown.
     pub cells: Vec<String>,
 }
 
@@ -291,19 +291,19 @@ impl Row {
         &self.cells[1]
     }
 
-    /// Its count, where it is small enough to be shown in full.
+    /// The count, if it is small enough to be shown in full.
     pub fn exact_count(&self) -> Option<u64> {
         self.count().parse().ok()
     }
 
-    /// Whether its count is above this, for which there is room in full. A count that is
-    /// shortened, such as `172k`, is.
+    /// Whether the count exceeds `count`, which must be small enough to be shown in full. A
+    /// shortened count, such as `172k`, does.
     fn has_counted_above(&self, count: u64) -> bool {
         self.count().ends_with(['k', 'M', 'G']) || self.exact_count() > Some(count)
     }
 }
 
-/// The titles of the columns; empty where there is no table.
+/// The column titles; empty if the screen shows no table.
 pub fn heading(text: &str) -> &str {
     let is_heading = |line: &&str| line.contains(" Name") && line.contains("Load%");
     text.lines().find(is_heading).unwrap_or_default().trim_end()
@@ -316,7 +316,7 @@ pub fn rows(text: &str) -> Vec<Row> {
         let title: Vec<char> = title.chars().collect();
         heading.windows(title.len()).position(|found| found == title)
     };
-    // The figures end where their title does, with its mark if it is sorted by.
+    // A figure ends in the column where its title ends, including the sort mark.
     let end = |title: &str| {
         let behind = place(title)? + title.chars().count();
         let is_sorted = heading.get(behind).is_some_and(|c| "▼▲v^".contains(*c));

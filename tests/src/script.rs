@@ -1,12 +1,11 @@
-//! The target's side of the conversation with its test: lines of text on
-//! standard output, of the form `key value value ...`, and one line of standard
-//! input for each time the target waits.
+//! The target's side of the protocol with its test: lines on standard output, of the form `key
+//! value value ...`, and one line of standard input for each time that the target waits.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// Tells the test something.
+/// Prints a line for the test.
 pub fn say(key: &str, values: &[&dyn Display]) {
     let mut line = String::from(key);
     for value in values {
@@ -15,20 +14,21 @@ pub fn say(key: &str, values: &[&dyn Display]) {
     }
     line.push('\n');
     let mut out = io::stdout().lock();
-    // A test that is gone does not listen; the target then ends by `pause`.
+    // If the test has ended, the write fails; the target then ends in `pause`.
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Says that a step is reached, and waits until the test goes on. False once the
-/// test has closed the other end.
+/// Prints that a step is reached, and waits for the test. Returns false once the test has closed
+/// the pipe.
 pub fn pause(step: &str) -> bool {
     say(step, &[]);
     io::stdin().lock().read_line(&mut String::new()).is_ok_and(|bytes| bytes > 0)
 }
 
-/// Does something that no other thread of this process does at the same time: a thread's
-/// first regions. Whoever meets a point while another thread registers it waits less than a
-/// millisecond, and then measures nothing, which is a loss where that thread has lost its CPU.
+/// Runs `first` while no other thread of this process is in this function. Use it for a thread's
+/// first regions: a thread that reaches a point while another one registers it waits less than a
+/// millisecond, and then measures nothing. That loses a region if the other thread has lost its
+/// CPU.
 pub fn in_turn<T>(first: impl FnOnce() -> T) -> T {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// What a command that installs a tool begins with; any other remedy is advice for a person.
+/// The first words of commands that install a tool; any other remedy is advice for a person.
 const COMMANDS: [&str; 3] = ["apt-get ", "python3 ", "cargo "];
 const PACKAGES: &str = "apt-get install ";
 
@@ -35,18 +35,18 @@ fn add(file: &PathBuf, line: &str) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    // One write: tests of a run add lines at the same time.
+    // The line is written in one call, since tests of a run add lines at the same time.
     File::options().append(true).create(true).open(file)?.write_all(format!("{line}\n").as_bytes())
 }
 
-/// One line about the skips of the run that this process belongs to.
+/// One line about the skips of this process' run.
 #[must_use]
 pub fn summary() -> String {
     remove_old();
     taken(std::os::unix::process::parent_id())
 }
 
-/// One line about the skips in children of a process, whose record is removed.
+/// One line about the skips in children of a process. Removes their record.
 pub(crate) fn taken(run: u32) -> String {
     let file = file_of(run);
     let records = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
@@ -65,10 +65,11 @@ fn folder() -> Option<PathBuf> {
     Some(binary.ancestors().nth(3)?.join("tmp/skipped"))
 }
 
-/// When a running process started, in the kernel's units.
+/// Start time of a running process, in the kernel's units.
 fn started(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Behind the name, which may contain anything: the state is field 3, the start field 22.
+    // The fields are counted after the name, which may contain anything: the state is field 3, the
+    // start time field 22.
     stat.rsplit_once(')')?.1.split_whitespace().nth(22 - 3)?.parse().ok()
 }
 
@@ -84,7 +85,7 @@ fn remove_old() {
     }
 }
 
-/// The line about these records.
+/// The summary line of these records.
 fn text(records: &str) -> String {
     let mut tests = BTreeSet::new();
     let mut reasons: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
@@ -99,7 +100,7 @@ fn text(records: &str) -> String {
         match package {
             Some(package) => packages.extend(package.split(' ')),
             None if COMMANDS.iter().any(|command| remedy.starts_with(command)) => {
-                // Debian has the module that this starts in a package of its own.
+                // Debian has a separate package for the module that this command starts.
                 packages.extend(remedy.starts_with("python3 -m venv").then_some("python3-venv"));
                 commands.insert(remedy.to_owned());
             }
@@ -154,7 +155,7 @@ mod tests {
         fs::create_dir_all(&folder).expect("there is room");
         let over = folder.join(format!("{}-0", std::process::id()));
         add(&over, "engine\ta\tnot root\t").expect("there is room");
-        // It runs as long as the machine does.
+        // Process 1 runs as long as the machine does.
         let own = file_of(1).expect("there is a process 1");
         add(&own, "engine\ta\tnot root\t").expect("there is room");
         remove_old();

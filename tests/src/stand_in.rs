@@ -1,4 +1,4 @@
-//! A driver that stands in for CUDA's: its device has a clock that the test moves.
+//! A library that replaces CUDA's driver; the test advances its device's clock.
 
 use std::ffi::{CString, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use pfp_timing::Gpu;
 
 use crate::c::{self, Compiler, Link};
 
-/// The stand-in, for one test alone: each copy of the library is a device of its own.
+/// The stand-in of one test: each copy of the library is a separate device.
 #[derive(Debug)]
 pub struct StandIn {
     path: PathBuf,
@@ -16,11 +16,11 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Builds it.
+    /// Builds the library.
     ///
     /// # Panics
     ///
-    /// There is no compiler.
+    /// Panics if there is no C compiler.
     #[must_use]
     pub fn new(test: &str) -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -33,15 +33,15 @@ impl StandIn {
         Self::at(path)
     }
 
-    /// One that was built, by whoever takes it away.
+    /// Loads a library that was built before. The caller removes the file.
     ///
     /// # Panics
     ///
-    /// It is none.
+    /// Panics if the file is not that library.
     #[must_use]
     pub fn at(path: PathBuf) -> Self {
         let name = CString::new(path.to_str().expect("it is plain text")).expect("no zero byte");
-        // SAFETY: a library of ours, which does nothing when it is loaded.
+        // SAFETY: the library is our own, and runs no code when it is loaded.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
         assert!(!library.is_null(), "{}", path.display());
         Self { path, handle: library }
@@ -49,45 +49,45 @@ impl StandIn {
 
     fn function<F: Copy>(&self, name: &str) -> F {
         let name = CString::new(format!("stand_in_{name}")).expect("no zero byte");
-        // SAFETY: the library stays loaded.
+        // SAFETY: the library is loaded and never closed, and the name is NUL-terminated.
         let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         assert!(!found.is_null() && size_of::<F>() == size_of_val(&found));
-        // SAFETY: the callers name the types as `cuda.c` has them.
+        // SAFETY: the callers state the types that `cuda.c` declares.
         unsafe { std::mem::transmute_copy(&found) }
     }
 
-    /// Puts work of so many milliseconds into a stream.
+    /// Queues work of `ms` milliseconds in a stream.
     pub fn launch(&self, stream: *mut c_void, ms: f64) {
         self.function::<extern "C" fn(*mut c_void, f64)>("launch")(stream, ms);
     }
 
-    /// Moves the device's clock on.
+    /// Advances the device's clock.
     pub fn advance(&self, ms: f64) {
         self.function::<extern "C" fn(f64)>("advance")(ms);
     }
 
-    /// Sets `what` of the device.
+    /// Sets the property `what` of the device.
     pub fn tell(&self, what: &str, value: c_int) {
         self.function::<extern "C" fn(c_int)>(what)(value);
     }
 
-    /// Asks the device for `what`.
+    /// Reads the property `what` of the device.
     #[must_use]
     pub fn ask(&self, what: &str) -> c_int {
         self.function::<extern "C" fn() -> c_int>(what)()
     }
 
-    /// The driver, as pfp finds it.
+    /// The driver, as pfp would load it.
     ///
     /// # Panics
     ///
-    /// It has no device.
+    /// Panics if it has no device.
     #[must_use]
     pub fn gpu(&self) -> Gpu {
         Gpu::with_library(&self.path).expect("it has one device")
     }
 
-    /// Where the library is.
+    /// The path of the library.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -1,72 +1,73 @@
-//! A thread of another process, run one instruction at a time.
+//! Runs a thread of another process one instruction at a time.
 //!
-//! The thread asks for it itself ([`trace_me`]), and says where a stretch begins
-//! and ends by stopping itself ([`stop_here`]). Its other threads run on, so whoever
-//! wants them to rest must have them wait.
+//! The thread itself asks to be traced ([`trace_me`]), and marks the start and the end of each
+//! section by stopping itself ([`stop_here`]). Other threads of the process continue to run, so a
+//! program that wants them idle must make them wait.
 
 use std::io;
 
-/// How a thread came to a halt.
+/// The reason why a thread stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// After one instruction, or before or after a system call.
+    /// It executed one instruction, or is before or after a system call.
     Step,
-    /// In [`stop_here`].
+    /// It is in [`stop_here`].
     Stop,
     /// The thread has ended; its process as well, if it was the last.
     Ended,
 }
 
-/// A thread that is traced by the calling one, and halts now.
+/// A thread that the calling thread traces, and that is stopped now.
 #[derive(Debug)]
 pub struct Stepper {
     tid: libc::pid_t,
 }
 
-/// Has the calling thread traced by the thread that has started this process.
+/// Makes the thread that started this process the tracer of the calling thread.
 ///
 /// # Panics
 ///
-/// If it may not be traced; see [`why_not`].
+/// Panics if tracing is not permitted; see [`why_not`].
 pub fn trace_me() {
     assert!(ask(libc::PTRACE_TRACEME, 0, 0).is_ok(), "this thread may be traced");
 }
 
-/// Halts the calling thread, if it is traced, until it is let go on.
+/// Stops the calling thread, if it is traced, until the tracer continues it.
 #[inline(never)]
 pub fn stop_here() {
-    // A signal that is sent comes without its cause where this user has too many
-    // pending; that of an instruction always has it.
+    // A breakpoint always delivers its signal with its cause. A signal that is sent loses its cause
+    // if this user has too many pending.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a breakpoint, whose signal never arrives; the tracer takes it.
+    // SAFETY: the process is traced, so the tracer takes the breakpoint's signal before it is
+    // delivered.
     unsafe {
         std::arch::asm!("int3")
     };
     #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: the signal never arrives; the tracer takes it.
+    // SAFETY: the process is traced, so the tracer takes the signal before it is delivered.
     unsafe {
         libc::raise(libc::SIGTRAP)
     };
 }
 
-/// Why threads cannot be traced here; none where they can.
+/// The reason why threads cannot be traced here, or `None`.
 #[must_use]
 pub fn why_not() -> Option<String> {
-    // SAFETY: the child only makes system calls, and ends.
+    // SAFETY: the child makes only system calls, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let code = i32::from(ask(libc::PTRACE_TRACEME, 0, 0).is_err());
-        // SAFETY: as above.
+        // SAFETY: ends the child at once, without running any clean-up.
         unsafe { libc::_exit(code) };
     }
     let mut status = 0;
-    // SAFETY: the status is valid for writes.
+    // SAFETY: `status` is valid for writes.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     (child < 0 || status != 0).then(|| "ptrace is refused".to_owned())
 }
 
 impl Stepper {
-    /// Takes over a thread that has asked for it and come to its first stop.
+    /// Attaches to a thread that has called [`trace_me`] and waits in its first stop.
     #[must_use]
     pub fn take(tid: u32) -> Self {
         let stepper = Self { tid: tid as libc::pid_t };
@@ -81,43 +82,42 @@ impl Stepper {
         self.go(libc::PTRACE_SINGLESTEP)
     }
 
-    /// Runs until before or after a system call.
+    /// Runs until just before or after a system call.
     pub fn to_system_call(&mut self) -> Halt {
         self.go(libc::PTRACE_SYSCALL)
     }
 
-    /// Runs until it stops itself.
+    /// Runs until the thread stops itself.
     pub fn run(&mut self) -> Halt {
         self.go(libc::PTRACE_CONT)
     }
 
-    /// Lets it run on, to be [waited for](Self::wait) later.
+    /// Continues the thread, which [`Self::wait`] waits for later.
     pub fn run_on(&self) {
         ask(libc::PTRACE_CONT, self.tid, 0).expect("it halts");
     }
 
-    /// Lets it run on, traced no more.
+    /// Continues the thread without tracing it any longer.
     pub fn let_go(self) {
         let _ = ask(libc::PTRACE_DETACH, self.tid, 0);
     }
 
-    /// Whether the next instruction is a system call, after which files may be
-    /// others.
+    /// Whether the next instruction is a system call, which may change files.
     #[cfg(target_arch = "x86_64")]
     #[must_use]
     pub fn calls_system(&self) -> bool {
-        // SAFETY: the registers are plain numbers, for which zero is a value.
+        // SAFETY: the registers are plain numbers, for which zero is valid.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
         let to = (&raw mut registers).addr();
         if ask_at(libc::PTRACE_GETREGS, self.tid, to).is_err() {
             return false;
         }
-        // `syscall` is 0f 05.
+        // `syscall` is encoded as 0f 05.
         ask(libc::PTRACE_PEEKTEXT, self.tid, registers.rip as usize)
             .is_ok_and(|word| word as u16 == 0x050f)
     }
 
-    /// Elsewhere any instruction may be one, as far as this is concerned.
+    /// On other processors any instruction counts as a possible system call.
     #[cfg(not(target_arch = "x86_64"))]
     #[must_use]
     pub fn calls_system(&self) -> bool {
@@ -131,11 +131,11 @@ impl Stepper {
         }
     }
 
-    /// Waits until it halts.
+    /// Waits until the thread stops.
     pub fn wait(&self) -> Halt {
         loop {
             let mut status = 0;
-            // SAFETY: the status is valid for writes.
+            // SAFETY: `status` is valid for writes.
             let found = unsafe { libc::waitpid(self.tid, &raw mut status, libc::__WALL) };
             if found < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
                 continue;
@@ -152,24 +152,24 @@ impl Stepper {
         }
     }
 
-    /// Whether the signal is of [`stop_here`], not of the tracing.
+    /// Whether [`stop_here`] raised the signal, and not the tracing itself.
     fn stopped_itself(&self) -> bool {
         const OF_A_BREAKPOINT: libc::c_int = 0x80;
         let own = if cfg!(target_arch = "x86_64") { OF_A_BREAKPOINT } else { libc::SI_TKILL };
-        // SAFETY: plain numbers, for which zero is a value.
+        // SAFETY: the structure holds plain numbers, for which zero is valid.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         let to = (&raw mut info).addr();
         ask_at(libc::PTRACE_GETSIGINFO, self.tid, to).is_ok() && info.si_code == own
     }
 }
 
-/// A request whose last argument is a number, or whose answer is the word there.
+/// Makes a request with a number as its last argument, or one that returns a word of memory.
 fn ask(request: libc::c_uint, tid: libc::pid_t, value: usize) -> io::Result<i64> {
-    // For a peek it is the address, for all others the data.
+    // `value` is the address in a peek, and the data in all other requests.
     let peek = request == libc::PTRACE_PEEKTEXT;
     let (address, data) = if peek { (value, 0) } else { (0, value) };
-    // The C library's function returns the word that was peeked.
-    // SAFETY: none of these requests writes to this process's memory, save its errno.
+    // The C library's function returns the word that was read. SAFETY: these requests write no
+    // memory of this process except errno.
     let answer = unsafe {
         *libc::__errno_location() = 0;
         libc::ptrace(request, tid, address, data)
@@ -178,9 +178,9 @@ fn ask(request: libc::c_uint, tid: libc::pid_t, value: usize) -> io::Result<i64>
     if answer == -1 && error.raw_os_error() != Some(0) { Err(error) } else { Ok(answer) }
 }
 
-/// A request that fills what is at an address of this process.
+/// Makes a request that writes to an address of this process.
 fn ask_at(request: libc::c_uint, tid: libc::pid_t, to: usize) -> io::Result<()> {
-    // SAFETY: both callers give the address of what the request fills.
+    // SAFETY: both callers pass the address of a structure that the request may fill.
     let answer = unsafe { libc::ptrace(request, tid, 0usize, to) };
     if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,13 +1,13 @@
-//! Time that was taken from a thread while it was on a CPU, by a hypervisor that ran
-//! somebody else there, and on some kernels by interrupts.
+//! Time taken from a thread while it was on a CPU: by a hypervisor that ran another guest there,
+//! and on some kernels by interrupts.
 //!
-//! The kernel leaves it out of the thread's CPU time. pfp reads a counter that runs on
-//! meanwhile, and learns of it when it next reads the CPU time: up to then it is part of
-//! the region that is open, and what comes after pays for it. So a test that holds pfp's
-//! figures against the CPU time allows what was stolen from the threads concerned beside
-//! its share. That is 0 but for some microseconds on a machine that is its guests' own.
+//! The kernel excludes stolen time from the thread's CPU time. pfp reads a counter that includes
+//! it, and corrects its figures when it next reads the CPU time: until then the open region has too
+//! much, and afterwards a later region has too little. So a test that compares pfp's figures with
+//! the CPU time allows the time stolen from its threads in addition to its tolerance. On a machine
+//! without other guests that is only some microseconds.
 //!
-//! The account is the scheduler's and a wall clock's, and knows nothing of pfp: a thread
+//! The account needs only the scheduler's figures and a wall clock, and nothing of pfp: a thread
 //! that does not sleep is on a CPU, waits for one, or is stolen from.
 
 use std::cell::Cell;
@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use crate::os::{process_cpu, thread_count, thread_cpu, wall};
 
-/// To this both the kernel and pfp know when a thread was taken off the CPU. After a switch pfp
-/// reads the thread's CPU time, which takes 0.8 to 1.5 us (docs/costs.md), is no region's, and
-/// takes several times as long where what ran meanwhile has the caches.
+/// The accuracy with which the kernel and pfp agree on the time of a switch. After a switch pfp
+/// reads the thread's CPU time, which takes 0.8 to 1.5 us (docs/costs.md) and counts for no region.
+/// It takes several times as long if other programs have filled the caches.
 pub const SWITCH: Duration = Duration::from_micros(10);
 
-/// What has become of the calling thread's time up to now.
+/// The calling thread's times up to now.
 #[derive(Clone, Copy, Debug)]
 pub struct Account {
     wall: Duration,
@@ -31,7 +31,7 @@ pub struct Account {
     waited: Duration,
 }
 
-/// Time that the calling thread was able to run and waited for a CPU.
+/// Time that the calling thread has waited for a CPU while it could run.
 fn waited() -> Option<Duration> {
     let mut text = [0; 64];
     let read = File::open("/proc/thread-self/schedstat").ok()?.read(&mut text).ok()?;
@@ -40,14 +40,14 @@ fn waited() -> Option<Duration> {
 }
 
 impl Account {
-    /// None where the kernel does not tell how long threads wait.
+    /// `None` if the kernel does not report how long threads wait.
     #[must_use]
     pub fn now() -> Option<Self> {
         let mut before = waited()?;
         loop {
             let (wall, cpu) = (wall(), thread_cpu());
             let waited = waited()?;
-            // Or else it waited between the readings.
+            // If the two differ, the thread waited between the readings.
             if waited == before {
                 return Some(Self { wall, cpu, waited });
             }
@@ -55,8 +55,8 @@ impl Account {
         }
     }
 
-    /// Nanoseconds stolen from the thread since then, in which it has not slept. The
-    /// clocks are not read at one moment, so that nothing may be a little less.
+    /// Nanoseconds stolen from the thread since `self` was taken, if it has not slept since. The
+    /// clocks are not read at one moment, so the result may be slightly negative.
     #[must_use]
     pub fn stolen_ns(&self) -> i64 {
         let Some(now) = Self::now() else { return 0 };
@@ -69,8 +69,8 @@ thread_local! {
     static STOLEN_NS: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Does something in which the thread does not sleep, and counts what is stolen from it.
-/// Not to be used inside itself: it would count twice.
+/// Runs `awake`, in which the thread does not sleep, and adds the time stolen from it to the
+/// thread's sum. Do not nest calls: the time would count twice.
 pub fn counted<T>(awake: impl FnOnce() -> T) -> T {
     let account = Account::now();
     let done = awake();
@@ -79,33 +79,32 @@ pub fn counted<T>(awake: impl FnOnce() -> T) -> T {
     done
 }
 
-/// What was stolen from the calling thread so far, in [`counted`] and in
-/// [`burn`](crate::os::burn).
+/// Time stolen from the calling thread so far, in [`counted`] and in [`burn`](crate::os::burn).
 #[must_use]
 pub fn so_far() -> Duration {
     Duration::from_nanos(STOLEN_NS.get().max(0) as u64)
 }
 
-/// What was stolen from the calling thread since [`so_far`] has said this.
+/// Time stolen from the calling thread since [`so_far`] returned `before`.
 #[must_use]
 pub fn since(before: Duration) -> Duration {
-    // A little may be taken back, see `Account::stolen_ns`.
+    // The sum may decrease slightly, see `Account::stolen_ns`.
     so_far().saturating_sub(before)
 }
 
-/// The account of all threads of another program, which may sleep and end: by a perf
-/// event that counts how long its threads were on a CPU, what was stolen included.
+/// The account of all threads of another program, which may sleep and end. It uses a perf event
+/// that counts how long its threads were on a CPU, including stolen time.
 #[derive(Debug)]
 pub struct Outside {
-    /// The event; none where they are forbidden.
+    /// The event; `None` if perf events are forbidden.
     event: Option<File>,
     pid: u32,
     cpu: Duration,
 }
 
 impl Outside {
-    /// Looks at a process that has just been started, before it has started threads:
-    /// those there are already would not be counted.
+    /// Attaches to a process that has just been started. It must not have started threads yet,
+    /// since existing threads are not counted.
     #[must_use]
     pub fn of(pid: u32) -> Self {
         let cpu = process_cpu(pid).unwrap_or_default();
@@ -113,13 +112,13 @@ impl Outside {
         Self { event, pid, cpu }
     }
 
-    /// What was stolen from the process since then, at a moment at which it rests. Some
-    /// microseconds less for each time that a thread was switched: the event counts from
-    /// a little later on.
+    /// Time stolen from the process since `self` was created; call it while the process is idle.
+    /// Each switch of a thread subtracts some microseconds, since the event starts to count
+    /// slightly late.
     ///
     /// # Panics
     ///
-    /// If it is no more.
+    /// Panics if the event cannot be read, or the process has ended.
     #[must_use]
     pub fn stolen(&self) -> Duration {
         let mut on_cpu = [0; 8];
@@ -132,9 +131,9 @@ impl Outside {
     }
 }
 
-/// An event of the kind "task clock" of a process and of all threads that it starts.
+/// A "task clock" event of a process and of all threads that it starts.
 fn on_cpu_event(pid: u32) -> Option<File> {
-    /// The kernel's `struct perf_event_attr`, as it was first.
+    /// The first version of the kernel's `struct perf_event_attr`.
     #[repr(C)]
     struct Attributes {
         kind: u32,
@@ -146,8 +145,8 @@ fn on_cpu_event(pid: u32) -> Option<File> {
     }
     const SOFTWARE: u32 = 1;
     const TASK_CLOCK: u64 = 1;
-    /// `inherit`; `exclude_kernel` and `exclude_hv`, as those who are not root may only
-    /// have it so: it counts all the same.
+    /// `inherit`, `exclude_kernel` and `exclude_hv`. Without root, the last two are required; the
+    /// event counts the same time with them.
     const FLAGS: u64 = 1 << 1 | 1 << 5 | 1 << 6;
     const CLOSE_ON_EXEC: libc::c_ulong = 8;
     let attributes = Attributes {
@@ -158,7 +157,8 @@ fn on_cpu_event(pid: u32) -> Option<File> {
         flags: FLAGS,
         rest: [0; 2],
     };
-    // SAFETY: the kernel reads `size` bytes of the structure; any CPU, no group.
+    // SAFETY: the kernel reads `size` bytes of the structure; the other arguments are plain
+    // numbers.
     let descriptor = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -169,6 +169,6 @@ fn on_cpu_event(pid: u32) -> Option<File> {
             CLOSE_ON_EXEC,
         ) as i32
     };
-    // SAFETY: it was opened just now, and is nobody else's.
+    // SAFETY: the descriptor was just opened, and no other code owns it.
     (descriptor >= 0).then(|| unsafe { File::from_raw_fd(descriptor) })
 }

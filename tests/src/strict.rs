@@ -1,24 +1,24 @@
-//! An allocator that ends the program if it is asked where that is forbidden: in a
-//! signal handler, on a hot path. It also refuses memory where a test wants that.
+//! An allocator that ends the program if it is called where that is forbidden: in a signal handler,
+//! or on a hot path. It also refuses memory when a test wants that.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, with an eye on who asks.
+/// The system's allocator, which also checks whether the calling thread may allocate.
 #[derive(Debug)]
 pub struct Strict;
 
 thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
-    /// Requests that are answered before one is refused. `None` refuses nothing.
+    /// Number of requests to grant before one is refused. `None` refuses nothing.
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
-    /// Whether all are refused from there on.
+    /// Whether all later requests are refused, too.
     static FOR_GOOD: Cell<bool> = const { Cell::new(false) };
     static REFUSED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Does something during which the thread's request number `n` for memory is refused, and with
-/// `for_good` each one after it; whether there was such a request.
+/// Runs `work` while the thread's request number `n` for memory is refused, and with `for_good`
+/// each later one, too. Returns whether there was such a request.
 pub fn refuse_from(n: u64, for_good: bool, work: impl FnOnce()) -> bool {
     let before = REFUSED.get();
     FOR_GOOD.set(for_good);
@@ -49,8 +49,8 @@ fn refuses() -> bool {
     }
 }
 
-/// Does something during which this thread must not ask for memory, nor give any back.
-/// Where [`Strict`] is not the program's allocator, nobody minds.
+/// Runs `work`, during which this thread must not allocate or free memory. This has no effect if
+/// [`Strict`] is not the program's allocator.
 pub fn forbid<R>(work: impl FnOnce() -> R) -> R {
     let before = FORBIDDEN.replace(true);
     let result = work();
@@ -67,20 +67,23 @@ fn mind() {
     }
 }
 
-// SAFETY: passes everything on to the system's allocator, or ends the program.
+// SAFETY: every call is passed on to the system's allocator with unchanged arguments, is refused
+// with a null pointer, or ends the program.
 unsafe impl GlobalAlloc for Strict {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         mind();
         if refuses() {
             return std::ptr::null_mut();
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's guarantees are those that `System` requires, and the arguments are
+        // unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         mind();
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's guarantees are those that `System` requires, and the arguments are
+        // unchanged.
         unsafe { System.dealloc(memory, layout) }
     }
 }

@@ -1,5 +1,5 @@
-//! A target as its test sees it: a child process that says things, waits, and is told to
-//! go on.
+//! The test's side of a target: a child process that prints lines, waits at its steps, and
+//! continues when the test tells it to.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,19 +10,19 @@ use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// Only a hang reaches this.
+/// A limit that only a hang reaches.
 pub const DEADLINE: Duration = Duration::from_secs(crate::size(120, 1200));
-/// A target that is silent until the deadline hangs if it used less than one part in so many of
-/// that time. One that used more has to share the CPUs.
+/// A target that is silent until the deadline counts as hung if it used less than one part in USED
+/// of that time. A target that used more only shares its CPUs with other programs.
 const USED: u32 = 50;
-/// The longest pause between two looks.
+/// The longest pause between two checks of a condition.
 pub(crate) const PAUSE: Duration = Duration::from_millis(40);
 
-/// What a condition answers: whether it holds, or the value that was waited for.
+/// The result of a condition: whether it holds, or the value to wait for.
 pub trait Answer {
-    /// What comes of the wait.
+    /// The result of the wait.
     type Value;
-    /// That, once it is there.
+    /// The value, once it is available.
     fn value(self) -> Option<Self::Value>;
 }
 
@@ -42,7 +42,7 @@ impl<T> Answer for Option<T> {
     }
 }
 
-/// Waits for a condition; the panic after [`DEADLINE`] names `what`.
+/// Waits for a condition; after [`DEADLINE`] it panics with `what` in the message.
 #[track_caller]
 pub fn wait_for<A: Answer>(what: &str, mut condition: impl FnMut() -> A) -> A::Value {
     let start = Instant::now();
@@ -55,10 +55,10 @@ pub fn wait_for<A: Answer>(what: &str, mut condition: impl FnMut() -> A) -> A::V
     }
 }
 
-/// Has a program killed with the thread that starts it, so that it does not outlive a
-/// test that was killed.
+/// Makes the kernel kill a program when the thread that starts it ends, so that it does not outlive
+/// a test that was killed.
 pub fn end_with_test(command: &mut Command) -> &mut Command {
-    // SAFETY: prctl is safe to call after a fork.
+    // SAFETY: prctl may be called between fork and exec.
     unsafe {
         command.pre_exec(|| {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -72,16 +72,16 @@ pub fn end_with_test(command: &mut Command) -> &mut Command {
 pub struct Target {
     child: Child,
     input: Option<ChildStdin>,
-    // Nobody locks these: several threads may ask who the target is.
+    // The mutexes make the target shareable between threads; they are never contended.
     lines: Mutex<Receiver<String>>,
     errors: Mutex<Receiver<String>>,
     said: Said,
 }
 
-/// What a target has said, by the first word of each line.
+/// The lines of a target, by their first word.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
-    /// Of a program that follows no script.
+    /// The lines of a program that follows no script.
     all: Vec<String>,
     lines: BTreeMap<String, Vec<Vec<String>>>,
 }
@@ -89,16 +89,16 @@ pub struct Said {
 /// How a target ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its status.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// All that it wrote on standard error.
+    /// Everything that it wrote to standard error.
     pub errors: String,
-    /// All that it said.
+    /// Everything that it printed.
     pub said: Said,
 }
 
 impl Target {
-    /// Starts a program, whether it speaks or is only told something.
+    /// Starts a program, whether or not it follows a script.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
         let mut child = end_with_test(command)
@@ -134,14 +134,14 @@ impl Target {
         self.child.id()
     }
 
-    /// What it has said so far.
+    /// The lines it has printed so far.
     #[must_use]
     pub fn said(&self) -> &Said {
         &self.said
     }
 
-    /// Listens until the target has reached a step, at which it waits. On a busy machine it may
-    /// be silent for longer than [`DEADLINE`], until it has used that much time of every CPU.
+    /// Waits until the target has reached a step, at which it pauses. On a busy machine it may be
+    /// silent for longer than [`DEADLINE`], until it has used that much CPU time on every CPU.
     pub fn reach(&mut self, step: &str) -> &Said {
         let most = DEADLINE * crate::os::cpus().len() as u32;
         let cpu = |target: &Self| crate::os::process_cpu(target.pid()).unwrap_or_default();
@@ -175,26 +175,26 @@ impl Target {
         }
     }
 
-    /// Whether the target has reached a step by now. Does not wait.
+    /// Whether the target has reached a step by now. Returns at once.
     pub fn has_reached(&mut self, step: &str) -> bool {
         loop {
             match lines_of(&mut self.lines).try_recv() {
                 Ok(line) if line == step => return true,
                 Ok(line) => self.said.note(&line),
                 Err(mpsc::TryRecvError::Empty) => return false,
-                // Says how it ended.
+                // This panics and says how the target ended.
                 Err(mpsc::TryRecvError::Disconnected) => _ = self.reach(step),
             }
         }
     }
 
-    /// All lines so far, of a program that follows no script.
+    /// All lines so far of a program that follows no script.
     pub fn lines_so_far(&mut self) -> &[String] {
         self.said.all.extend(lines_of(&mut self.lines).try_iter());
         &self.said.all
     }
 
-    /// Lets the target go on from the step at which it waits.
+    /// Continues the target from the step at which it waits.
     pub fn go(&mut self) {
         self.tell("");
     }
@@ -205,7 +205,7 @@ impl Target {
         writeln!(input, "{line}").expect("the target listens");
     }
 
-    /// Lets the target run to its end.
+    /// Waits until the target ends.
     pub fn end(mut self) -> Ended {
         self.input = None;
         let status = wait_for("the target to end", || self.child.try_wait().ok().flatten());
@@ -216,7 +216,7 @@ impl Target {
         Ended { status, errors, said: std::mem::take(&mut self.said) }
     }
 
-    /// Lets the target run to its end, which must be a good and a quiet one.
+    /// Waits until the target ends, and asserts that it succeeded and wrote no errors.
     pub fn end_well(self) -> Said {
         let ended = self.end();
         let Ended { status, errors, said } = &ended;
@@ -225,12 +225,12 @@ impl Target {
         ended.said
     }
 
-    /// Kills the target as a crash would, and waits until it is dead. It is not reaped, so that the
-    /// kernel still says how it ended.
+    /// Kills the target as a crash would, and waits until it is dead. It is not reaped yet, so that
+    /// the kernel still reports how it ended.
     pub fn kill(&mut self) {
-        // Fails only if the target has ended already.
+        // This fails only if the target has ended already.
         let _ = self.child.kill();
-        // SAFETY: zero is an empty `siginfo_t`, which the call fills.
+        // SAFETY: zero is a valid `siginfo_t`, which the call fills.
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             libc::waitid(libc::P_PID, self.pid(), &raw mut info, libc::WEXITED | libc::WNOWAIT);
@@ -262,7 +262,7 @@ impl Said {
         }
     }
 
-    /// All lines in words: the keys, in their order, and what stood behind each.
+    /// All lines in order, split into the key and the words after it.
     pub fn lines(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.lines.iter().flat_map(|(key, lines)| {
             lines.iter().map(move |values| (key.as_str(), values.as_slice()))

@@ -1,8 +1,8 @@
-//! Tools that tests start, and what becomes of a test where one is missing.
+//! Finds the tools that tests start, and skips or fails a test whose tool is missing.
 //!
-//! With the environment variable `CI` set, the test fails and says how to install the tool.
-//! Otherwise it prints on the terminal that it was skipped, and the last line of the run counts
-//! the skipped tests ([`skips`]).
+//! If the environment variable `CI` is set, the test fails and prints how to install the tool.
+//! Otherwise it prints on the terminal that it was skipped, and the last line of the run counts the
+//! skipped tests ([`skips`]).
 
 // The path is spelled out because another package includes this file as a module, too.
 #[path = "skips.rs"]
@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Tools whose package has another name.
+/// Tools whose package has a different name.
 const PACKAGES: [(&str, &str); 11] = [
     ("ssh", "openssh-client"),
     ("chroot", "coreutils"),
@@ -27,8 +27,8 @@ const PACKAGES: [(&str, &str); 11] = [
     ("cargo-clippy", "rust-clippy"),
 ];
 
-/// Says on the terminal why a test shows less here than it could. Not captured,
-/// as what a passing test prints would be.
+/// Prints on the terminal why a test covers less on this machine. The harness does not capture
+/// this, as it would capture the output of a passing test.
 pub fn skipped(what: &str, why: &str) {
     skip(what, why, "");
 }
@@ -39,7 +39,7 @@ fn skip(what: &str, why: &str, remedy: &str) {
     skips::record(why, remedy);
 }
 
-/// What a program printed, which must have ended well.
+/// The output of a program, which must have succeeded.
 #[track_caller]
 pub fn well(output: &Output) -> String {
     of_good_end("a program", output)
@@ -57,12 +57,12 @@ pub(crate) fn of_good_end(program: &str, output: &Output) -> String {
 /// Whether a program can be started.
 #[must_use]
 pub fn is_there(tool: &str) -> bool {
-    // `tmux` and `ssh` do not know `--version`.
+    // `tmux` and `ssh` do not support `--version`.
     let version = if matches!(tool, "tmux" | "ssh") { "-V" } else { "--version" };
     Command::new(tool).arg(version).output().is_ok_and(|output| output.status.success())
 }
 
-/// Whether a tool is missing that a test needs; fails under `CI`.
+/// Whether a tool that a test needs is missing; fails under `CI` if so.
 #[track_caller]
 #[must_use]
 pub fn lacks(what: &str, tool: &str) -> bool {
@@ -74,7 +74,7 @@ pub fn lacks(what: &str, tool: &str) -> bool {
     is_missing
 }
 
-/// Whether a test can make no namespaces with these options of `unshare`, as in a chroot or
+/// Whether a test cannot create namespaces with these options of `unshare`, as in a chroot or
 /// without rights.
 #[track_caller]
 #[must_use]
@@ -126,11 +126,11 @@ pub fn python(what: &str, name: &str, packages: &str) -> Option<PathBuf> {
     None
 }
 
-/// Skips a test for what can be installed; fails under `CI`.
+/// Skips a test that lacks something installable; fails under `CI`.
 ///
 /// # Panics
 ///
-/// Under `CI`.
+/// Panics under `CI`.
 #[track_caller]
 pub fn missing(what: &str, why: &str, remedy: &str) {
     let is_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
@@ -163,7 +163,8 @@ mod tests {
         assert!(!passed && said.contains(why), "{said}");
         let (passed, said) = run("");
         assert!(passed && said.contains(&format!("SKIPPED {why}")), "{said}");
-        // The test that was run above is a child of this process, as binaries are of cargo.
+        // The test that was run above is a child of this process, as test binaries are children of
+        // cargo.
         let recorded = skips::taken(std::process::id());
         let line = "1 test was skipped, or tested less: binutils (1); this installs what is \
                     missing: apt-get install binutils";

@@ -1,4 +1,4 @@
-//! A segment as a viewer sees it, with the few sums that tests ask for.
+//! Reads a segment like a viewer, and computes the few sums that tests need.
 
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::control::Change;
@@ -22,7 +22,7 @@ impl Watch {
         Self::attach_to(place, target.pid())
     }
 
-    /// The same, for a process that the target has started.
+    /// Finds the segment of a process that the target has started, and attaches to it.
     #[must_use]
     pub fn attach_to(place: &Place, pid: u32) -> Self {
         let (segment, facts) = place.segment(pid);
@@ -47,12 +47,12 @@ impl Watch {
         self.reader.poll()
     }
 
-    /// Takes a picture of a process that runs no more.
+    /// Takes a picture of a process that has ended.
     pub fn poll_dead(&mut self) -> &Picture {
         self.reader.poll()
     }
 
-    /// Steers a point.
+    /// Changes a point's control word.
     pub fn change(&self, point: u32, change: Change) {
         let now = crate::os::wall().as_nanos() as u64;
         self.reader.change(point, change, now).expect("there is such a point");
@@ -76,24 +76,24 @@ pub fn id(picture: &Picture, name: &str) -> u32 {
     }
 }
 
-/// The points of a name, without the tuples of metered points.
+/// The points with this name, without the tuples of metered points.
 fn named_points<'a>(picture: &'a Picture, name: &str) -> impl Iterator<Item = &'a PointPicture> {
     picture.points.iter().filter(move |point| point.name == name && point.tuple.is_none())
 }
 
-/// The cells of a point, on all lanes; of a metered point those that have all its tuples.
+/// The cells of a point, on all lanes; for a metered point, the cells of all its tuples, too.
 pub fn cells(picture: &Picture, point: u32) -> impl Iterator<Item = &CellReading> {
     picture.cells.iter().filter(move |cell| cell.point == point && !is_own(picture, cell))
 }
 
-/// Whether a cell is a metered point's own, with the measurements that have no tuple.
+/// Whether a cell is a metered point's own, which sums the measurements without a tuple.
 #[must_use]
 pub fn is_own(picture: &Picture, cell: &CellReading) -> bool {
     let is_tuple = |point: &PointPicture| point.id == cell.point && point.tuple.is_some();
     cell.is_part && !picture.points.iter().any(is_tuple)
 }
 
-/// A point's figures over all lanes, of threads that run and that have ended.
+/// A point's figures over all lanes, of running and ended threads.
 #[must_use]
 pub fn total(picture: &Picture, point: u32) -> Sums {
     sum(cells(picture, point))

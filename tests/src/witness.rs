@@ -1,10 +1,10 @@
-//! What a program knows of its own calls: counters in memory that it shares with its
-//! test, and that have nothing to do with pfp's.
+//! A program's own record of its calls: counters in memory that it shares with its test,
+//! independent of pfp's.
 //!
-//! The program counts a call just before it makes it and just after, so at whatever
-//! instruction it is stopped or killed, the witness says between which bounds the
-//! truth lies: what has returned, and what has at least begun. A call under way is
-//! the whole difference.
+//! The program counts each call just before and just after it makes the call. So at whatever
+//! instruction it is stopped or killed, the witness bounds the true count: it is at least the
+//! number of calls that have returned, and at most the number that have begun. The two differ only
+//! by calls in progress.
 //!
 //! ```text
 //!   begun       begun         ends += 1               returned += 1
@@ -22,20 +22,22 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Threads that can be witnessed.
+/// Number of threads that can be recorded.
 pub const SEATS: usize = 4;
-/// Ends that a seat remembers.
+/// Number of ends that a seat records.
 pub const LOG: usize = 8192;
 
-/// Run to the next stop.
+/// Asks the test to run the thread to its next stop.
 pub const RUN: u64 = 100;
-/// Let this thread run, and wait for one that stops itself for the first time.
+/// Asks the test to continue this thread, and to wait for another one that stops itself for the
+/// first time.
 pub const HAND_OVER: u64 = 101;
-/// Trace this thread no more, and wait for the one that has handed over to it.
+/// Asks the test to stop tracing this thread, and to continue with the one that has handed over to
+/// it.
 pub const LET_GO: u64 = 102;
-/// Find out how many regions the lane's ring has room for, but for a few.
+/// Asks the test to compute how many regions fit in the lane's ring, less a few.
 pub const FILL: u64 = 103;
-/// What is run instruction by instruction; of a viewer, the last four.
+/// The stages that run instruction by instruction; the last four are a viewer's.
 pub const STAGES: [&str; 13] = [
     "creation",
     "first regions",
@@ -69,7 +71,7 @@ pub mod stage {
     pub const SAVE: u64 = 12;
 }
 
-/// The points that are witnessed, by their place here.
+/// Names of the recorded points, by their index.
 pub const NAMES: [&str; 10] = [
     "outer",
     "inner",
@@ -82,7 +84,7 @@ pub const NAMES: [&str; 10] = [
     "reset",
     "toggled",
 ];
-/// Number of [`NAMES`]`[NUMBERED]`.
+/// The number of the point [`NAMES`]`[NUMBERED]`.
 pub const NUMBER: u32 = 7;
 
 #[expect(missing_docs, reason = "places in `NAMES`")]
@@ -99,72 +101,73 @@ pub mod point {
     pub const TOGGLED: usize = 9;
 }
 
-/// The whole of it, all zeros at first.
+/// The shared memory, which starts as all zeros.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Witness {
-    /// The seat of the thread that stops next, with [`HAND_OVER`].
+    /// With [`HAND_OVER`]: the seat of the thread that stops next.
     pub next: AtomicU64,
     /// The test's answer to [`FILL`].
     pub room: AtomicU64,
-    /// Not 0: the threads are to rest.
+    /// Not 0 while the threads should pause.
     pub pause: AtomicU64,
-    /// Viewers that have attached and seen the program.
+    /// Number of viewers that have attached and seen the program.
     pub attached: AtomicU64,
-    /// CPU time that the last of them took for it from its very start, nanoseconds.
+    /// CPU time of the last of these viewers from its start until then, in nanoseconds.
     pub attached_in: AtomicU64,
-    /// Times a viewer was about to switch a point.
+    /// Number of times that a viewer was about to switch a point.
     pub switching: AtomicU64,
-    /// Times it has done so. What a killed one owes is paid by the test.
+    /// Number of times that it has done so. The test adds the switches that a killed viewer did not
+    /// count.
     pub switched: AtomicU64,
-    /// Of each point, the calls that change its control word.
+    /// Calls that change the control word of each point.
     pub steered: [Steered; NAMES.len()],
-    /// Its threads.
+    /// One seat for each thread.
     pub seats: [Seat; SEATS],
 }
 
-/// What a thread did.
+/// The calls of a thread.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Seat {
-    /// What the thread, when it stops itself, wants of the test: [`RUN`] and so on, or
-    /// the place in [`STAGES`] of what it does next.
+    /// The thread's request to the test when it stops itself: [`RUN`] and the others above, or the
+    /// index in [`STAGES`] of its next stage.
     pub stage: AtomicU64,
-    /// Kernel id of the thread; 0 before there is one that can be traced.
+    /// Kernel id of the thread; 0 until the thread can be traced.
     pub tid: AtomicU64,
     /// Not 0 while the thread is in a call of pfp.
     pub calling: AtomicU64,
-    /// A first region was begun, which claims a lane.
+    /// Not 0 once the thread has begun its first region, which claims a lane.
     pub claims: AtomicU64,
-    /// That call has returned.
+    /// Not 0 once that call has returned.
     pub claimed: AtomicU64,
-    /// The thread has nothing left to do but to end.
+    /// Not 0 once the thread only has to end.
     pub leaves: AtomicU64,
-    /// Not 0 while the thread rests.
+    /// Not 0 while the thread pauses.
     pub rests: AtomicU64,
-    /// Of each point.
+    /// Calls by point.
     pub calls: [Calls; NAMES.len()],
-    /// Ends so far, the one under way included.
+    /// Number of ends so far, including one in progress.
     pub logged: AtomicU64,
     /// The ends, in order.
     pub log: [End; LOG],
 }
 
-/// What a thread did with a point.
+/// A thread's calls at one point.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Calls {
-    /// Ends of regions that were called.
+    /// Number of ends that were called.
     pub ends: AtomicU64,
-    /// Those of them that have returned.
+    /// Number of ends that have returned.
     pub returned: AtomicU64,
-    /// Least ticks that all those took, measuring not taken out.
+    /// Lower bound of the ticks of those regions, including the cost of measuring.
     pub least: AtomicU64,
-    /// Most ticks that they can have taken.
+    /// Upper bound of the ticks of those regions.
     pub most: AtomicU64,
-    /// Begins and ends inside them, whose cost is taken out.
+    /// Begins and ends inside those regions, whose cost pfp subtracts.
     pub inside: AtomicU64,
-    /// When the region that is ending now was begun, at the earliest.
+    /// Earliest time at which the region that is ending now can have begun.
     pub since: AtomicU64,
 }
 
@@ -172,17 +175,17 @@ pub struct Calls {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Steered {
-    /// Resets that were called.
+    /// Number of resets that were called.
     pub resets: AtomicU64,
-    /// Those that have returned.
+    /// Number of resets that have returned.
     pub reset: AtomicU64,
     /// Calls of all threads that had returned when the last reset was called.
     pub before: AtomicU64,
-    /// Regions that were open then.
+    /// Regions that were open at that reset.
     pub open: AtomicU64,
-    /// Whether the point measured before the last call that switched it; 1 is on.
+    /// Whether the point was enabled before the last call that switched it; 1 is enabled.
     pub was_on: AtomicU64,
-    /// Whether it does after that.
+    /// Whether the point is enabled after that call.
     pub is_on: AtomicU64,
 }
 
@@ -190,28 +193,28 @@ pub struct Steered {
 #[repr(C)]
 #[derive(Debug)]
 pub struct End {
-    /// Place of the point, plus 1.
+    /// Index of the point, plus 1.
     pub point: AtomicU64,
-    /// The counter before the begin, after it, before the end, after it; the last
-    /// is 0 while the end is under way.
+    /// The counter before and after the begin, and before and after the end; the last is 0 while
+    /// the end is in progress.
     pub ticks: [AtomicU64; 4],
-    /// 1 if the measurement has parts from before this begin.
+    /// 1 if the measurement includes parts from before this begin.
     pub parts: AtomicU64,
 }
 
-/// What a region took, as the caller saw it.
+/// The duration of a region, as measured by the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Span {
     /// Ticks from before the begin until after the end.
     pub outer: u64,
     /// Ticks from after the begin until before the end.
     pub inner: u64,
-    /// Begins and ends in it, its own included.
+    /// Begins and ends inside it, including its own.
     pub pairs: u64,
 }
 
 impl Span {
-    /// One after the other.
+    /// The sum of two consecutive regions.
     #[must_use]
     pub fn and(self, next: Self) -> Self {
         Self {
@@ -222,17 +225,17 @@ impl Span {
     }
 }
 
-/// A region that is open, as the caller saw its begin.
+/// An open region, with the times of its begin measured by the caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Open {
-    /// The counter before the begin and after it.
+    /// The counter before and after the begin.
     pub begun: [u64; 2],
-    /// What parts of the same measurement took before.
+    /// The sum of earlier parts of the measurement, if there are any.
     pub parts: Option<Span>,
 }
 
 impl Seat {
-    /// Notes that a call of pfp is made, and makes it.
+    /// Marks the thread as calling pfp, and makes the call.
     #[inline(always)]
     pub fn call<R>(&self, call: impl FnOnce() -> R) -> R {
         self.calling.store(1, Release);
@@ -241,7 +244,7 @@ impl Seat {
         result
     }
 
-    /// Ends a region that had others inside; `end` calls pfp.
+    /// Ends a region that contained others; `end` calls pfp.
     #[inline(always)]
     pub fn end(&self, point: usize, open: Open, inside: Span, end: impl FnOnce()) -> Span {
         let calls = &self.calls[point];
@@ -268,7 +271,7 @@ impl Seat {
         };
         let most = (span.outer + parts.outer).saturating_sub(inside.inner);
         let least = (span.inner + parts.inner).saturating_sub(inside.outer);
-        // In this order: at each store what is allowed holds what is true.
+        // The order matters: at each store the recorded bounds include the true value.
         calls.most.store(calls.most.load(Relaxed) + most, Release);
         calls.returned.store(calls.returned.load(Relaxed) + 1, Release);
         calls.inside.store(calls.inside.load(Relaxed) + span.pairs + parts.pairs, Relaxed);
@@ -285,7 +288,7 @@ pub fn now() -> u64 {
     pfp::ticks()
 }
 
-/// A witness that is mapped here.
+/// A witness that is mapped in this process.
 #[derive(Debug)]
 pub struct Shared {
     witness: *mut Witness,
@@ -294,21 +297,21 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A new one.
+    /// Creates an empty witness.
     #[expect(clippy::new_without_default, reason = "it makes a file")]
     #[must_use]
     pub fn new() -> Self {
         // SAFETY: the name is NUL-terminated and outlives the call.
         let file = unsafe { libc::memfd_create(c"witness".as_ptr(), libc::MFD_CLOEXEC) };
         assert!(file >= 0, "no memory for a witness: {}", io::Error::last_os_error());
-        // SAFETY: a descriptor that was just opened and that nobody else owns.
+        // SAFETY: the descriptor was just opened, and no other code owns it.
         let file = unsafe { File::from_raw_fd(file) };
         file.set_len(size_of::<Witness>() as u64).expect("there is memory for a witness");
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         Self { witness: map(&file), path: path.into(), _file: file }
     }
 
-    /// What the program has to open.
+    /// The path that the program opens.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -319,33 +322,32 @@ impl std::ops::Deref for Shared {
     type Target = Witness;
 
     fn deref(&self) -> &Witness {
-        // SAFETY: mapped until it is dropped, and nothing but atomics.
+        // SAFETY: the memory is mapped until `self` is dropped, and holds only atomics.
         unsafe { &*self.witness }
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody has a reference that outlives this.
+        // SAFETY: `new` mapped the memory, and all references to it have ended with `self`.
         unsafe { libc::munmap(self.witness.cast(), size_of::<Witness>()) };
     }
 }
 
-/// The program's side: the witness that its test has made.
+/// Maps the witness of the test, in the program.
 ///
 /// # Panics
 ///
-/// If there is none at that path.
+/// Panics if there is no witness at that path.
 #[must_use]
 pub fn open(path: &str) -> &'static Witness {
     let file = OpenOptions::new().read(true).write(true).open(path).expect("the witness is there");
-    // SAFETY: mapped for good, and nothing but atomics.
+    // SAFETY: the memory is never unmapped, and holds only atomics.
     unsafe { &*map(&file) }
 }
 
 fn map(file: &File) -> *mut Witness {
-    // SAFETY: a new mapping, at an address of the kernel's choice, of a file that is as
-    // long.
+    // SAFETY: creates a mapping of a file of that length, at an address that the kernel chooses.
     let map = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -361,8 +363,7 @@ fn map(file: &File) -> *mut Witness {
 }
 
 impl Witness {
-    /// What calls of a point the witness allows to be counted, of one seat: the
-    /// least and the most.
+    /// The lowest and highest count of a point's calls in one seat that agree with the witness.
     #[must_use]
     pub fn counts(&self, seat: usize, point: usize) -> (u64, u64) {
         let calls = &self.seats[seat].calls[point];

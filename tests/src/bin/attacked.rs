@@ -1,13 +1,13 @@
-//! A program whose control words somebody writes over while it measures. It counts
-//! its own calls, and says what it would say without pfp.
+//! A program whose control words another process overwrites while it measures. It counts its own
+//! calls, and prints results that do not depend on pfp.
 //!
 //! ```text
 //! attacked THREADS
 //! ```
 //!
-//! Its threads use all kinds of regions until the first line of standard input. Then
-//! the main thread uses each of the points [`ANY`] a number of times for each further
-//! line, which says how often; nothing else runs then.
+//! Its threads use all kinds of regions until the first line of standard input. Then only the main
+//! thread runs: each further line holds a number, and it uses each of the points [`ANY`] that many
+//! times.
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -16,9 +16,9 @@ use std::thread;
 use pfp::Point;
 use pfp_tests::script::say;
 
-/// Points that nobody writes to.
+/// Points whose control words are not overwritten.
 static ALONE: [Point; 2] = [Point::new("alone 0"), Point::new("alone 1")];
-/// Points that stay on, whatever else is written to them.
+/// Points that stay enabled; all other bits of their control words are overwritten.
 static ON: [Point; 6] = [
     Point::new("on 0"),
     Point::new("on 1"),
@@ -27,22 +27,22 @@ static ON: [Point; 6] = [
     Point::new("on 4"),
     Point::new("on 5"),
 ];
-/// Points to which anything is written.
+/// Points whose control words are overwritten with any value.
 static ANY: [Point; 4] =
     [Point::new("any 0"), Point::new("any 1"), Point::new("any 2"), Point::new("any 3")];
-/// A point by its number, which stays on.
+/// The number of a point that stays enabled.
 const NUMBERED: u32 = 5;
-/// One to which anything is written.
+/// The number of a point whose control word is overwritten with any value.
 const NUMBERED_ANY: u32 = 6;
 
-/// Rounds from one in which contexts are switched to the next.
+/// Number of rounds between two that switch contexts.
 const CONTEXTS_EVERY: u64 = 16;
 
 static STOP: AtomicBool = AtomicBool::new(false);
-/// Threads that have used every point.
+/// Number of threads that have used every point.
 static WARM: AtomicU64 = AtomicU64::new(0);
 
-/// Calls by point, as the program itself counts them.
+/// Calls per point, as the program counts them itself.
 #[derive(Default)]
 struct Calls {
     alone: [AtomicU64; 2],
@@ -71,7 +71,7 @@ fn main() {
     Point::numbered(NUMBERED_ANY).enable();
     Point::numbered(NUMBERED_ANY).set_name("numbered any");
     pfp::init().ok();
-    // All of them are known before anybody looks.
+    // This round registers every point before the other process looks.
     round(&pfp::ExecutionContext::new(), &pfp::ExecutionContext::new(), 0);
     let mut lines = std::io::stdin().lock().lines();
     thread::scope(|scope| {
@@ -119,7 +119,7 @@ fn calls() {
     say("numbered_any", &[&CALLS.numbered_any.load(Relaxed)]);
 }
 
-/// What the program is for: a sum that anybody can work out again.
+/// The program's real work: a sum that the test can recompute.
 fn work(number: u64) -> (u64, u64, u64) {
     let (one, other) = (pfp::ExecutionContext::new(), pfp::ExecutionContext::new());
     let (mut rounds, mut sum) = (0_u64, number);
@@ -139,7 +139,7 @@ fn step(sum: u64, round: u64) -> u64 {
     sum.rotate_left(7) ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Regions of every kind, in each other and beside each other.
+/// Measures regions of every kind, nested and one after the other.
 fn round(one: &pfp::ExecutionContext, other: &pfp::ExecutionContext, number: u64) {
     {
         let _alone = ALONE[0].measure();
@@ -156,7 +156,7 @@ fn round(one: &pfp::ExecutionContext, other: &pfp::ExecutionContext, number: u64
     add(&CALLS.any[0], 1);
     add(&CALLS.any[1], 1);
 
-    // By hand, and one of them recursive.
+    // Regions begun and ended by hand, one of them recursive.
     ON[2].begin();
     ANY[2].begin();
     ON[2].begin();
@@ -166,7 +166,7 @@ fn round(one: &pfp::ExecutionContext, other: &pfp::ExecutionContext, number: u64
     add(&CALLS.on[2], 2);
     add(&CALLS.any[2], 1);
 
-    // Laps from one to the next.
+    // Laps, one directly after the other.
     {
         let mut lap = ON[3].measure();
         lap.lap(&ANY[3]);
@@ -177,7 +177,7 @@ fn round(one: &pfp::ExecutionContext, other: &pfp::ExecutionContext, number: u64
     add(&CALLS.on[4], 1);
     add(&CALLS.any[3], 1);
 
-    // By numbers; of every other one the end is latched, so that two are one.
+    // Regions by number; the end of every other one is latched, so that two make one.
     Point::numbered(NUMBERED).begin_once();
     Point::numbered(NUMBERED).end_latched();
     Point::numbered(NUMBERED_ANY).begin_once();
@@ -187,7 +187,7 @@ fn round(one: &pfp::ExecutionContext, other: &pfp::ExecutionContext, number: u64
     add(&CALLS.numbered, 1);
     add(&CALLS.numbered_any, 1);
 
-    // Open while other contexts have the thread.
+    // These regions are open while other contexts run on the thread.
     if number.is_multiple_of(CONTEXTS_EVERY) {
         let entered = one.enter();
         ON[5].begin();

@@ -1,5 +1,5 @@
-//! The viewer with a fault: it panics in the midst of a poll as soon as there is a
-//! file `now` in its folder. What that does to the terminal is tested.
+//! A viewer with a fault: it panics in the middle of a poll once there is a file `now` in its
+//! folder. A test checks that it restores the terminal.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! What looks at hostile segments: a process of its own, so that a crash of whatever
-//! kind is its end and not the test's. It counts the memory that it takes.
+//! Reads hostile segments in a process of its own, so that a crash of any kind ends this process
+//! and not the test's. It counts its memory.
 //!
 //! ```text
 //! hostile mutations COPY FIRST COUNT FORMS     change a segment, look, change it back
@@ -28,31 +28,32 @@ use pfp_top::model::Model;
 use pfp_top::snapshot::ProcessState;
 use pfp_top::source::{self, Candidate, Source};
 
-/// Most memory that a poll may take, bytes.
+/// Maximum memory of a poll, in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// Longest that a poll may take of a processor, with room for a slow machine: ten times
-/// of what it should.
+/// Maximum CPU time of a poll: ten times the normal maximum, with room for a slow machine.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The system's memory, counted.
+/// The system's allocator, with counters.
 struct Counted;
 
-/// Bytes that are held, and the most that were since that was last asked.
+/// Bytes allocated now, and their maximum since the last query.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: passes everything on to the system's allocator.
+// SAFETY: every call is passed on to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
         PEAK.fetch_max(held, Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's guarantees are those that `System` requires, and the arguments are
+        // unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's guarantees are those that `System` requires, and the arguments are
+        // unchanged.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -60,7 +61,7 @@ unsafe impl GlobalAlloc for Counted {
 #[global_allocator]
 static COUNTED: Counted = Counted;
 
-/// What polls have cost so far.
+/// The cost of all polls so far.
 #[derive(Default)]
 struct Cost {
     polls: u64,
@@ -87,7 +88,7 @@ impl Cost {
     }
 }
 
-/// A segment in a real object, for viewers to find.
+/// A segment in a real object, which viewers can find.
 struct Stand {
     object: Object,
     original: Vec<u8>,
@@ -99,7 +100,8 @@ impl Stand {
     fn new(copy: &Path) -> Self {
         let original = std::fs::read(copy).expect("there is a copy");
         let (segment, _) = Segment::from_copy(&original).expect("it is one of a segment");
-        // As large as it was, with nothing behind the last block in use.
+        // The object has the size that the program gave it, with nothing after the last block in
+        // use.
         let geometry = segment.geometry();
         let pool = geometry.len() - geometry.blocks_present() * BLOCK;
         let len = pool + geometry.blocks() * BLOCK;
@@ -117,7 +119,7 @@ impl Stand {
         stand
     }
 
-    /// Words of the object.
+    /// The word of the object at an offset.
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.object.len());
         // SAFETY: within the mapping, which lives as long as `self`, and aligned; all
@@ -125,7 +127,7 @@ impl Stand {
         unsafe { &*self.object.as_ptr().add(at).cast::<AtomicU64>() }
     }
 
-    /// Puts back what was there from an offset on.
+    /// Restores the original bytes from an offset on.
     fn restore(&self, from: usize) {
         for at in (from..self.original.len() / 8 * 8).step_by(8) {
             self.word(at).store(self.original_word(at), Relaxed);
@@ -144,7 +146,7 @@ impl Stand {
         cost.of(|| source::attach(&self.candidate)).ok()
     }
 
-    /// Cuts the object, or fills it up.
+    /// Shortens the object, or extends it.
     fn set_len(&self, len: usize) {
         let path = format!("/dev/shm{}", self.object.name());
         let file = std::fs::OpenOptions::new().write(true).open(path).expect("it is ours");
@@ -180,14 +182,14 @@ fn main() {
 
 // ---- mutations ----
 
-/// What a segment is changed to, word by word.
+/// Changes of a segment, word by word.
 struct Mutation(Vec<(usize, u64)>);
 
 impl Mutation {
     fn new(random: &mut Random, stand: &Stand, places: &Places) -> Self {
         let mut words = Vec::new();
         match random.below(8) {
-            // A block of zeros, ones, noise, or of what stands elsewhere.
+            // A block of zeros, ones, noise, or words from elsewhere.
             0 => {
                 let len = [64, 256, 512, PAGE, BLOCK][random.below(5)];
                 let to = places.any(random) / len * len;
@@ -213,7 +215,7 @@ impl Mutation {
                     words.push((at, stand.original_word(at) & !(0xff << shift) | byte << shift));
                 }
             }
-            // Words at boundaries, offsets of something, what stands elsewhere.
+            // Boundary values, offsets, and words from elsewhere.
             _ => {
                 for _ in 0..=random.below(12) {
                     let at = places.any(random);
@@ -254,8 +256,8 @@ impl Mutation {
     }
 }
 
-/// Where a change tells: words that say something, by section, so that the few words
-/// on which all depends are not lost among the many.
+/// Words whose change matters, by section. So the few words on which everything depends are chosen
+/// as often as the many others.
 struct Places(Vec<Vec<usize>>);
 
 impl Places {
@@ -273,7 +275,7 @@ impl Places {
             (from..to).step_by(8).filter(tells).collect()
         };
         let cells = |from: usize| -> Vec<usize> {
-            // The page that begins a block of cells has the links; rings have none.
+            // The page that begins a block of cells holds its links; rings have none.
             (from..stand.original.len() / 8 * 8)
                 .step_by(8)
                 .filter(|at| at % BLOCK < 1024 && stand.original_word(*at) != 0)
@@ -303,19 +305,19 @@ impl Places {
     }
 }
 
-/// Looks at a segment that was changed, as at a process that runs and as at a file;
-/// every `forms`th time in every form, and a quarter as often on every screen.
+/// Reads each changed segment as that of a running process and as a file. Every `forms`th seed is
+/// read in every form, and a quarter of those on every screen.
 fn mutations(stand: &Stand, first: u64, count: u64, forms: u64) {
     let places = Places::new(stand);
     let file = Memory::new(&stand.original).expect("there is memory");
     let (mut cost, mut of_files) = (Cost::default(), Cost::default());
     let (mut attached, mut opened, mut formed, mut seen) = (0_u64, 0_u64, 0_u64, 0_u64);
     for seed in first..first + count {
-        // What a crash leaves as the last word.
+        // After a crash, this line is the last one and names the seed.
         say("seed", &[&seed]);
         let mut random = Random::new(seed);
         let mutation = Mutation::new(&mut random, stand, &places);
-        // Half of them change under the eyes of a viewer that is there already.
+        // Half of the seeds change the segment while a viewer is attached.
         let watching = if seed % 2 == 0 { stand.attach(&mut cost) } else { None };
         let watching = watching.map(|mut source| {
             let _ = cost.of(|| source.poll());
@@ -351,8 +353,8 @@ fn mutations(stand: &Stand, first: u64, count: u64, forms: u64) {
 
 // ---- lengths ----
 
-/// Cuts the object at each `step`th byte, and at page boundaries: before a viewer
-/// attaches, and under the eyes of one.
+/// Shortens the object to each multiple of `step` bytes, and to page boundaries: before a viewer
+/// attaches, and while one is attached.
 fn lengths(stand: &Stand, step: usize) {
     let whole = stand.object.len();
     let mut cost = Cost::default();
@@ -365,7 +367,7 @@ fn lengths(stand: &Stand, step: usize) {
         say("length", &[&len]);
         let mut watching = stand.attach(&mut cost).expect("it is whole");
         cost.of(|| watching.poll()).expect("it is whole");
-        // Found only by touching it, since nothing else was asked before.
+        // The viewer detects this only by touching the memory, since it has checked nothing before.
         stand.set_len(len);
         let start = Instant::now();
         let poll = cost.of(|| watching.poll());
@@ -383,12 +385,12 @@ fn lengths(stand: &Stand, step: usize) {
     cost.say();
 }
 
-/// Cuts a file at each `step`th byte.
+/// Shortens a file to each multiple of `step` bytes.
 fn files(path: &Path, step: usize) {
     let whole = std::fs::read(path).expect("there is a file");
     let mut cost = Cost::default();
     let (mut tried, mut shown) = (0_u64, 0_u64);
-    // From the end on: what is behind is gone for good.
+    // From the end on, since the bytes that are cut off are lost.
     let file = Memory::new(&whole).expect("there is memory");
     for len in (0..whole.len()).rev().step_by(step) {
         file.set_len(len).expect("a file can be cut");
@@ -396,7 +398,7 @@ fn files(path: &Path, step: usize) {
         tried += 1;
         if opened.is_ok() {
             shown += 1;
-            // Of a recording, whatever is whole.
+            // A recording shows every picture that is complete.
             if shown % 64 == 1 {
                 say("length", &[&len]);
                 look_at_file(&file, false);
@@ -409,7 +411,7 @@ fn files(path: &Path, step: usize) {
 
 // ---- headers ----
 
-/// Words of the header in any other order.
+/// Permutes words of the header.
 fn headers(stand: &Stand, count: u64) {
     const WORDS: usize = 17;
     let mut cost = Cost::default();
@@ -418,7 +420,7 @@ fn headers(stand: &Stand, count: u64) {
         say("seed", &[&seed]);
         let mut random = Random::new(seed);
         let mut order: Vec<usize> = (0..WORDS).collect();
-        // Some of them with the magic, or with that and the version, in their places.
+        // Some permutations keep the magic, or magic and version, in place.
         let from = (seed % 3) as usize;
         for place in (from + 1..WORDS).rev() {
             order.swap(place, from + random.below(place + 1 - from));
@@ -430,7 +432,7 @@ fn headers(stand: &Stand, count: u64) {
         let well = order[..8].iter().enumerate().all(|(place, &other)| {
             stand.original_word(place * 8) == stand.original_word(other * 8)
         });
-        // What says where everything lies is in its first eight words.
+        // The first eight words of the header locate everything else.
         assert_eq!(found.is_some(), well, "seed {seed}: {order:?}");
         if let Some(mut source) = found {
             look_at(source.as_mut());

@@ -1,7 +1,6 @@
-//! A program of ordinary size to watch: a hundred points on four threads, most
-//! of them reached a hundred times a second, until its standard input ends. What
-//! the viewer costs is measured on it; see `tests/benches/viewer.rs`. With numbers, so many
-//! threads of which each reaches all of so many points.
+//! An ordinary program to watch: a hundred points on four threads, most of them reached a hundred
+//! times a second, until its standard input ends. `tests/benches/viewer.rs` measures the viewer's
+//! cost on it. With numbers as arguments, it runs that many threads, each with that many points.
 //!
 //! ```text
 //! hundred [NAME [THREADS POINTS]]
@@ -13,7 +12,7 @@ use std::time::Duration;
 
 use pfp::Point;
 
-/// Between two rounds of a thread.
+/// Pause between two rounds of a thread.
 const PAUSE: Duration = Duration::from_millis(10);
 const NAMES: [&str; 10] =
     ["io", "parse", "index", "sort", "pack", "cache", "net", "search", "render", "log"];
@@ -28,27 +27,27 @@ fn main() {
         std::env::args().skip(2).map(|number| number.parse().expect("a number")).collect();
     let (threads, count, reached) = match numbers[..] {
         [threads, points] => (threads, points, points),
-        // Half of the points are also the next thread's.
+        // Half of a thread's points are shared with the next thread.
         _ => (4, 100, 50),
     };
     let point = |place: usize| {
         Point::new(format!("{}.{}", NAMES[place / 10 % 10], place % 10 + place / 100 * 10).leak())
     };
     let points: &[Point] = (0..count).map(point).collect::<Vec<_>>().leak();
-    // As much work with many points as with few.
+    // The pause grows with the number of points, so that the load stays equal.
     let pause = PAUSE * (threads * reached).div_ceil(200) as u32;
     thread::scope(|scope| {
         for number in 0..threads {
             scope.spawn(move || work(number, points, reached, pause));
         }
-        // Nothing is ever sent; an error ends the reading just as well.
+        // The test sends nothing; an error ends the reading, too.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         RUNNING.store(false, Relaxed);
     });
 }
 
-/// Rounds through this thread's points, nested in tens. The last of ten is
-/// reached in every 64th round only.
+/// Runs rounds through this thread's points, nested in tens. The last of ten is reached only in
+/// every 64th round.
 fn work(number: usize, points: &'static [Point], reached: usize, pause: Duration) {
     pfp::register_thread(&format!("worker {number}"));
     let mut random = number as u32 + 1;

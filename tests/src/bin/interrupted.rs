@@ -1,5 +1,5 @@
-//! A program whose regions are interrupted at each instruction by a handler that measures,
-//! forks or jumps out, and which judges its own figures.
+//! A program whose regions are interrupted at each instruction by a handler that measures, forks or
+//! jumps out. It judges its own figures.
 //!
 //! ```text
 //! interrupted ACTION CASE EACH LASTS  a handler at every so manyth instruction of the case
@@ -8,13 +8,13 @@
 //! interrupted storm TIMES             jumps out of a handler at random instructions
 //! ```
 //!
-//! With `NO_LANE` in the environment and one lane, another thread has that lane.
+//! With `NO_LANE` in the environment and one lane, another thread owns that lane.
 //!
-//! LASTS is how many ticks whatever is interrupted works in each of its regions.
+//! LASTS is the number of ticks that each interrupted region works.
 //!
-//! The oracle is arithmetic that needs no engine: what all regions inside an outer one have
-//! of their own, with what the outer one has, is the outer one's length less the price of
-//! each region, to the tick. The price is taken from a run that nobody interrupts.
+//! The expected figures need no engine, only arithmetic: the exclusive ticks of an outer region and
+//! of all regions inside it sum to the outer region's length less a fixed price for each region, to
+//! the tick. The price comes from an uninterrupted run.
 
 #[cfg(not(target_arch = "x86_64"))]
 fn main() {
@@ -46,29 +46,30 @@ mod stepping {
     static OTHER: Point = Point::new("other");
     static TIMED: MeteredPoint = MeteredPoint::new("timed", &["items"]);
 
-    /// A number of the numeric interface.
+    /// The number of the numeric point.
     const NUMBER: u32 = 7;
-    /// Records after which a page is folded.
+    /// Number of records in a page; a full page is folded.
     const RECORDS_OF_A_PAGE: u32 = 128;
 
-    /// Ticks that regions last, so that no price is more than one.
+    /// Ticks that regions last: longer than the highest price.
     const LONG: u64 = 4_000;
-    /// Ticks of an outer region beside what is inside, on either side; and where a page is folded,
-    /// more than a fold that is interrupted takes, since that is taken out of the outer region's own.
+    /// Ticks of an outer region before and after the regions inside. Where a page is folded, this
+    /// exceeds the ticks of an interrupted fold, which are taken out of the outer region's own
+    /// ticks.
     static OUTSIDE_LASTS: AtomicU64 = AtomicU64::new(LONG);
     const LONG_OUTSIDE: u64 = 100_000;
-    /// Ticks that whoever waits for them need not be on a CPU, where nobody asks for CPU time.
+    /// Ticks of a wait that may sleep instead of using the CPU, in cases without CPU time.
     const LONG_ENOUGH_TO_SLEEP: u64 = 1 << 21;
     static TIME_IS_ON_THE_WALL: AtomicBool = AtomicBool::new(false);
 
     // ---- an action at one instruction ----
 
-    /// Ticks that each piece of work takes now, and those of what is interrupted.
+    /// Ticks of each piece of work now, and of the interrupted work.
     static LASTS: AtomicU64 = AtomicU64::new(LONG);
     static INTERRUPTED_LASTS: AtomicU64 = AtomicU64::new(LONG);
     static ACTION: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-    /// Runs something, with the action at one of its instructions.
+    /// Runs `work`, with `action` at one of its instructions.
     fn stepped(at: u64, action: fn(), work: fn()) {
         ACTION.store(action as *mut (), Relaxed);
         LASTS.store(INTERRUPTED_LASTS.load(Relaxed), Relaxed);
@@ -79,13 +80,14 @@ mod stepping {
     fn act() {
         LASTS.store(LONG, Relaxed);
         let action = ACTION.load(Relaxed);
-        // SAFETY: `stepped` has put a function there.
+        // SAFETY: `stepped` has stored a function of this type.
         unsafe { std::mem::transmute::<*mut (), fn()>(action)() };
         LASTS.store(INTERRUPTED_LASTS.load(Relaxed), Relaxed);
     }
 
     fn handle(signal: i32, on_a_stack_of_its_own: bool, handler: *const ()) {
-        // SAFETY: a set of plain words, and handlers of the type that the flag asks for.
+        // SAFETY: the set and the action are plain data that outlive the calls, and the handlers
+        // have the type that the flag requires.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as usize;
@@ -103,13 +105,13 @@ mod stepping {
 
     // ---- a jump as siglongjmp does it ----
 
-    /// What a function must keep for its caller.
+    /// The registers that a function must preserve for its caller.
     struct Place(UnsafeCell<[u64; 8]>);
-    // SAFETY: one thread jumps.
+    // SAFETY: only one thread uses the place.
     unsafe impl Sync for Place {}
     static PLACE: Place = Place(UnsafeCell::new([0; 8]));
 
-    /// Calls a function, and returns 0 when it has; or 1 when somebody has jumped.
+    /// Calls `work` and returns 0 when it returns, or 1 after a [`jump`].
     #[unsafe(naked)]
     unsafe extern "C" fn call(place: *mut [u64; 8], work: extern "C" fn()) -> u64 {
         naked_asm!(
@@ -128,7 +130,7 @@ mod stepping {
         )
     }
 
-    /// Goes back to where [`call`] was called.
+    /// Returns to the caller of [`call`], which returns 1.
     #[unsafe(naked)]
     unsafe extern "C" fn jump(place: *const [u64; 8]) -> ! {
         naked_asm!(
@@ -145,26 +147,26 @@ mod stepping {
         )
     }
 
-    /// Whether there is a place to jump to.
+    /// Whether a jump has a target.
     static ARMED: AtomicBool = AtomicBool::new(false);
 
-    /// Does something that somebody may jump out of; whether somebody did.
+    /// Runs `work`, which a handler may jump out of; returns whether it did.
     fn guarded(work: extern "C" fn()) -> bool {
-        // SAFETY: what is jumped over has nothing to clean up but regions.
+        // SAFETY: the frames that a jump skips own nothing except regions.
         let jumped = unsafe { call(PLACE.0.get(), work) } != 0;
         ARMED.store(false, Relaxed);
         jumped
     }
 
     fn jump_out() {
-        // SAFETY: the frame that is jumped to is still there.
+        // SAFETY: the frame of [`call`] is still on the stack.
         unsafe { jump(PLACE.0.get()) }
     }
 
-    // ---- what is interrupted ----
+    // ---- interrupted work ----
 
     fn ticks() -> u64 {
-        // SAFETY: reads a counter.
+        // SAFETY: every x86-64 processor has the counter, and Linux lets programs read it.
         unsafe { std::arch::x86_64::_rdtsc() }
     }
 
@@ -246,7 +248,7 @@ mod stepping {
         poll(POINT.measure_async(Twice(false)));
     }
 
-    /// As programs have it most: the point is the macro's.
+    /// The most common form: the macro declares the point.
     fn by_macro() {
         pfp::scope!("by a macro", items = 3u64);
         work();
@@ -282,33 +284,34 @@ mod stepping {
         amounts_by_hand();
     }
 
-    /// Of a context that the thread puts on and takes off.
+    /// A region inside a context that the thread enters and leaves.
     fn in_context() {
         static CONTEXT: LazyLock<pfp::ExecutionContext> = LazyLock::new(Default::default);
         let entered = CONTEXT.enter();
-        // A child that comes back into that was in none.
+        // A child that enters a context of its parent finds it unusable.
         assert!(entered.is_some() || IS_CHILD.load(Relaxed), "it is nobody else's");
         scope();
     }
 
-    /// What is measured, and what a handler measures meanwhile: the same point and another.
+    /// The measured work, and a handler that measures one of its points and another point in
+    /// between.
     struct Case {
         name: &'static str,
-        /// What comes before each outer region.
+        /// Runs before each outer region.
         prepare: fn(),
         run: fn(),
         handler: fn(),
         /// Measurements of a run: of [`POINT`], of the number and of [`TIMED`].
         counts: [u64; 2],
-        /// Those of a handler.
+        /// Measurements of a handler.
         handled: [u64; 2],
-        /// Whether nothing but handlers' regions are inside a region of [`POINT`].
+        /// Whether a region of [`POINT`] contains no regions except a handler's.
         alone: bool,
     }
 
     impl Case {
-        /// Whether the outer region is off the CPU meanwhile, as another context is current:
-        /// how much of a handler that is, nobody knows.
+        /// Whether the outer region is off the CPU while another context is current. Then the
+        /// handler's share of the outer region is unknown.
         fn is_elsewhere(&self) -> bool {
             self.name == "in_context"
         }
@@ -316,8 +319,8 @@ mod stepping {
 
     static FILLING: [Point; 50] = [const { Point::new("filling") }; 50];
 
-    /// Leaves the next record to be the first of a page, so that the end that writes it folds all of
-    /// the page before: of so many points in turn.
+    /// Fills a page, so that the end of the next region folds it. The page holds records of
+    /// `POINTS` points in turn.
     fn fill_page<const POINTS: usize>() {
         let mut filled = 0;
         let mut folds = || {
@@ -326,8 +329,8 @@ mod stepping {
             filled += 1;
             pfp::c::folding() != folded
         };
-        // A region that ends on the long way folds, too: until a whole page lies between, and after
-        // that almost another one.
+        // A region that ends on the slow path folds, too. So this repeats until a fold comes after
+        // exactly one page of records, and then writes all but one record of the next page.
         let mut since = 0;
         while since != RECORDS_OF_A_PAGE || (1..RECORDS_OF_A_PAGE).any(|_| folds()) {
             since = 1;
@@ -378,7 +381,7 @@ mod stepping {
         Case { name: "scope", run: scope, ..PLAIN },
         Case { name: "page", prepare: fill_page::<2>, run: scope, ..PLAIN },
         Case { name: "page of one", prepare: fill_page::<1>, run: scope, ..PLAIN },
-        // So many points that each record goes into its cell alone.
+        // The page has so many points that each record is folded into its cell alone.
         Case { name: "page of many", prepare: fill_page::<50>, run: scope, ..PLAIN },
         Case { name: "nested", run: nested, counts: [1, 1], ..PLAIN },
         Case { name: "laps", run: laps, counts: [1, 2], ..PLAIN },
@@ -443,7 +446,7 @@ mod stepping {
         Case { name: "in_context", run: in_context, ..PLAIN },
     ];
 
-    /// The point of this name, which is none of the statics above.
+    /// The figures of the point with this name, which has no static here.
     fn by_name(name: &str) -> Figures {
         pfp::points().find(|point| point.name() == name).map_or_else(Figures::default, of)
     }
@@ -503,13 +506,13 @@ mod stepping {
         }
     }
 
-    /// What came of a run inside an outer region.
+    /// The figures of a run inside an outer region.
     #[derive(Clone, Copy, Debug, Default)]
     struct Run {
         of: All,
-        /// The outer region's length less what everything has of its own.
+        /// The outer region's length less the exclusive ticks of all regions.
         price: i64,
-        /// Ticks that were folded inside the outer region.
+        /// Ticks spent folding inside the outer region.
         folding: u64,
     }
 
@@ -517,11 +520,11 @@ mod stepping {
         measured(case, || outer(work_inside))
     }
 
-    /// What the thread had folded when an outer region began or went on, and the ticks that
-    /// were folded inside since.
+    /// The thread's folding ticks when an outer region began or resumed, and the ticks spent
+    /// folding inside it since.
     static FOLDING: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-    /// In place of what had been folded: no outer region runs.
+    /// Placeholder for the folding ticks: no outer region runs.
     const NONE_RUNS: u64 = u64::MAX;
 
     fn goes_on() {
@@ -563,12 +566,12 @@ mod stepping {
             .wrapping_add(of.point.exclusive)
             .wrapping_add(of.inner.exclusive)
             .wrapping_add(of.other.exclusive);
-        // What folding took inside the outer region is nobody's own.
+        // Folding ticks inside the outer region belong to no region.
         let price = of.outer.inclusive.wrapping_sub(own).wrapping_sub(folding) as i64;
         Run { of, price, folding }
     }
 
-    /// What is wrong, by what was wrong and the instruction.
+    /// Describes the first error of a run, if there is one.
     fn judge(case: &Case, base: Run, one: i64, handled: bool, run: Run) -> Option<String> {
         judge_in(1, case, base, one, handled, run)
     }
@@ -592,7 +595,7 @@ mod stepping {
             return None;
         }
         let prices = h * (1 + case.handled[0] as i64) * one;
-        // A lap that is interrupted may become an end and a begin, at their price.
+        // An interrupted lap may become an end and a begin, at the price of those.
         let laps = match case.name {
             "laps" => 2,
             "lap_with_amounts" => 1,
@@ -606,7 +609,7 @@ mod stepping {
         if case.alone {
             let more = run.of.point.inclusive.wrapping_sub(run.of.point.exclusive) as i64;
             let inside = run.of.other.exclusive as i64 + prices;
-            // A handler is inside the region or beside it, and so is a fold.
+            // A handler runs inside the region or next to it, and so does a fold.
             let fits = |inside: i64| (inside..=inside + run.folding as i64).contains(&more);
             if !(fits(0) || handled && fits(inside)) {
                 return Some(format!("inclusive: {more} more, not 0 or {inside}: {run:?}"));
@@ -615,7 +618,8 @@ mod stepping {
         None
     }
 
-    /// A run that nobody interrupts, at its price: more than that is of a run that was.
+    /// The cheapest of several runs without a handler: a higher price means that the kernel
+    /// interrupted the run.
     fn uninterrupted(case: &Case) -> Run {
         let runs = (0..16).map(|_| run(case, case.run));
         runs.filter(|run| !is_disturbed(case, run))
@@ -627,8 +631,8 @@ mod stepping {
         uninterrupted(&CASES[0]).price
     }
 
-    /// Whether a run's figures need not be exact: time off the CPU that is learnt late, or the
-    /// kernel's time in a fold, is taken out of the outer region, as far as that has it.
+    /// Whether a run's figures may be inexact: off-CPU time that is detected late, or the kernel's
+    /// time in a fold, is subtracted from the outer region, down to zero.
     fn is_disturbed(case: &Case, run: &Run) -> bool {
         run.of.outer.off_cpu != 0 && !case.is_elsewhere() || run.of.outer.exclusive == 0
     }
@@ -652,18 +656,19 @@ mod stepping {
     static CHILDREN: AtomicU64 = AtomicU64::new(0);
     static KILLED: AtomicU64 = AtomicU64::new(0);
     static IS_CHILD: AtomicBool = AtomicBool::new(false);
-    /// Whether the C library knows of the children.
+    /// Whether the C library knows about the children.
     static IS_KNOWN: AtomicBool = AtomicBool::new(true);
     static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
     fn forks() {
-        // SAFETY: the child goes on alone, with what it has.
+        // SAFETY: the child continues alone, and uses only memory that it inherited.
         fork_by(|| unsafe { libc::fork() });
     }
 
     fn clones() {
         IS_KNOWN.store(false, Relaxed);
-        // SAFETY: as above; no handler of the C library runs.
+        // SAFETY: the child continues alone, and uses only memory that it inherited. The C
+        // library's fork handlers do not run.
         fork_by(|| unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 });
     }
 
@@ -675,7 +680,7 @@ mod stepping {
             return;
         }
         let mut status = 0;
-        // SAFETY: waits for a child of ours.
+        // SAFETY: `status` outlives the call, and the process is our child.
         unsafe { libc::waitpid(child, &raw mut status, 0) };
         CHILDREN.fetch_add(1, Relaxed);
         if status != 0 {
@@ -684,7 +689,7 @@ mod stepping {
         }
     }
 
-    /// The child measures on its own, if the C library knows of it, and ends.
+    /// The child measures on its own, if the C library knows about it, and ends.
     fn child_ends() {
         if IS_CHILD.load(Relaxed) {
             let before = of(&OTHER).count;
@@ -693,17 +698,17 @@ mod stepping {
             }
             let expected = if IS_KNOWN.load(Relaxed) { 3 } else { 0 };
             let is_right = of(&OTHER).count - before == expected;
-            // SAFETY: ends the process at once.
+            // SAFETY: ends the process at once, without running any clean-up.
             unsafe { libc::_exit(i32::from(!is_right)) }
         }
     }
 
-    /// What a handler does in a child that has its parent's memory, on a stack of its own.
+    /// The handler's action in a child that shares its parent's memory and has its own stack.
     static IN_CHILD: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
     extern "C" fn child_in_same_memory(_: *mut libc::c_void) -> i32 {
         let action = IN_CHILD.load(Relaxed);
-        // SAFETY: `vforks` has put a function there.
+        // SAFETY: `vforks` has stored a function of this type.
         unsafe { std::mem::transmute::<*mut (), fn()>(action)() };
         0
     }
@@ -712,7 +717,8 @@ mod stepping {
         let case = &CASES[STEPPED[1].load(Relaxed) as usize];
         IN_CHILD.store(case.handler as *mut (), Relaxed);
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        // SAFETY: the parent waits until the child has ended, so nobody else is on that stack.
+        // SAFETY: the parent waits until the child has ended, so the child is the only user of that
+        // stack.
         fork_by(|| unsafe {
             let top = STACKS.0.get().cast::<[u8; STACK]>().add(1).cast::<libc::c_void>();
             libc::clone(child_in_same_memory, top, flags, std::ptr::null_mut())
@@ -721,23 +727,23 @@ mod stepping {
 
     // ---- fibres ----
 
-    /// How far one stack is above the other: near enough to be taken for one stack.
+    /// Bytes from one stack to the next: so near that pfp may take them for one stack.
     const STACK: usize = 64 << 10;
     #[repr(align(16))]
     struct Stacks(UnsafeCell<[[u8; STACK]; 2]>);
-    // SAFETY: one thread runs on them.
+    // SAFETY: only one thread uses the stacks.
     unsafe impl Sync for Stacks {}
     static STACKS: Stacks = Stacks(UnsafeCell::new([[0; STACK]; 2]));
 
-    /// The program's own stack and the two above, by number.
+    /// Numbers of the program's own stack and the two fibres' stacks.
     const OWN: usize = 0;
     const LOWER: usize = 1;
     const UPPER: usize = 2;
     static SAVED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
     static FIBRES: LazyLock<[pfp::ExecutionContext; 3]> = LazyLock::new(Default::default);
 
-    /// Keeps what a function must keep for its caller on this stack, and goes on with what
-    /// was kept on another one.
+    /// Saves the registers that a function must preserve on this stack, and restores those of
+    /// another stack.
     #[unsafe(naked)]
     unsafe extern "C" fn change_stacks(from: *mut u64, to: *mut u64) {
         naked_asm!(
@@ -762,15 +768,16 @@ mod stepping {
     fn change_fibres(from: usize, to: usize) {
         stops();
         assert!(pfp::task_switch(&FIBRES[from], &FIBRES[to]), "it is nobody else's");
-        // SAFETY: somebody has stopped there, or `prepare` has put a start there.
+        // SAFETY: the target stack holds registers that `change_stacks` saved there, or those that
+        // `prepare` put there.
         unsafe { change_stacks(SAVED[from].as_ptr(), SAVED[to].as_ptr()) }
         goes_on();
     }
 
-    /// Has a fibre begin with a function, which must not return.
+    /// Makes a fibre start with a function, which must not return.
     fn prepare(fibre: usize, begin: extern "C" fn()) {
-        // SAFETY: nothing on that stack is needed any more. The function finds a return
-        // address, and below that six registers.
+        // SAFETY: that stack is no longer in use. The function finds a return address, and six
+        // registers below it.
         unsafe {
             let top = STACKS.0.get().cast::<[u8; STACK]>().add(fibre).cast::<usize>();
             top.sub(1).write(0);
@@ -797,7 +804,7 @@ mod stepping {
 
     // ---- the program ----
 
-    /// The instruction and the case.
+    /// The current instruction and case.
     static STEPPED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
     extern "C" fn stepped_as_asked() {
@@ -807,7 +814,7 @@ mod stepping {
 
     pub(super) fn main() {
         if std::env::var_os("NO_LANE").is_some() {
-            // Its thread has the only lane as long as the program lasts.
+            // The other thread keeps the only lane until the program ends.
             static MEASURED: Barrier = Barrier::new(2);
             std::thread::spawn(|| {
                 handler_other();
@@ -837,7 +844,7 @@ mod stepping {
         handle(libc::SIGTRAP, action == "jump_from_stack", breakpoint::on_trap as *const ());
         let clock = std::env::var("PFP_CLOCK");
         TIME_IS_ON_THE_WALL.store(clock.is_ok_and(|clock| clock == "wall"), Relaxed);
-        // Lengths of all kinds, so that histograms have all their parts.
+        // Durations of all lengths, so that histograms have all their parts.
         for _ in 0..200 {
             run(case, || {
                 (case.run)();
@@ -851,13 +858,13 @@ mod stepping {
         let base = uninterrupted(case);
         assert!(base.folding > 0 || !case.name.starts_with("page"), "a page is folded: {base:?}");
         let mut bad = Bad { count: 0, first: None, last: 0 };
-        // Not always the same ones: which of so many is another in each process.
+        // Each process begins at another instruction, so that different ones are tested.
         let (mut at, mut steps, mut missed) = (1 + u64::from(std::process::id()) % each, 0, 0);
         let (mut disturbed, mut over) = (0, 0);
         STEPPED[1].store(index as u64, Relaxed);
         while steps < 50_000 {
             STEPPED[0].store(at, Relaxed);
-            // The fault, and the run that shows it.
+            // The error, if any, and the run that shows it.
             let (wrong, run) = match action {
                 "measure" => {
                     let run = run(case, || stepped(at, case.handler, case.run));
@@ -872,7 +879,7 @@ mod stepping {
                 }
                 "vfork" => {
                     let run = run(case, || stepped(at, vforks, case.run));
-                    // It counts as its parent, or not at all.
+                    // The child counts like its parent, or not at all.
                     let wrong = [true, false]
                         .map(|counts| judge(case, base, one, counts && breakpoint::came(), run));
                     (wrong.into_iter().reduce(|one, other| other.and(one)).flatten(), run)
@@ -899,7 +906,7 @@ mod stepping {
                     if counted > most || left.of.outer.count != 1 {
                         bad.add(at, format!("left: {left:?}"));
                     }
-                    // Takes up the parts that were latched. What comes after is as it was.
+                    // This run ends measurements that were latched. The next run is normal again.
                     run(case, case.run);
                     let first = run(case, case.run);
                     let wrong = judge(case, base, one, false, first);
@@ -919,11 +926,11 @@ mod stepping {
             match outcome {
                 Outcome::Came => (at, steps, over) = (at + each, steps + 1, 0),
                 Outcome::Missed => missed += 1,
-                // A single run may be shorter than others are.
+                // A single run may execute fewer instructions than others.
                 Outcome::Over if over < 10 => over += 1,
                 Outcome::Over => break,
             }
-            // Whoever waits sees it go on.
+            // Shows progress to the test that waits.
             if steps % 32 == 0 {
                 println!("at {at}");
             }
@@ -933,7 +940,7 @@ mod stepping {
         println!("steps {steps} {at} {missed}");
         println!("children {children} {killed} {}", SIGNAL.load(Relaxed));
         println!("bad {} {first} {} {text}", bad.count, bad.last);
-        // What has been counted, for whoever looks at the segment.
+        // The process waits, so that the test can read its figures from the segment.
         println!("done");
         let _ = std::io::stdin().read_line(&mut String::new());
     }
@@ -946,7 +953,7 @@ mod stepping {
         }
     }
 
-    /// Calls that were begun: of [`POINT`] and [`INNER`], and of [`OTHER`].
+    /// Number of calls that were begun: for [`POINT`] and [`INNER`], and for [`OTHER`].
     static CALLS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
     extern "C" fn many() {
@@ -977,20 +984,21 @@ mod stepping {
             random ^= random >> 7;
             random ^= random << 17;
             let soon = libc::timeval { tv_sec: 0, tv_usec: 50 + (random % 200) as i64 };
-            // Again and again: on a busy machine the first may come before it is awaited.
+            // The timer repeats, since on a busy machine the first signal may come before the
+            // program waits for it.
             let timer = libc::itimerval { it_interval: soon, it_value: soon };
             OTHER.begin();
-            // SAFETY: starts a timer of this process.
+            // SAFETY: the timer value outlives the call, and the null pointer is permitted.
             unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
             let before = [&POINT, &INNER, &OTHER].map(of);
             let calls = CALLS.each_ref().map(|word| word.load(Relaxed));
             jumped += u64::from(guarded(many));
-            // It also gives up what the jump has left open.
+            // This end also closes regions that the jump left open.
             OTHER.end();
             let after = [&POINT, &INNER, &OTHER].map(of);
             let calls = [0, 1].map(|at| CALLS[at].load(Relaxed) - calls[at]);
             let counts = [0, 1, 2].map(|at| after[at].count - before[at].count);
-            // Of each point, at most the last call is missing.
+            // At most the last call of each point is missing.
             let wanted = [calls[0], calls[0], calls[1] + 1];
             let fits =
                 |at: usize| (wanted[at].saturating_sub(1)..=wanted[at] + 1).contains(&counts[at]);

@@ -56,7 +56,7 @@ fn full(n: u64) {
     black_box(());
 }
 
-/// The same, with amounts that are the last of those that are told apart.
+/// One region with amounts that form the last distinct tuple.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_amounts_last() {
@@ -64,7 +64,7 @@ extern "C" fn pairs_amounts_last() {
     black_box(());
 }
 
-/// The same, with amounts that are summed as the rest.
+/// One region with amounts beyond the distinct tuples, which are summed together.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_amounts_rest() {
@@ -72,7 +72,7 @@ extern "C" fn pairs_amounts_rest() {
     black_box(());
 }
 
-/// The same by a guard that is returned, off.
+/// One disabled region with amounts, by a guard that is returned.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_amounts_off() {
@@ -80,7 +80,7 @@ extern "C" fn pairs_amounts_off() {
     black_box(());
 }
 
-/// The same by number.
+/// One region by number.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_numeric() {
@@ -89,7 +89,7 @@ extern "C" fn pairs_numeric() {
     pfp::Point::numbered(NUMBER).end();
 }
 
-/// One region that is off.
+/// One disabled region.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_disabled() {
@@ -97,13 +97,13 @@ extern "C" fn pairs_disabled() {
     black_box(());
 }
 
-/// A function that the compiler knows nothing of.
+/// A function that the compiler cannot see into.
 #[inline(never)]
 fn callee() {
     black_box(());
 }
 
-/// A call, with nothing around it.
+/// A call without a region around it.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_call() {
@@ -111,7 +111,7 @@ extern "C" fn pairs_call() {
     black_box(());
 }
 
-/// The same call in a region that is off: the end has to ask again.
+/// A call in a disabled region: the end has to test the point again.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_disabled_call() {
@@ -120,7 +120,7 @@ extern "C" fn pairs_disabled_call() {
     black_box(());
 }
 
-/// Two regions, one in the other.
+/// Two nested regions.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_nested() {
@@ -142,7 +142,7 @@ extern "C" fn pairs_laps() {
     wait();
 }
 
-/// One region of laps: what is missing to the two above is a lap.
+/// One region with laps: subtracting it from the two regions above leaves the cost of a lap.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_one_lap() {
@@ -195,13 +195,13 @@ fn ticks() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Instructions are counted on x86-64 only.
+/// The counter is read on x86-64 only.
 #[cfg(not(target_arch = "x86_64"))]
 fn ticks() -> u64 {
     pfp::on_cpu_ticks()
 }
 
-/// One region, of some points in turn.
+/// One region for each of several points in turn.
 #[inline(always)]
 fn in_turn<const POINTS: usize>() {
     static IN_TURN: [pfp::Point; 1_000] = [const { pfp::Point::new("in turn") }; 1_000];
@@ -212,7 +212,7 @@ fn in_turn<const POINTS: usize>() {
     black_box(());
 }
 
-/// One region, of a few points in turn.
+/// One region, of four points in turn.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_four_in_turn() {
@@ -292,7 +292,7 @@ extern "C" fn pairs_stamp() {
     black_box(pfp::on_cpu_ticks());
 }
 
-/// What is left without a region: the call and the loop.
+/// The cost without a region: the call and the loop.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_empty() {
@@ -336,7 +336,7 @@ fn main() -> ExitCode {
         "thousand_in_turn" => pairs_thousand_in_turn,
         "poll" => pairs_poll,
         "ready" => pairs_ready,
-        // With all points off: see below.
+        // Runs with all points disabled: see below.
         "ready_off" => pairs_ready,
         "stamp" => pairs_stamp,
         "empty" => pairs_empty as extern "C" fn(),

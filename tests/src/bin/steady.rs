@@ -1,6 +1,6 @@
-//! A calm program to watch: a handful of points at steady rates, in two threads,
-//! until its standard input ends, or for so many rounds. A line `abort` on the input ends
-//! it at once, a line `slow` makes `work` eight times as long.
+//! A steady program to watch: a few points at constant rates, in two threads, until its standard
+//! input ends, or for a number of rounds. A line `abort` on the input ends it at once, and a line
+//! `slow` makes `work` eight times as long.
 //!
 //! ```text
 //! steady [NAME [ROUNDS]]
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// So seldom that its count keeps all its digits on the screen for minutes.
+/// So rare that its count keeps all its digits on the screen for minutes.
 const TICK: Duration = Duration::from_millis(100);
-/// The point that has a number and no name.
+/// The point with a number and no name.
 const NUMBERED: u32 = 5;
 
 static RUNNING: AtomicBool = AtomicBool::new(true);
@@ -43,7 +43,7 @@ fn main() {
     });
 }
 
-/// Seldom, short, and asleep in between.
+/// Measures rare, short regions, and sleeps in between.
 fn ticker(rounds: u64) {
     pfp::register_thread("ticker");
     for _ in 0..rounds {
@@ -63,7 +63,7 @@ fn ticker(rounds: u64) {
     RUNNING.store(false, Relaxed);
 }
 
-/// Often, and with a load that can be seen.
+/// Measures frequent regions, with a visible load.
 fn worker() {
     pfp::register_thread("worker");
     while RUNNING.load(Relaxed) {

@@ -1,5 +1,5 @@
-//! Regions of every form in a program that may ask the kernel for what its test says
-//! and for nothing else, from the start of pfp to its own end.
+//! Uses regions of every form in a program that may make only the system calls its test lists, from
+//! the start of pfp to its own end.
 
 use std::ptr;
 use std::sync::Barrier;
@@ -9,22 +9,22 @@ use pfp_tests::script::{pause, say};
 
 const THREADS: usize = 8;
 const POINTS: usize = 64;
-/// As many again are met only by the threads that are started last.
+/// The second half of the points is reached only by the threads that are started last.
 static NAMED: [pfp::Point; 2 * POINTS] = [const { pfp::Point::new("one of many") }; 2 * POINTS];
 static HAND: pfp::Point = pfp::Point::new("by hand");
 static LAPS: [pfp::Point; 2] = [pfp::Point::new("lap one"), pfp::Point::new("lap two")];
 static SIZED: pfp::MeteredPoint = pfp::MeteredPoint::new("sized", &["bytes"]);
 const NUMBERED: u32 = 5;
-/// The exit status, which nobody else has.
+/// An exit status that no other ending of the process has.
 const ORDERLY: i32 = 7;
 
-/// Regions that were begun, by the program's own count.
+/// Number of regions begun, counted by the program.
 static BEGINS: AtomicU64 = AtomicU64::new(0);
 /// Rounds of each thread.
 static ROUNDS: AtomicU64 = AtomicU64::new(0);
 static BEFORE: Barrier = Barrier::new(THREADS + 1);
 
-/// What becomes of a call that the test has named, and of all others.
+/// The seccomp actions for the calls that the test has named and for all others.
 pub(crate) struct Filter {
     named: u32,
     others: u32,
@@ -32,10 +32,9 @@ pub(crate) struct Filter {
 
 /// Runs under a filter that is set right after the start.
 ///
-/// `mode` is `allow` (whatever is not named kills the process), `refuse` (what is named
-/// gets EPERM), `allow-start` and `refuse-start` (the same, set before the start),
-/// `allow-in-child` (where a forked child measures, too) or `plain`, which is as `allow` without
-/// a region.
+/// `mode` is `allow` (any call that is not named kills the process), `refuse` (a named call fails
+/// with EPERM), `allow-start` and `refuse-start` (like these two, set before the start),
+/// `allow-in-child` (a forked child measures, too) or `plain` (like `allow`, without a region).
 pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
     const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
     const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
@@ -49,7 +48,7 @@ pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
         other => panic!("there is no filter {other:?}"),
     };
     let measures = mode != "plain";
-    // The C library's own memory for threads is there before anything is refused.
+    // The C library allocates its memory for threads before anything is refused.
     let early = mode.ends_with("-start");
     if early {
         let stacks: Vec<_> = (0..THREADS).map(|_| start(nothing)).collect();
@@ -61,14 +60,14 @@ pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
         pfp::Point::numbered(NUMBERED).enable();
     }
     ROUNDS.store(if measures { rounds } else { 0 }, Relaxed);
-    // These are there before the filter, and meet their first region after it.
+    // These threads start before the filter, and measure their first region after it.
     let waiting: Vec<_> = (0..THREADS).map(|_| start(waiting)).collect();
     if !early {
         filter.set(calls);
     }
     BEFORE.wait();
     waiting.into_iter().for_each(join);
-    // The C library has kept the stacks, so it needs no memory for these.
+    // The C library has kept the stacks, so these threads need no new memory.
     let late: Vec<_> = (0..THREADS).map(|_| start(late)).collect();
     late.into_iter().for_each(join);
     if mode == "allow-in-child" {
@@ -76,24 +75,24 @@ pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
     }
     say("begins", &[&BEGINS.load(Relaxed)]);
     pause("done");
-    // SAFETY: the other threads are gone. Rust's own way out asks for a signal stack.
+    // SAFETY: the other threads have ended. Rust's own exit would set up a signal stack.
     unsafe { libc::exit(ORDERLY) };
 }
 
 /// A forked child measures for the first time, and once more.
 fn a_child_measures() {
-    // SAFETY: the child calls nothing that another thread of the parent's could be in.
+    // SAFETY: the child calls no function whose lock another thread of the parent could hold.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "a child can be made");
     if child == 0 {
         for _ in 0..2 {
             let _guard = NAMED[0].measure();
         }
-        // SAFETY: ends the child at once.
+        // SAFETY: ends the child at once, without running any clean-up.
         unsafe { libc::_exit(ORDERLY) };
     }
     let mut status = 0;
-    // SAFETY: waits for a child of ours.
+    // SAFETY: `status` outlives the call, and the process is our child.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(libc::WEXITSTATUS(status), ORDERLY, "the child's end: {status:#x}");
 }
@@ -126,15 +125,15 @@ fn work(points: &'static [pfp::Point]) {
         drop(lap);
         pfp::Point::numbered(NUMBERED).begin_once();
         pfp::Point::numbered(NUMBERED).end();
-        // A few tuples, then the rest.
+        // A few distinct tuples, then amounts that are summed together.
         drop(SIZED.measure([round.min(20)]));
     }
     BEGINS.fetch_add(rounds * (points.len() as u64 + 5), Relaxed);
 }
 
-/// A bare thread: Rust's own would ask for a signal stack.
+/// Starts a bare thread: Rust's own would set up a signal stack.
 fn start(work: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> libc::pthread_t {
-    // SAFETY: both are filled by the calls that follow; the function asks for nothing.
+    // SAFETY: the calls initialize both values, and the thread's function ignores its argument.
     unsafe {
         let mut how = std::mem::zeroed();
         libc::pthread_attr_init(&raw mut how);
@@ -147,11 +146,11 @@ fn start(work: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> libc::p
 }
 
 fn join(thread: libc::pthread_t) {
-    // SAFETY: a thread that was started and not joined.
+    // SAFETY: the thread was started and is joined once.
     unsafe { libc::pthread_join(thread, ptr::null_mut()) };
 }
 
-/// A system call by the name that a manual has for it.
+/// The number of the system call with this name in the manual.
 fn number(name: &str) -> Option<libc::c_long> {
     const KNOWN: &[(&str, libc::c_long)] = &[
         ("brk", libc::SYS_brk),
@@ -240,8 +239,8 @@ impl Filter {
         const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
         const IS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
         const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-        /// Of a seccomp_data: the lower half of the third argument, on a machine whose
-        /// lower half comes first.
+        /// Offset in seccomp_data of the lower half of the third argument, on a little-endian
+        /// machine.
         const THIRD: u32 = 32;
         let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
         let mut filter = Vec::new();
@@ -263,7 +262,7 @@ impl Filter {
         }
         filter.push(step(ANSWER, self.others, 0, 0));
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-        // SAFETY: the program is valid for reads, and the kernel copies it.
+        // SAFETY: the program is valid for reads during the call, and the kernel copies it.
         unsafe {
             assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0, "no new rights");
             let (mode, all) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);

@@ -1,4 +1,4 @@
-//! A host whose heap is used up, call by call.
+//! A host whose heap is exhausted at one call after the other.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -11,7 +11,8 @@ use pfp_tests::strict::{refuse_all, refuse_from};
 static POINT: pfp::Point = pfp::Point::new("point");
 static METERED: pfp::MeteredPoint = pfp::MeteredPoint::new("metered", &["bytes", "flops"]);
 
-/// Does something that may fail for want of memory, and for no other reason.
+/// Runs `work`, which may fail for lack of memory, and for no other reason; returns whether it
+/// succeeded.
 fn may_fail(work: impl FnOnce() -> io::Result<()>) -> bool {
     match work() {
         Ok(()) => true,
@@ -25,7 +26,7 @@ fn may_fail(work: impl FnOnce() -> io::Result<()>) -> bool {
 fn snapshot_to() {
     let is_there = may_fail(|| pfp::snapshot_to("snapshot.json"));
     assert_eq!(Path::new("snapshot.json").exists(), is_there);
-    // SAFETY: a NUL-terminated path.
+    // SAFETY: the path is a NUL-terminated literal.
     unsafe { libc::unlink(c"snapshot.json".as_ptr()) };
 }
 
@@ -97,7 +98,7 @@ fn program() {
 pub(crate) fn run() -> ExitCode {
     assert_eq!(pfp::init(), Ok(()));
     regions();
-    // Some time off the CPU, so that the figures include such time.
+    // Spend some time off the CPU, so that the figures include such time.
     {
         pfp::scope!("asleep");
         std::thread::sleep(Duration::from_millis(2));

@@ -13,13 +13,13 @@ const NUMBERED: u32 = 5;
 static HAND: pfp::Point = pfp::Point::new("by hand");
 static OFF: pfp::Point = pfp::Point::new("off");
 
-/// Regions that one round measures.
+/// Number of regions that one round measures.
 const IN_A_ROUND: u64 = 6;
-/// Durations whose part of a histogram is there before anything is forbidden: up to
-/// so many doublings of a tick, a tenth of a second.
+/// Number of octaves of durations whose histogram parts exist before anything is forbidden: they
+/// reach a tenth of a second.
 const OCTAVES: u32 = 28;
 
-/// What the thread is at.
+/// The step that the thread is in.
 static STEP: AtomicU64 = AtomicU64::new(0);
 const WARM: u64 = 1;
 const GO: u64 = 2;
@@ -34,7 +34,7 @@ pub(crate) fn run(pairs: u64) {
     thread::spawn(move || confined(rounds));
     reach(WARM);
     let pid = std::process::id();
-    // The second time, what reading takes is there.
+    // The second read needs no new memory.
     let _ = os::resident(pid);
     let before = os::resident(pid);
     STEP.store(GO, SeqCst);
@@ -43,7 +43,7 @@ pub(crate) fn run(pairs: u64) {
     say("rounds", &[&rounds]);
     say("resident", &[&before, &after]);
     pause("done");
-    // The thread may not even end by itself.
+    // The thread must not end by itself, since that takes system calls.
     std::process::exit(0);
 }
 
@@ -54,7 +54,7 @@ fn reach(step: u64) {
 }
 
 fn confined(rounds: u64) -> ! {
-    // The whole ring, and every part of the histograms.
+    // Touches the whole ring, and every part of the histograms.
     pfp::register_thread("confined");
     round(|| {});
     for octave in 0..=OCTAVES {
@@ -104,11 +104,11 @@ fn spin(ticks: u64) {
     while now().wrapping_sub(start) < ticks {}
 }
 
-/// Shows what becomes of a thread that asks for anything else.
+/// Shows that a thread that makes any other system call is killed.
 pub(crate) fn asks_the_kernel() {
     allow_one_clock();
     let _ = os::thread_cpu();
-    // SAFETY: no preconditions.
+    // SAFETY: the call takes no arguments.
     unsafe { libc::syscall(libc::SYS_getppid) };
 }
 
@@ -122,8 +122,8 @@ fn allow_one_clock() {
     const IS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-    // Of a seccomp_data: the number of the call, and the lower half of its first
-    // argument on a machine whose lower half comes first.
+    // Offsets in seccomp_data of the call's number and of the lower half of its first argument, on
+    // a little-endian machine.
     let filter = [
         step(LOAD, 0, 0, 0),
         step(IS, STACK, 3, 0),
@@ -134,7 +134,7 @@ fn allow_one_clock() {
         step(ANSWER, KILL, 0, 0),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    // SAFETY: the program is valid for reads, and the kernel copies it.
+    // SAFETY: the program is valid for reads during the call, and the kernel copies it.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0, "no new rights");
         let filter = libc::SECCOMP_MODE_FILTER;

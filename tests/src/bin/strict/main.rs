@@ -1,5 +1,5 @@
-//! A target like `pfp-test-target`, with an allocator that ends the program where it
-//! must not be asked: the scenarios that show where pfp asks for nothing.
+//! A program like `pfp-test-target`, whose allocator ends the process where pfp must not allocate.
+//! Its scenarios show that pfp allocates nothing there.
 
 mod confined;
 mod heap;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         "hot" => hot::run(number(1)),
         "no-heap" => return heap::run(),
         "confined" => confined::run(&arguments[1], &arguments[2], number(3)),
-        // What the other scenarios would end by.
+        // The ending that the other scenarios would have.
         "asks-for-memory" => forbid(|| drop(std::hint::black_box(Box::new(1)))),
         "asks-the-kernel" => hot::asks_the_kernel(),
         other => panic!("there is no scenario {other:?}"),

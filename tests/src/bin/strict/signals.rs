@@ -1,5 +1,5 @@
-//! Threads that call points, under a storm of signals whose handler calls points
-//! too, and may be interrupted itself. No handler may ask for memory.
+//! Threads that measure during a storm of signals. The signals' handler measures, too, and other
+//! handlers may interrupt it. No handler may allocate memory.
 
 use std::cell::Cell;
 use std::mem;
@@ -14,21 +14,21 @@ use pfp_tests::script::{pause, say};
 use pfp_tests::strict::forbid;
 
 const WORKERS: usize = 4;
-/// What is sent to the workers, beside the timer's signal: as many as can
-/// interrupt each other.
+/// Number of signals sent to the workers, beside the timer's: as many handlers can interrupt each
+/// other.
 const SENT: usize = 9;
-/// Depths of handlers in each other that there can be.
+/// Maximum number of nested handlers.
 const DEPTHS: usize = SENT + 1;
-/// Regions that a handler begins.
+/// Number of regions that a handler begins.
 const IN_A_HANDLER: u64 = 3;
-/// Each handler of so many raises the next signal, from within its region.
+/// Every RAISES-th handler raises the next signal inside its region.
 const RAISES: u64 = 16;
 
-/// Calls that handlers made, by their own count, and by how many handlers they
+/// Calls of the handler, counted by the program, by the number of handlers that each one
 /// interrupted.
 static HANDLED: [AtomicU64; DEPTHS] = [const { AtomicU64::new(0) }; DEPTHS];
 static STOP: AtomicBool = AtomicBool::new(false);
-/// Whether handlers use points just now, and whether they may ask for memory.
+/// Whether handlers measure now, and whether they may allocate memory.
 static ACT: AtomicU64 = AtomicU64::new(ACT_STRICTLY);
 const ACT_STRICTLY: u64 = 0;
 const ACT_FREELY: u64 = 1;
@@ -41,7 +41,7 @@ thread_local! {
 static IN_HANDLER: pfp::Point = pfp::Point::new("handler by hand");
 static HAND: pfp::Point = pfp::Point::new("by hand");
 
-/// Signals that nobody else uses.
+/// Signals that no other code of the process uses.
 fn sent() -> [libc::c_int; SENT] {
     let real_time = libc::SIGRTMIN();
     let mut all = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGURG, libc::SIGWINCH, 0, 0, 0, 0, 0];
@@ -53,7 +53,7 @@ fn handled() -> u64 {
     HANDLED.iter().map(|count| count.load(Relaxed)).sum()
 }
 
-/// Runs until the handler was run so often.
+/// Runs until the handler was called `wanted` times.
 pub(crate) fn run(wanted: u64) {
     pfp::Point::numbered(9).enable();
     pfp::Point::numbered(9).set_name("numbered");
@@ -62,18 +62,18 @@ pub(crate) fn run(wanted: u64) {
     let workers: Vec<_> = (0..WORKERS).map(|_| thread::spawn(|| work(begin))).collect();
     begin.wait();
     let sent = sent();
-    // As one that nobody sent: a handler that interrupts its own thread while that
-    // registers the handlers' points would not be measured.
+    // Run the handler once as a plain function, so that it registers its points. A handler that
+    // interrupts its own thread while that thread registers them would not be measured.
     handle(0);
     sent.into_iter().chain([libc::SIGALRM]).for_each(install);
     set_timer(100);
     let mut at = 0;
     while handled() < wanted {
         let (worker, signal) = (&workers[at % WORKERS], sent[at / WORKERS % SENT]);
-        // SAFETY: the threads have not been joined.
+        // SAFETY: the thread has not been joined, so its handle is valid.
         unsafe { libc::pthread_kill(worker.as_pthread_t(), signal) };
         at += 1;
-        // What waits to be handled is not sent again, and whoever is to handle it needs a CPU.
+        // A pending signal is not queued twice, and the thread that handles it needs a CPU.
         if at % (WORKERS * SENT) == 0 {
             thread::yield_now();
         }
@@ -102,9 +102,9 @@ fn work(begin: &Barrier) -> u64 {
     calls
 }
 
-/// Starts threads that live for a few calls, under signals that land nowhere else: in
-/// their first moments above all, while they claim a lane, and before that while the
-/// segment is made.
+/// Starts threads that live for a few calls, under signals that no other thread accepts. Most
+/// signals come early in a thread's life, while it claims a lane; some come before, while the
+/// segment is created.
 pub(crate) fn claims(threads: u64) {
     const AT_ONCE: u64 = 2;
     const CALLS: u64 = 4;
@@ -116,20 +116,18 @@ pub(crate) fn claims(threads: u64) {
             let pid = std::process::id() as libc::pid_t;
             let signals = sent.into_iter().cycle().take_while(|_| !STOP.load(Relaxed));
             for (number, signal) in (0..).zip(signals) {
-                // SAFETY: goes to this process, in which some thread handles it or
-                // will do so.
+                // SAFETY: the signal goes to this process, whose threads block or handle it.
                 unsafe { libc::kill(pid, signal) };
-                // At ever other moments, and leaving the threads some time: without a
-                // pause they would handle signals and do nothing else.
+                // The pause varies, so that signals come at ever different moments. Without a pause
+                // the threads would do nothing but handle signals.
                 let (sent, pause) = (Instant::now(), Duration::from_micros(number * 37 % 101));
                 while sent.elapsed() < pause {
                     std::hint::spin_loop();
                 }
             }
         });
-        // Whoever makes the segment asks for memory, and is not to be a handler: what
-        // comes too early does nothing, and of what comes at this very moment it is
-        // not asked.
+        // Creating the segment allocates memory, which a handler may not. So handlers that come
+        // before it do nothing, and those that come during it may allocate.
         let make = || {
             ACT.store(ACT_NOT, Relaxed);
             mask(libc::SIG_UNBLOCK, &sent);
@@ -186,7 +184,8 @@ fn handle(signal: libc::c_int) {
         if count.is_multiple_of(RAISES)
             && let Some(&next) = sent().iter().skip_while(|&&sent| sent != signal).nth(1)
         {
-            // SAFETY: comes to this thread at once, unless it is being handled.
+            // SAFETY: takes a plain number. The handler runs on this thread at once, unless its
+            // signal is blocked.
             unsafe { libc::raise(next) };
         }
         IN_HANDLER.begin();
@@ -196,20 +195,20 @@ fn handle(signal: libc::c_int) {
 }
 
 fn install(signal: libc::c_int) {
-    // SAFETY: all zero is a value of it: no flags, an empty mask.
+    // SAFETY: a zeroed sigaction is valid: no flags, an empty mask.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
     action.sa_sigaction = on_signal as *const () as usize;
-    // A handler may be interrupted, but not by its own signal: then there would be
-    // no bound on how many wait on the stack before any has begun.
+    // Other signals may interrupt a handler, but its own signal is blocked. Otherwise any number of
+    // handlers could pile up on the stack before one begins.
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the handler only uses points and atomics.
+    // SAFETY: the handler uses only points and atomics.
     let result = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
     assert_eq!(result, 0, "the signal may be handled");
 }
 
-/// Blocks signals in the calling thread, or lets them come.
+/// Blocks or unblocks signals in the calling thread.
 fn mask(how: libc::c_int, signals: &[libc::c_int]) {
-    // SAFETY: all zero is a value of it, and the calls get numbers of signals.
+    // SAFETY: a zeroed signal set is valid, and the calls take numbers of signals.
     unsafe {
         let mut set: libc::sigset_t = mem::zeroed();
         libc::sigemptyset(&raw mut set);
@@ -218,10 +217,10 @@ fn mask(how: libc::c_int, signals: &[libc::c_int]) {
     }
 }
 
-/// Sends SIGALRM to the process every so many microseconds; 0 for never.
+/// Sends SIGALRM to the process every `every_us` microseconds; 0 stops it.
 fn set_timer(every_us: i64) {
     let interval = libc::timeval { tv_sec: 0, tv_usec: every_us };
     let timer = libc::itimerval { it_interval: interval, it_value: interval };
-    // SAFETY: reads our structure.
+    // SAFETY: `timer` is initialized and outlives the call, and the null pointer is permitted.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut()) };
 }

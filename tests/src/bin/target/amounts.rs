@@ -1,20 +1,20 @@
-//! Regions that carry amounts, which the target also sums by itself.
+//! Regions with amounts, whose sums the target also computes itself.
 
 use std::path::Path;
 use std::thread;
 
 use pfp_tests::script::{pause, say};
 
-/// Calls of each thread.
+/// Number of calls of each thread.
 const CALLS: u64 = 3000;
-/// Calls before there are threads: all tuples once.
+/// Number of calls before there are threads: each tuple once.
 const ALONE: u64 = 12;
 
 static FORMER: pfp::MeteredPoint = pfp::MeteredPoint::new("former", &["bytes", "requests"]);
 
 fn many(items: u64) -> u64 {
     let bytes = 1000 + items * 24;
-    // Twelve different tuples, of which eight are told apart.
+    // Twelve different tuples; pfp tells eight apart and sums the rest.
     pfp::scope!("many", bytes = bytes, flops = items * 2, items = items);
     bytes
 }
@@ -35,11 +35,11 @@ fn work(thread: u64, calls: u64) -> [u64; 3] {
     sums
 }
 
-/// Three threads, then three more on their lanes; a point that was reset and switched
-/// off and on; says the sums, and writes a snapshot of its own.
+/// Runs three threads, then three more on their lanes, then a point that is reset, disabled and
+/// enabled. Prints the sums, and writes a snapshot of its own.
 pub(crate) fn run(file: &Path) {
-    // Alone first: a thread waits no longer than a millisecond for another one that
-    // registers a point, and measures nothing meanwhile.
+    // The first calls run alone. A thread waits at most a millisecond for another one that
+    // registers a point, and its call would not be measured.
     let mut sums = work(0, ALONE);
     for _ in 0..2 {
         let threads: Vec<_> = (0..3).map(|at| thread::spawn(move || work(at, CALLS))).collect();
@@ -69,7 +69,7 @@ pub(crate) fn run(file: &Path) {
     pause("done");
 }
 
-/// Measures without an end: the n-th call has n bytes and one item.
+/// Measures until it is killed: the n-th call has n bytes and one item.
 pub(crate) fn endless() {
     for bytes in 1.. {
         pfp::scope!("endless", bytes = bytes as u64, items = 1);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pfp_tests::script::pause;
 
-/// So often is everything done.
+/// Number of rounds.
 const ROUNDS: u32 = 100;
 
 fn work() {
@@ -30,8 +30,8 @@ fn recursive(levels: u32) {
     }
 }
 
-/// In each round `a` calls `b` 3 times and `c` twice, `d` calls `b` once, and one calls itself
-/// until it is 4 levels deep.
+/// In each round `a` calls `b` 3 times and `c` twice, `d` calls `b` once, and one point calls
+/// itself until it is 4 levels deep.
 pub(crate) fn pattern() {
     pfp::register_thread("caller");
     for _ in 0..ROUNDS {
@@ -51,8 +51,8 @@ pub(crate) fn pattern() {
     pause("called");
 }
 
-/// Regions in regions, of which the innermost goes on until the test has seen enough: it works
-/// in calls of `b` a third of its time.
+/// Nested regions. The innermost one runs until the test has seen enough, and spends a third of its
+/// time in calls of `b`.
 pub(crate) fn endless() {
     pfp::register_thread("caller");
     pfp::scope!("open.outer");

@@ -1,4 +1,4 @@
-//! A program that loads plugins with copies of pfp of their own.
+//! A program that loads plugins, each with its own copy of pfp.
 
 use std::ffi::{CString, c_char, c_void};
 use std::hint::black_box;
@@ -8,9 +8,9 @@ use std::thread;
 
 use pfp_tests::script::{pause, say};
 
-/// Calls of a plugin in each part.
+/// Number of calls of a plugin in each part.
 const TIMES: i32 = 200;
-/// Threads that come and go.
+/// Number of threads that start and end.
 const THREADS: i32 = 40;
 
 type Inside = extern "C" fn(i32) -> i32;
@@ -28,17 +28,17 @@ fn spin() {
     }
 }
 
-/// A function of a library.
+/// Looks up a function of a library.
 fn symbol(library: *mut c_void, name: &str) -> Option<*mut c_void> {
     let name = CString::new(name).expect("it is plain text");
-    // SAFETY: an open library and a name that ends in zero.
+    // SAFETY: the library is open, and the name is NUL-terminated.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
 
 fn load(path: &str) -> *mut c_void {
     let path = CString::new(path).expect("it is plain text");
-    // SAFETY: a path that ends in zero.
+    // SAFETY: the path is NUL-terminated.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     assert!(!library.is_null(), "{path:?} can be loaded");
     library
@@ -46,11 +46,11 @@ fn load(path: &str) -> *mut c_void {
 
 fn work_of(path: &str) -> Work {
     let found = symbol(load(path), "work").expect("it has one");
-    // SAFETY: plugins have it with this type.
+    // SAFETY: plugins export this function with this type.
     unsafe { mem::transmute::<*mut c_void, Work>(found) }
 }
 
-/// Regions of the plugin inside one here, and one here inside that.
+/// Opens a region here, one of the plugin inside it, and another one here inside that.
 fn nested(work: Work, times: i32) {
     for turn in 0..times {
         pfp::scope!("outside");
@@ -59,19 +59,19 @@ fn nested(work: Work, times: i32) {
     }
 }
 
-/// `libraries` are the paths of plugins.
+/// Runs the scenario `how` with these plugins.
 pub(crate) fn run(how: &str, libraries: &[String]) {
     let plugins = || libraries.iter().map(|path| work_of(path));
     match how {
         "nested" => plugins().for_each(|work| nested(work, TIMES)),
-        // The plugins first, so that another copy than this program's leads.
+        // The plugins measure first, so that another copy than this program's leads.
         "plugins-first" => {
             for work in plugins() {
                 assert_eq!(work(None, 1), 2);
                 nested(work, TIMES);
             }
         }
-        // All of them are loaded and measure for the first time at once.
+        // All plugins are loaded, and measure for the first time at once.
         "at-once" => {
             let barrier = Barrier::new(libraries.len());
             thread::scope(|threads| {
@@ -80,7 +80,7 @@ pub(crate) fn run(how: &str, libraries: &[String]) {
                         barrier.wait();
                         let work = work_of(path);
                         barrier.wait();
-                        // Who would have to wait too long for the others measures nothing.
+                        // A copy that would have to wait too long for the others measures nothing.
                         assert_eq!(work(None, 0), 1);
                         barrier.wait();
                         (0..TIMES).for_each(|turn| assert_eq!(work(None, turn), turn + 1));
@@ -103,7 +103,7 @@ pub(crate) fn run(how: &str, libraries: &[String]) {
                 .map(|path| {
                     let library = load(path);
                     let set = symbol(library, "pause_all");
-                    // SAFETY: plugins have them with these types.
+                    // SAFETY: plugins export these functions with these types.
                     let set = unsafe {
                         mem::transmute::<*mut c_void, extern "C" fn(i32)>(set.expect("it has one"))
                     };
@@ -115,7 +115,7 @@ pub(crate) fn run(how: &str, libraries: &[String]) {
             works.iter().for_each(|(work, _)| nested(*work, 10));
             pfp::set_enabled(true);
             works.iter().for_each(|(work, _)| nested(*work, 1));
-            // And by the plugin.
+            // The plugin pauses and resumes, too.
             (works[0].1)(1);
             assert!(!pfp::is_enabled());
             works.iter().for_each(|(work, _)| nested(*work, 10));
@@ -127,7 +127,7 @@ pub(crate) fn run(how: &str, libraries: &[String]) {
         }
         "everything" => {
             let everything = symbol(load(&libraries[0]), "everything").expect("it has one");
-            // SAFETY: plugins have it with this type.
+            // SAFETY: plugins export this function with this type.
             let everything =
                 unsafe { mem::transmute::<*mut c_void, extern "C" fn(*const c_char)>(everything) };
             let file = CString::new(libraries[1].as_str()).expect("it is plain text");
@@ -139,19 +139,19 @@ pub(crate) fn run(how: &str, libraries: &[String]) {
         "forks" => {
             let works: Vec<_> = plugins().collect();
             works.iter().for_each(|work| nested(*work, TIMES));
-            // SAFETY: this thread is the only one.
+            // SAFETY: the process has only this thread.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                // The plugin's region is the first.
+                // The plugin's region is the child's first one.
                 works.iter().for_each(|work| assert_eq!(work(None, 0), 1));
                 works.iter().for_each(|work| nested(*work, 7));
                 say("child", &[&std::process::id()]);
                 pause("forked");
-                // SAFETY: ends the child, of whatever state.
+                // SAFETY: ends the child at once, whatever state it is in.
                 unsafe { libc::_exit(0) };
             }
             let mut status = 0;
-            // SAFETY: waits for our child.
+            // SAFETY: `status` outlives the call, and the process is our child.
             let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
             assert!(waited == child && status == 0, "{status}");
         }

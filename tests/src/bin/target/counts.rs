@@ -4,9 +4,9 @@ use std::thread;
 
 use pfp_tests::script::{in_turn, pause, say};
 
-/// Threads that call.
+/// Number of threads that measure.
 pub(crate) const THREADS: u64 = 8;
-/// Calls in one round that are always on.
+/// Number of calls in one round to points that are always enabled.
 pub(crate) const IN_A_ROUND: u64 = 5;
 
 const NUMBERED: u32 = 7;
@@ -43,7 +43,7 @@ fn round() {
     }
     HAND.begin();
     HAND.end();
-    // Threads may hold the same numbered point at once: it is one region each.
+    // Several threads may hold a numbered point at once; each has its own region.
     pfp::Point::numbered(NUMBERED).begin_once();
     pfp::Point::numbered(NUMBERED).end();
     {

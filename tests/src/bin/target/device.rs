@@ -1,4 +1,4 @@
-//! Kernels and copies on a device that is none.
+//! Kernels and copies on a simulated device.
 
 use std::path::PathBuf;
 use std::ptr;
@@ -8,16 +8,16 @@ use std::time::Duration;
 use pfp_tests::stand_in::StandIn;
 use pfp_timing::GpuTimer;
 
-/// Of a kernel, and of a copy.
+/// Milliseconds of a kernel, and of a copy.
 const MS: [f64; 2] = [3.0, 1.0];
 
-/// Launches a kernel and a copy on two streams, again and again, each of which the device
-/// does before the next ones come.
+/// Launches a kernel and a copy on two streams, again and again. The device finishes both before
+/// the next ones are launched.
 pub(crate) fn run(library: PathBuf) {
     let stand_in = StandIn::at(library);
     let stream = ptr::without_provenance_mut(0x10);
     let mut kernels = GpuTimer::new(stand_in.gpu(), "solve");
-    // SAFETY: the stand-in never looks behind a stream.
+    // SAFETY: the stand-in never dereferences a stream.
     let mut copies = unsafe { GpuTimer::new(stand_in.gpu(), "solve").copies().on_stream(stream) };
     loop {
         kernels.start();

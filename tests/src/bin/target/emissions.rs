@@ -1,5 +1,5 @@
-//! Records: threads that write them by known numbers, a reader of their rings, and
-//! threads that have no room for them.
+//! Threads that write numbered records, a reader of their rings, and threads that find no memory
+//! for a ring.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,14 +18,14 @@ use pfp_top::source;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Writes two records: of the inner region, then of the outer.
+/// Writes two records: one of the inner region, then one of the outer.
 #[inline(never)]
 fn round() {
     pfp::scope!("outer");
     pfp::scope!("inner");
 }
 
-/// Threads that write records until they are told to stop, and each at least so many.
+/// Threads write records until the test stops them, and each writes at least `least`.
 pub(crate) fn run(threads: usize, least: u64) {
     pfp::init().ok();
     let (begin, end) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
@@ -41,7 +41,7 @@ pub(crate) fn run(threads: usize, least: u64) {
                 }
                 say("thread", &[&os::tid(), &(2 * rounds)]);
                 end.wait();
-                // The lane stays this thread's until it has been read.
+                // The thread keeps its lane until the test has read it.
                 end.wait();
             });
         }
@@ -54,7 +54,7 @@ pub(crate) fn run(threads: usize, least: u64) {
     });
 }
 
-/// What was read of a lane's ring.
+/// The records that were read from a lane's ring.
 #[derive(Default)]
 struct Read {
     next: u64,
@@ -63,15 +63,15 @@ struct Read {
     wrong: u64,
 }
 
-/// Reads the rings of a process that runs [`run`], again and again until it is told to
-/// stop, and tells what it got of each thread. A record is wrong if it is not what its
-/// number says.
+/// Reads the rings of a process that runs [`run`], until the test stops it, and prints the number
+/// of records it read of each thread. A record counts as wrong if its fields do not match its
+/// number.
 pub(crate) fn drain(pid: u32) {
     let directory = Directory::for_this_process().expect("the test has made it");
     let entries = find::find(&directory).expect("it can be read").entries;
     let entry = entries.iter().find(|entry| entry.info.process.pid == pid);
     let mut watch = Watch::open(entry.expect("the program runs"));
-    // Other programs than `run` may be read too; then no record is right.
+    // The process may run another program than [`run`]; then every record counts as wrong.
     let id = |watch: &mut Watch, name: &str| {
         let found = watch.poll().points.iter().find(|point| point.name == name);
         found.map(|point| point.id)
@@ -118,9 +118,8 @@ pub(crate) fn drain(pid: u32) {
     }
 }
 
-/// Threads that measure in a `/dev/shm` with so many pages of room, which was made for
-/// this process; then there is room again. What came of it, by the reader and by the
-/// viewer.
+/// Runs threads in a `/dev/shm` of `pages` pages, which this process has for itself; afterwards
+/// there is more room. Prints the counts of the reader and of the viewer.
 pub(crate) fn short_of_room(pages: u64) {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 10_000;
@@ -146,7 +145,7 @@ pub(crate) fn short_of_room(pages: u64) {
         drop(filler);
         roomy.wait();
     });
-    // The first round, and those of the threads.
+    // Regions of the first round, and of the threads' rounds.
     say("begins", &[&(2 + 2 * THREADS * 2 * ROUNDS)]);
     let mut watch = own::watch();
     let picture = watch.poll();

@@ -17,9 +17,9 @@ use std::time::Duration;
 use pfp_tests::os;
 use pfp_tests::script::{pause, say};
 
-/// Calls in each child.
+/// Number of calls in each child.
 pub(crate) const IN_CHILD: u64 = 1000;
-/// Threads that measure meanwhile.
+/// Number of threads that measure while the process forks.
 const WORKERS: usize = 8;
 
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -30,33 +30,32 @@ fn call() {
     drop(CALL.measure());
 }
 
-/// The ways to a child, which are taken in turn.
+/// The ways to create a child, which are taken in turn.
 #[derive(Clone, Copy)]
 enum Way {
     Fork,
-    /// A fork that the C library does not know of.
+    /// A fork that bypasses the C library.
     Clone,
-    /// A grandchild, whose parent ends at once.
+    /// A grandchild, whose parent exits at once.
     Twice,
-    /// In the parent's memory until it becomes another program; with a call there.
+    /// The child shares the parent's memory until it calls exec, and measures a call in it.
     Vfork,
-    /// As the C library does it.
+    /// `posix_spawn` of the C library.
     Spawn,
 }
 
-/// Forks so often, in all ways in turn, while threads measure; the children measure
-/// too, or not, and end in all ways in turn.
+/// Forks `forks` times, in all ways in turn, while threads measure. The children measure or not,
+/// and end in all ways in turn.
 pub(crate) fn run(forks: u64) {
     pfp::init().ok();
     call();
-    // Grandchildren come home: nobody is left over.
-    // SAFETY: takes plain numbers.
+    // This process reaps orphaned grandchildren, so none is left over. SAFETY: takes plain numbers.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     let workers: Vec<_> = (0..WORKERS)
         .map(|_| {
             thread::spawn(|| {
-                // Children would starve beside them, and this take hours.
-                // SAFETY: takes plain numbers.
+                // The threads run at low priority; otherwise the children would starve and the test
+                // would take hours. SAFETY: takes plain numbers.
                 unsafe { libc::setpriority(libc::PRIO_PROCESS, os::tid(), 19) };
                 let mut calls = 0;
                 while !STOP.load(Relaxed) {
@@ -87,7 +86,7 @@ pub(crate) fn run(forks: u64) {
         if child == 0 {
             in_child(number / 5);
         }
-        // Its call is this thread's.
+        // The child's call counts for this thread.
         shared += u64::from(matches!(way, Way::Vfork));
         bad += wait_for_all();
         if number % 100 == 0 {
@@ -101,9 +100,9 @@ pub(crate) fn run(forks: u64) {
     pause("done");
 }
 
-/// Forks children that may not make a file as large as their parent's segment, so their segments
-/// have room for fewer points than there are. Each child ends regions of the last point that its
-/// parent left open in several ways, and begins new ones.
+/// Forks children that may not create a file as large as their parent's segment, so their segments
+/// have room for fewer points than the program has. Each child ends regions of the last point,
+/// which its parent left open in several ways, and begins new ones.
 pub(crate) fn with_less_room() {
     const POINTS: usize = 5000;
     let new = || -> &'static pfp::Point {
@@ -163,14 +162,14 @@ impl Future for Twice {
 /// Limits the size of the files that this process writes.
 fn limit_files(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-    // SAFETY: reads our structure, and takes plain numbers.
+    // SAFETY: `limit` is initialized and outlives the call; the rest are plain numbers.
     unsafe {
         assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 
-/// Forks so often while a thread calibrates without end: each child can calibrate.
+/// Forks `forks` times while another thread calibrates all the time: each child can calibrate.
 pub(crate) fn while_calibrating(forks: u64) {
     pfp::init().ok();
     let calibrating = thread::spawn(|| {
@@ -191,15 +190,16 @@ pub(crate) fn while_calibrating(forks: u64) {
     say("bad", &[&bad]);
 }
 
-/// Forks so often while a thread changes the environment, and as often after a first region:
-/// each child measures, whoever has the lock of Rust's that changes take.
+/// Forks `forks` times while a thread changes the environment, first before any region and then
+/// after one. Each child measures, whichever thread holds Rust's lock of the environment at the
+/// fork.
 pub(crate) fn beside_the_environment(forks: u64) {
     const NAME: &str = "NOTHING_OF_PFPS";
     static CHANGES: AtomicU64 = AtomicU64::new(0);
     let change = || {
         let number = CHANGES.fetch_add(1, Relaxed);
-        // SAFETY: nobody else looks at the environment but the children, each at a copy in which
-        // nothing moves.
+        // SAFETY: only the children read the environment, and each reads its own copy, which does
+        // not change.
         unsafe { std::env::set_var(NAME, format!("{:02}", number % 100)) };
     };
     change();
@@ -230,12 +230,12 @@ pub(crate) fn beside_the_environment(forks: u64) {
     pause("done");
 }
 
-/// Waits for each child and grandchild; how many of them did not end as they should.
+/// Waits for each child and grandchild; returns how many of them did not end as they should.
 fn wait_for_all() -> u64 {
     let mut bad = 0;
     loop {
         let mut status = 0;
-        // SAFETY: waits for whatever children there are.
+        // SAFETY: `status` outlives the call.
         let child = unsafe { libc::waitpid(-1, &raw mut status, 0) };
         if child < 0 {
             return bad;
@@ -246,16 +246,16 @@ fn wait_for_all() -> u64 {
     }
 }
 
-/// A child measures, or not, and ends in one of all ways.
+/// The child measures or not, and ends in one of several ways.
 fn in_child(number: u64) -> ! {
     if !number.is_multiple_of(3) {
         measure_and_check();
     }
     match number % 4 {
-        // In order, as far as a child of a raw clone may do that.
+        // An orderly exit, as far as a child of a raw clone can make one.
         0 | 2 => std::process::exit(0),
         1 => quit(0),
-        // SAFETY: ends the process.
+        // SAFETY: ends the process at once, without running any clean-up.
         _ => unsafe {
             libc::raise(libc::SIGKILL);
             unreachable!("nobody survives that")
@@ -263,7 +263,7 @@ fn in_child(number: u64) -> ! {
     }
 }
 
-/// Measures, and ends the process if it sees more than its own calls.
+/// Measures, and ends the process with an error if it sees more calls than its own.
 fn measure_and_check() {
     (0..IN_CHILD).for_each(|_| call());
     if CALL.stats().is_some_and(|stats| stats.count != IN_CHILD) {
@@ -271,16 +271,16 @@ fn measure_and_check() {
     }
 }
 
-/// What a child has become.
+/// The program that a child executes.
 pub(crate) fn another_program() {
     measure_and_check();
 }
 
-/// Forks children of each kind, which measure and then stay.
+/// Forks children of each kind, which measure and then stay alive.
 pub(crate) fn and_live() {
     pfp::init().ok();
     call();
-    // This child stays in this memory, and so keeps it there.
+    // This child shares this memory, and so keeps it mapped.
     let (mut read, write) = std::io::pipe().expect("there are descriptors left");
     thread::spawn(move || in_this_memory(stay, write.as_raw_fd() as usize));
     let mut id = [0; 4];
@@ -290,7 +290,7 @@ pub(crate) fn and_live() {
         let child = child();
         if child == 0 {
             (0..IN_CHILD).for_each(|_| call());
-            // Long enough for any test; the test ends it.
+            // Longer than any test runs; the test kills the process.
             thread::sleep(Duration::from_secs(600));
             quit(0);
         }
@@ -299,9 +299,9 @@ pub(crate) fn and_live() {
     pause("done");
 }
 
-/// Tells its id through a descriptor, and then only waits for its end.
+/// Writes its id to a descriptor, and then waits to be killed.
 extern "C" fn stay(descriptor: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: system calls on memory of this function's own.
+    // SAFETY: the calls read only `id`, a local of this function, and take plain numbers.
     unsafe {
         let id = libc::getpid().to_ne_bytes();
         libc::write(descriptor.addr() as libc::c_int, id.as_ptr().cast(), id.len());
@@ -311,8 +311,8 @@ extern "C" fn stay(descriptor: *mut libc::c_void) -> libc::c_int {
     }
 }
 
-/// Makes children in which several threads meet new points at once, while the parent's points are
-/// entered again. Says how many children miscounted.
+/// Forks children in which several threads reach new points at once, while the parent's points are
+/// registered again. Prints how many children miscounted.
 pub(crate) fn newcomers(children: u64) {
     const TUPLES: u64 = 8;
     static METERED: pfp::MeteredPoint = pfp::MeteredPoint::new("metered", &["items"]);
@@ -338,7 +338,7 @@ pub(crate) fn newcomers(children: u64) {
             vary();
             let counted = points.map(|point| point.stats().map_or(0, |stats| stats.count));
             let items = METERED.amounts()[0].1;
-            // A region that comes while the process is made is missed.
+            // A region that begins while another thread creates the segment is missed.
             let right = counted.iter().all(|&count| count <= 1)
                 && items == u128::from(TUPLES * (TUPLES + 1) / 2);
             quit(libc::c_int::from(!right));
@@ -349,8 +349,8 @@ pub(crate) fn newcomers(children: u64) {
     pause("done");
 }
 
-/// Makes a child of a process with many points. The child says how many signals of a timer it has
-/// handled in its first region, which enters all points again.
+/// Forks a child of a process with many points. The child prints how many signals of a timer it has
+/// handled in its first region, which registers all points again.
 pub(crate) fn signals_while_points_are_entered(points: u64) {
     static HANDLED: AtomicU64 = AtomicU64::new(0);
     extern "C" fn handle(_: libc::c_int) {
@@ -360,7 +360,8 @@ pub(crate) fn signals_while_points_are_entered(points: u64) {
     const NEVER: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let set = |time| {
         let timer = libc::itimerval { it_interval: time, it_value: time };
-        // SAFETY: `timer` is valid; the old setting is not asked for.
+        // SAFETY: `timer` is initialized and outlives the call; a null pointer skips the old
+        // setting.
         let result =
             unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut()) };
         assert_eq!(result, 0);
@@ -368,7 +369,7 @@ pub(crate) fn signals_while_points_are_entered(points: u64) {
     let all: Vec<&pfp::Point> =
         (0..points).map(|_| &*Box::leak(Box::new(pfp::Point::at("parent's", "", 0)))).collect();
     all.iter().for_each(|point| drop(point.measure()));
-    // SAFETY: the handler only adds to an atomic number.
+    // SAFETY: the handler only increments an atomic.
     unsafe { libc::signal(libc::SIGALRM, handle as *const () as libc::sighandler_t) };
     if fork() == 0 {
         set(EVERY);
@@ -383,13 +384,12 @@ pub(crate) fn signals_while_points_are_entered(points: u64) {
 }
 
 fn quit(code: libc::c_int) -> ! {
-    // SAFETY: ends the process without handlers.
+    // SAFETY: ends the process at once, without running exit handlers.
     unsafe { libc::_exit(code) }
 }
 
 fn fork() -> libc::pid_t {
-    // SAFETY: the other threads hold no lock that the child takes: they only
-    // call points.
+    // SAFETY: the other threads only measure, so they hold no lock that the child acquires.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "a process can be made");
     child
@@ -403,9 +403,10 @@ fn fork_twice() -> libc::pid_t {
     child
 }
 
-/// A fork that runs none of the handlers that a library could have installed.
+/// Forks without the handlers that a library may have installed.
 fn raw_clone() -> libc::pid_t {
-    // SAFETY: as in `fork`; no stack is given, so the child has a copy.
+    // SAFETY: the other threads only measure, so they hold no lock that the child acquires. Without
+    // a stack argument the child continues on a copy of this stack.
     let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     assert!(child >= 0, "a process can be made");
     child as libc::pid_t
@@ -417,7 +418,7 @@ fn spawn() -> libc::pid_t {
     child.expect("a process can be made").id() as libc::pid_t
 }
 
-/// A child that calls a point in this memory and then becomes another program.
+/// Creates a child that measures a call in this memory and then executes another program.
 fn become_program() -> libc::pid_t {
     let program = std::env::current_exe().expect("a program knows its path");
     let program = CString::new(program.into_os_string().into_vec()).expect("no zero in it");
@@ -428,13 +429,13 @@ extern "C" fn call_and_become(program: *mut libc::c_void) -> libc::c_int {
     call();
     let program = program.cast_const().cast();
     let arguments = [program, c"another-program".as_ptr(), ptr::null()];
-    // SAFETY: the path and the arguments end in zeros, and outlive the call.
+    // SAFETY: the path and the arguments are NUL-terminated, and outlive the call.
     unsafe { libc::execv(program, arguments.as_ptr()) };
     3
 }
 
-/// A child that the C library does not know of ends frames. Their point is off and was never reset,
-/// so its word is 0.
+/// A child that bypassed the C library finishes frames. The frames' point is off and was never
+/// reset, so its word is 0.
 pub(crate) fn frames_in_a_copy() {
     (0..3).for_each(|_| pfp::finish_frame!());
     (0..50).for_each(|_| call());
@@ -449,7 +450,7 @@ pub(crate) fn frames_in_a_copy() {
     pause("done");
 }
 
-/// Prints what `init` answers in a child in this memory, and then what it answers here.
+/// Prints the result of `init` in a child that shares this memory, and then its result here.
 pub(crate) fn init_in_a_child() {
     extern "C" fn child(_: *mut libc::c_void) -> libc::c_int {
         crate::manners::init();
@@ -459,8 +460,8 @@ pub(crate) fn init_in_a_child() {
     crate::manners::init();
 }
 
-/// A child in this memory; this thread waits until it has become another program, or
-/// has ended.
+/// Runs `work` in a child that shares this memory. This thread waits until the child has called
+/// exec or has ended.
 fn in_this_memory(
     work: extern "C" fn(*mut libc::c_void) -> libc::c_int,
     argument: usize,
@@ -468,8 +469,8 @@ fn in_this_memory(
     let mut stack = vec![0u128; 1 << 12];
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let argument = ptr::with_exposed_provenance_mut(argument);
-    // SAFETY: the stack is the child's alone, and stays until the child has done with it,
-    // as this thread waits for that.
+    // SAFETY: only the child uses the stack, and this thread keeps it alive by waiting for the
+    // child.
     let child = unsafe { libc::clone(work, stack.as_mut_ptr_range().end.cast(), flags, argument) };
     assert!(child >= 0, "a process can be made");
     child
@@ -507,7 +508,7 @@ pub(crate) fn child_ends(how: &str) {
                     "term" => libc::SIGTERM,
                     _ => libc::SIGKILL,
                 };
-                // SAFETY: a signal to this process, which ends it.
+                // SAFETY: takes plain numbers; the signal ends this process.
                 unsafe { libc::kill(libc::getpid(), signal) };
                 thread::sleep(Duration::from_secs(600));
             }
@@ -517,7 +518,7 @@ pub(crate) fn child_ends(how: &str) {
     pause("ready");
     tell.write_all(&[0]).expect("the child listens");
     if how != "exec" {
-        // SAFETY: waits for our child.
+        // SAFETY: the process is our child, and a null pointer skips its status.
         unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
     }
     pause("done");

@@ -9,9 +9,9 @@ use pfp_timing::{ProcessGroup, SyncScope, ThreadGroup};
 
 static PHASE: Point = Point::new("phase");
 
-/// Comes to phase after phase: says for each when it came, when all had, when its work
-/// began and how many had died. `how` is "run", or the number of the round before which
-/// it waits for the test.
+/// Arrives in one phase after the other. Prints for each phase when it arrived, when all had
+/// arrived, when its work began and how many members had died. `how` is "run", or the number of the
+/// round before which it waits for the test.
 pub(crate) fn rank(name: &str, members: u32, rounds: u64, how: &str) {
     let group = ProcessGroup::join(name, members).expect("the group can be joined");
     let group = group.with_patience(Duration::from_secs(30));
@@ -21,7 +21,7 @@ pub(crate) fn rank(name: &str, members: u32, rounds: u64, how: &str) {
         if pause_at == Some(round) {
             pause("before");
         }
-        // Each rank has its own pace.
+        // Each rank works for a different time.
         burn(Duration::from_micros(50 * (u64::from(std::process::id()) % 7)));
         let came = pfp_timing::cycle_stamp().ticks;
         let count =
@@ -40,7 +40,7 @@ fn burn_a_little(round: u64) -> u64 {
     round
 }
 
-/// The same with threads in each process.
+/// A rank with several threads, which form a group in each process.
 pub(crate) fn team(name: &str, members: u32, rounds: u64, threads: u32) {
     let processes = ProcessGroup::join(name, members).expect("the group can be joined");
     let team = ThreadGroup::named("team", threads);

@@ -1,6 +1,6 @@
-//! Programs that are killed: one goes through all that a point can go through and
-//! stops itself where it is to be run instruction by instruction, one calls without
-//! end. What they have done stands in a witness.
+//! Programs that are killed. One uses every feature of a point, and stops itself where the test is
+//! to run it instruction by instruction; another one measures until it is killed. They record their
+//! progress in a witness.
 
 use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -18,9 +18,9 @@ use pfp_tests::witness::{
     point, stage,
 };
 
-/// Rounds of the script that are run instruction by instruction.
+/// Number of rounds that run instruction by instruction.
 const ROUNDS: u64 = 64;
-/// Pairs of regions at the brim of the ring.
+/// Pairs of regions around the point where the ring wraps.
 const AROUND: u64 = 8;
 
 static POINTS: [pfp::Point; NAMES.len()] = {
@@ -40,7 +40,7 @@ enum Way {
     Hand,
 }
 
-/// One thread and what is known of it.
+/// A thread and its seat in the witness.
 #[derive(Clone, Copy)]
 struct Me {
     witness: &'static Witness,
@@ -54,7 +54,7 @@ impl Me {
         me
     }
 
-    /// From here on until the next stop.
+    /// Names the stage that begins here and lasts until the next stop.
     fn stage(&self, stage: u64) {
         self.seat.stage.store(stage, Release);
         stop_here();
@@ -89,7 +89,7 @@ impl Me {
         self.region(at, way, Span::default)
     }
 
-    /// Three parts, one measurement.
+    /// One measurement in three parts.
     fn latched(&self) {
         let mut parts = Span::default();
         for _ in 0..2 {
@@ -106,7 +106,7 @@ impl Me {
         self.seat.end(point::LATCHED, open, Span::default(), || POINTS[point::LATCHED].end());
     }
 
-    /// Regions beside each other, each of which begins where one ends.
+    /// Consecutive regions, each of which begins where the last one ends.
     fn laps(&self) {
         let mut begun = [now(), 0];
         let mut guard = self.seat.call(|| POINTS[point::LAP_A].measure());
@@ -121,9 +121,9 @@ impl Me {
         self.seat.end(point::LAP_A, open, Span::default(), || drop(guard));
     }
 
-    /// A task that is put aside inside its region.
+    /// A task that is suspended inside its region.
     fn task(&self, idle: &pfp::ExecutionContext, task: &pfp::ExecutionContext) {
-        // What it takes while it is aside is not known to be counted or not.
+        // Whether the time of the suspension counts is unknown, so any length is accepted.
         let aside = Span { outer: u64::MAX / 2, ..Span::default() };
         self.seat.call(|| pfp::task_switch(idle, task));
         let before = now();
@@ -154,7 +154,7 @@ impl Me {
         steered.was_on.store(u64::from(on), Release);
     }
 
-    /// Everything there is, once.
+    /// Uses every kind of region once.
     fn round(&self, number: u64, tasks: &[pfp::ExecutionContext; 2]) {
         self.region(point::OUTER, Way::Scope, || self.leaf(point::INNER, Way::Scope));
         self.region(point::HAND, Way::Hand, || self.leaf(point::INNER, Way::Hand));
@@ -175,7 +175,7 @@ impl Me {
                 self.leaf(point::TOGGLED, Way::Scope);
             }
             6 => {
-                // In the middle of the region.
+                // Reset in the middle of the region.
                 self.region(point::RESET, Way::Scope, || {
                     self.reset(point::RESET, 1);
                     Span::default()
@@ -195,8 +195,8 @@ impl Me {
         }
     }
 
-    /// A point that others switch meanwhile: the call is counted for sure, not at all,
-    /// or nobody knows.
+    /// Measures a point that the viewer enables and disables meanwhile. The witness records the
+    /// call as counted, as not counted, or as uncertain if the point changed.
     fn toggled(&self) {
         let calls = &self.seat.calls[point::TOGGLED];
         let switched = self.witness.switched.load(Acquire);
@@ -204,7 +204,7 @@ impl Me {
         let on = POINTS[point::TOGGLED].is_enabled();
         calls.ends.store(calls.ends.load(Relaxed) + 1, Release);
         drop(POINTS[point::TOGGLED].measure());
-        // What the point was is read before this.
+        // The point was measured before `switching` is read again.
         fence(SeqCst);
         let sure = switched == switching && self.witness.switching.load(Relaxed) == switching;
         if sure && on {
@@ -221,8 +221,8 @@ impl Me {
     }
 }
 
-/// Comes by each of [`witness::STAGES`] once; `alone` only by those without threads,
-/// `short` only by the first and the last.
+/// Runs each of [`witness::STAGES`] once. With `alone` it runs only the stages without threads,
+/// with `short` only the first and the last.
 pub(crate) fn stepped(path: &str, less: Option<&str>) {
     let witness = witness::open(path);
     for steered in &witness.steered {
@@ -245,7 +245,7 @@ pub(crate) fn stepped(path: &str, less: Option<&str>) {
     me.stage(stage::EXIT);
 }
 
-/// All that the first thread does by itself.
+/// The stages of the first thread alone.
 fn regions(me: &Me) {
     me.stage(stage::FIRST);
     let tasks = [(); 2].map(|()| pfp::ExecutionContext::new());
@@ -259,7 +259,7 @@ fn regions(me: &Me) {
         me.round(number, &tasks);
     }
     me.stage(RUN);
-    // The test knows how full the ring is.
+    // The test computes how many records fill the ring.
     me.stage(FILL);
     for _ in 0..me.witness.room.load(Acquire) {
         me.leaf(point::INNER, Way::Scope);
@@ -271,15 +271,16 @@ fn regions(me: &Me) {
     me.stage(RUN);
 }
 
-/// Threads beside the first one, which waits inside a region.
+/// Runs more threads while the first one waits inside a region.
 fn threads(me: &Me) {
     let beside = |seat: u64| {
-        // In this order: the test waits for the thread as soon as it hears of it.
+        // The seat is stored before the stop: the test waits for the thread as soon as it sees the
+        // stop.
         me.witness.next.store(seat, Release);
         me.stage(HAND_OVER);
     };
     me.region(point::HAND, Way::Hand, || {
-        // One that ends.
+        // A thread that ends.
         let witness = me.witness;
         let first = thread::spawn(move || {
             let me = waiting(witness, 1);
@@ -290,14 +291,14 @@ fn threads(me: &Me) {
                 me.region(point::OUTER, Way::Scope, || me.leaf(point::INNER, Way::Hand));
                 me.leaf(point::HAND, Way::Hand);
             }
-            // With a region open: it is never counted.
+            // The region stays open when the thread ends, and so is never counted.
             me.seat.call(|| POINTS[point::OUTER].begin());
             me.stage(stage::END);
             me.seat.leaves.store(1, Release);
         });
         beside(1);
         first.join().expect("it only counts");
-        // One that comes after it, and finds its cells.
+        // A thread that reuses the lane of the first one, and finds its cells.
         let (go, wait) = mpsc::channel::<()>();
         let (say, hear) = mpsc::channel();
         let second = thread::spawn(move || {
@@ -309,7 +310,7 @@ fn threads(me: &Me) {
                 me.region(point::OUTER, Way::Scope, || me.leaf(point::INNER, Way::Hand));
                 me.leaf(point::HAND, Way::Hand);
             }
-            // One that was there before it, and is reset before it is used.
+            // This cell is reset before the thread uses it for the first time.
             me.reset(point::OUTER, 0);
             me.leaf(point::OUTER, Way::Scope);
             let _ = say.send(());
@@ -319,7 +320,7 @@ fn threads(me: &Me) {
         });
         beside(2);
         let _ = hear.recv();
-        // One that finds no lane.
+        // A thread that finds no free lane.
         let third = thread::spawn(move || {
             let me = waiting(witness, 3);
             me.stage(stage::OVERFLOW);
@@ -327,11 +328,11 @@ fn threads(me: &Me) {
             for _ in 0..4 {
                 me.region(point::OUTER, Way::Scope, || me.leaf(point::INNER, Way::Hand));
             }
-            // A reset of what is shared: the region after it moves the figures.
+            // Resets a shared point: the next region moves its figures.
             me.stage(stage::OVERFLOW);
             for at in [point::OUTER, point::HAND] {
                 me.leaf(at, Way::Scope);
-                // The first thread is inside a region of it.
+                // The first thread is inside a region of [`point::HAND`].
                 me.reset(at, u64::from(at == point::HAND));
                 me.leaf(at, Way::Scope);
                 me.leaf(at, Way::Hand);
@@ -346,7 +347,7 @@ fn threads(me: &Me) {
     });
 }
 
-/// A thread that is to be run instruction by instruction, at its first stop.
+/// Stops a thread for the first time, so that it can run instruction by instruction.
 fn waiting(witness: &'static Witness, seat: usize) -> Me {
     trace_me();
     let me = Me::sits(witness, seat);
@@ -354,8 +355,7 @@ fn waiting(witness: &'static Witness, seat: usize) -> Me {
     me
 }
 
-/// A thread makes the segment and is held up in the middle of it; another one comes by
-/// its first region meanwhile.
+/// A thread creates the segment and is held up halfway, while another one begins its first region.
 pub(crate) fn slow_start(path: &str) {
     let witness = witness::open(path);
     let me = Me::sits(witness, 0);
@@ -375,10 +375,11 @@ pub(crate) fn slow_start(path: &str) {
     me.stage(RUN);
 }
 
-/// Two threads that call until they are killed, and end now and then for others.
+/// Two seats, whose threads measure until they are killed; new threads replace them now and then.
 pub(crate) fn endless(path: &str) {
     let witness = witness::open(path);
-    // What is begun before there is a segment, and missed, dies with the program.
+    // Create the segment first: regions begun before it exists would be missed, and nothing records
+    // them after the kill.
     pfp::init().ok();
     thread::scope(|scope| {
         for seat in 0..2 {
@@ -403,7 +404,7 @@ fn some(witness: &'static Witness, seat: usize) {
     }
 }
 
-/// Two threads whose points somebody steers from outside, until they are killed.
+/// Two threads measure until they are killed; the viewer switches and resets their points.
 pub(crate) fn watched(path: &str) {
     let witness = witness::open(path);
     thread::scope(|scope| {
@@ -418,7 +419,7 @@ pub(crate) fn watched(path: &str) {
                 in_turn(round);
                 for number in 0_u64.. {
                     round();
-                    // Not more than half of a CPU, which viewers need as well.
+                    // The threads use at most half of a CPU, which viewers need as well.
                     if number.is_multiple_of(1_000) {
                         thread::sleep(Duration::from_micros(200));
                     }

@@ -1,4 +1,4 @@
-//! A small program that comes and goes, and one that steers its own points.
+//! A small program that measures and ends, and one that changes its own points.
 
 use std::hint;
 use std::sync::Barrier;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pfp_tests::random::Random;
 use pfp_tests::script::{in_turn, pause, say};
 
-/// Calls of each kind.
+/// Number of calls of each kind.
 pub(crate) const CALLS: u64 = 100;
 
 #[pfp::function]
@@ -54,8 +54,8 @@ pub(crate) fn run() {
     pause("done");
 }
 
-/// Threads that have frames, each with work that is measured and with waiting. Says how long
-/// the frames took, by the clock around them, at most and at least.
+/// Threads that finish frames; each frame has measured work and a wait. Prints bounds of the
+/// frames' total time by another clock: from the first frame to the last, and around all of them.
 pub(crate) fn frames() {
     const FRAMES: u64 = 50;
     fn draw() {
@@ -65,7 +65,7 @@ pub(crate) fn frames() {
         }
     }
     pfp::init().ok();
-    // Neither takes the lane of one that has ended.
+    // Both threads stay alive until the end, so that they have different lanes.
     let both = Barrier::new(2);
     let animate = || {
         let before = Instant::now();
@@ -84,7 +84,7 @@ pub(crate) fn frames() {
             if frame == FRAMES {
                 ended = Instant::now();
             }
-            // Inside a region, which is the program's to end.
+            // The frame ends inside a region, which stays open until the program ends it.
             pfp::finish_frame!();
         }
         let after = Instant::now();
@@ -101,8 +101,8 @@ pub(crate) fn frames() {
     pause("done");
 }
 
-/// Measures the same point in several threads, resets it, measures again, and says its
-/// figures as times.
+/// Measures one point in several threads, resets it, measures again, and prints its figures as
+/// times.
 pub(crate) fn spread() {
     static POINT: pfp::Point = pfp::Point::new("spread");
     const THREADS: u64 = 3;
@@ -147,7 +147,7 @@ pub(crate) fn spread() {
     pause("done");
 }
 
-/// Asks for the figures of threads that have just ended, and again a moment later: says how often
+/// Reads the figures of threads that have just ended, and again a moment later; prints how often
 /// they differed.
 pub(crate) fn just_ended() {
     static POINT: pfp::Point = pfp::Point::new("just ended");
@@ -175,7 +175,7 @@ pub(crate) fn just_ended() {
             }
         });
         let at_once = quantiles();
-        // What a thread does at its end goes on after it was joined.
+        // A thread's own clean-up may continue after the join returns.
         thread::sleep(Duration::from_micros(300));
         differ += u32::from(at_once != quantiles());
     }
@@ -183,7 +183,7 @@ pub(crate) fn just_ended() {
     pause("done");
 }
 
-/// Meets points of all kinds and lists them.
+/// Uses points of all kinds and lists them.
 pub(crate) fn listed() {
     static LITERAL: pfp::Point = pfp::Point::new("a literal");
     static ELSEWHERE: pfp::Point = pfp::Point::at("elsewhere", "grammar.y", 12);
@@ -245,7 +245,7 @@ pub(crate) fn listed() {
     pause("done");
 }
 
-/// Calls a point so often, lives on for some milliseconds, and ends in order.
+/// Calls a point `calls` times, lives on for some milliseconds, and ends in order.
 pub(crate) fn brief(calls: u64, ms: u64) {
     for _ in 0..calls {
         pfp::scope!("brief");
@@ -253,15 +253,15 @@ pub(crate) fn brief(calls: u64, ms: u64) {
     thread::sleep(Duration::from_millis(ms));
 }
 
-/// The rules of the numeric interface, one step after the other.
+/// Checks the rules of the numeric interface, step by step.
 pub(crate) fn steered() {
     pfp::init().ok();
-    // Off until enabled.
+    // A numbered point is off until it is enabled.
     pfp::Point::numbered(1).begin_once();
     pfp::Point::numbered(1).end();
     say("off", &[&pfp::Point::numbered(1).stats().is_none()]);
 
-    // An end first, as a loop may start with one.
+    // An end comes first, as a loop may start with one.
     pfp::Point::numbered(2).enable();
     for _ in 0..10 {
         pfp::Point::numbered(2).end();
@@ -270,7 +270,7 @@ pub(crate) fn steered() {
     pfp::Point::numbered(2).end();
     say("end_first", &[&count(2)]);
 
-    // Latched: three parts, one measurement.
+    // A latched measurement of three parts counts once.
     pfp::Point::numbered(3).enable();
     let mut burnt = Duration::ZERO;
     for part in 0..3 {
@@ -284,14 +284,14 @@ pub(crate) fn steered() {
     let [burnt, stolen] = [burnt, pfp_tests::stolen::so_far()].map(|it| it.as_secs_f64() * 1e3);
     say("latched", &[&latched.count, &ms, &burnt, &stolen]);
 
-    // Begin after begin.
+    // A begin follows a begin.
     pfp::Point::numbered(4).enable();
     pfp::Point::numbered(4).begin_once();
     pfp::Point::numbered(4).begin_once();
     pfp::Point::numbered(4).end();
     say("invalid", &[&count(4)]);
 
-    // A reset with the region open.
+    // A reset comes while the region is open.
     pfp::Point::numbered(5).enable();
     for _ in 0..20 {
         pfp::Point::numbered(5).begin_once();
@@ -305,7 +305,7 @@ pub(crate) fn steered() {
     pfp::Point::numbered(5).end();
     say("after_reset", &[&count(5)]);
 
-    // Numbers beyond the range.
+    // Numbers beyond the range are ignored.
     for id in [pfp::NUMERIC, pfp::NUMERIC + 1, u32::MAX] {
         pfp::Point::numbered(id).enable();
         pfp::Point::numbered(id).begin_once();
@@ -323,7 +323,7 @@ pub(crate) fn steered() {
         say("nowhere", &[&point.stats().is_none(), &!(is_there || is_listed)]);
     }
 
-    // Weights.
+    // Checks weights of averages.
     let tau = Duration::from_millis(500);
     let accepted = pfp::Point::numbered(6).set_average(Duration::from_millis(100), tau).is_ok();
     say("accepted", &[&accepted]);
@@ -335,7 +335,7 @@ pub(crate) fn steered() {
     say("refused", &[&pfp::Point::numbered(6).set_average(tau * 2, tau).is_err()]);
 
     if pause("steered") {
-        // The viewer has made it valid again.
+        // The viewer has enabled this point again.
         pfp::Point::numbered(4).begin_once();
         pfp::Point::numbered(4).end();
         say("valid_again", &[&count(4)]);
@@ -347,11 +347,12 @@ fn count(id: u32) -> u64 {
     pfp::Point::numbered(id).stats().map_or(0, |stats| stats.count)
 }
 
-/// A hundred points, in so many threads at once.
+/// Uses a hundred points in each of `threads` threads at once.
 pub(crate) fn many_points(threads: u64) {
     static POINTS: [pfp::Point; 100] = [const { pfp::Point::new("one of many") }; 100];
     pfp::init().ok();
-    // Or a late thread would go on with the lane of an early one.
+    // All threads stay alive until the end; otherwise a late one could reuse the lane of an early
+    // one.
     let all = Barrier::new(threads as usize);
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -375,9 +376,9 @@ pub(crate) fn many_points(threads: u64) {
     pause("done");
 }
 
-/// Points that are met at the very moment at which another thread switches everything off,
-/// or on: how many were then not as all others. One of the two threads sleeps while it waits, so
-/// that the other soon gets a CPU on a busy machine, too.
+/// Threads reach new points at the very moment at which another thread disables everything, or
+/// enables it. Prints how many of the points then differed from all others. One of the two threads
+/// sleeps while it waits, so that the other soon gets a CPU on a busy machine, too.
 pub(crate) fn latecomers(rounds: u64) {
     pfp::init().ok();
     let (turn, done) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -396,7 +397,7 @@ pub(crate) fn latecomers(rounds: u64) {
                         _ => hint::spin_loop(),
                     }
                 }
-                // Any moment of what the other one does meanwhile.
+                // A random delay hits every moment of the other thread's work.
                 (0..random.below(4_000)).for_each(|_| hint::spin_loop());
                 pfp::set_enabled(round % 2 == 0);
                 done.store(round, Release);
@@ -417,7 +418,7 @@ pub(crate) fn latecomers(rounds: u64) {
     pause("done");
 }
 
-/// Two threads switch everything off and on at the same time. Then everything is switched on; says
+/// Two threads disable and enable everything at the same time. Then everything is enabled; prints
 /// how many points are off.
 pub(crate) fn switchers(rounds: u64) {
     static POINTS: [pfp::Point; 8] = [const { pfp::Point::new("switched") }; 8];
@@ -433,13 +434,13 @@ pub(crate) fn switchers(rounds: u64) {
     pause("done");
 }
 
-/// Memory runs out, many regions find none, and then there is some again: how many
-/// of a thousand regions are measured by a thread that was there meanwhile, and by
-/// one that comes later.
+/// Memory runs out, many regions find none, and then memory is available again. Prints how many of
+/// a thousand regions are measured by a thread that was refused memory, and how many by a later
+/// one.
 pub(crate) fn full_for_a_while() {
     static POINT: pfp::Point = pfp::Point::new("while it is full");
     const REGIONS: u64 = 1_000;
-    // More than there are blocks in the pool.
+    // More than the number of blocks in the pool.
     const REFUSED: u64 = 50_000;
     let region = || drop(POINT.measure());
     let count = || POINT.stats().map_or(0, |stats| stats.count);
@@ -447,7 +448,7 @@ pub(crate) fn full_for_a_while() {
     let filler = "/dev/shm/filler";
     let mut file = std::fs::File::create(filler).expect("there is room for a name");
     while std::io::Write::write(&mut file, &[1; 4096]).is_ok_and(|written| written > 0) {}
-    // Its first region waits for memory; so do all that come after it.
+    // The first region waits for memory, and so do all that follow.
     let before = count();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -455,7 +456,7 @@ pub(crate) fn full_for_a_while() {
             say("refused", &[&(REFUSED - (count() - before))]);
             drop(file);
             std::fs::remove_file(filler).expect("it is ours");
-            // Nobody asks for a while after there was none.
+            // After a refusal, pfp does not ask for memory again for a while.
             let start = count();
             pfp_tests::target::wait_for("measuring to go on", || {
                 region();
@@ -474,7 +475,7 @@ pub(crate) fn full_for_a_while() {
     pause("done");
 }
 
-/// Measures, resets a point of its own, and writes a snapshot, as it is told.
+/// Measures, resets a point of its own, and writes a snapshot, at the test's commands.
 pub(crate) fn reset() {
     static OWN: pfp::Point = pfp::Point::new("own");
     pfp::init().ok();
@@ -497,22 +498,22 @@ pub(crate) fn reset() {
     }
 }
 
-/// Measures, and then can be read less well in `/proc`: with `user`, it becomes another user's
-/// process; otherwise it overwrites its environment.
+/// Measures, and then makes itself partly unreadable in `/proc`: with `user`, it changes to another
+/// user; otherwise it overwrites its environment.
 pub(crate) fn half_readable(how: &str) {
     pfp::init().ok();
     pfp::scope!("a scope");
     if how == "user" {
-        // SAFETY: takes plain numbers; this program runs no other thread.
+        // SAFETY: takes plain numbers, and this program runs no other thread.
         let refused = unsafe { libc::setgid(65_534) | libc::setuid(65_534) };
         assert_eq!(refused, 0, "root may become another user");
     } else {
         unsafe extern "C" {
             static environ: *const *mut u8;
         }
-        // As `setproctitle` does with a long title.
-        // SAFETY: the variables that the kernel put there, which no other thread reads; all bytes
-        // of each up to its zero are written.
+        // A program that sets a long title overwrites its environment like this. SAFETY: the kernel
+        // put the variables there, no other thread reads them, and each write stays before the NUL
+        // of its variable.
         unsafe {
             let mut variable = environ;
             while !(*variable).is_null() {

@@ -1,5 +1,5 @@
-//! The program that is watched: one scenario for each test, chosen by the first
-//! argument. Each tells what it did by other means than the probe's.
+//! The program that most tests watch: one scenario for each test, chosen by the first argument.
+//! Each scenario also records its work by means other than the probe.
 
 mod amounts;
 mod calls;

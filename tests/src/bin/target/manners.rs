@@ -1,4 +1,4 @@
-//! A host that minds what a library does in it.
+//! A host that checks how a library behaves inside it.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -12,8 +12,7 @@ use pfp_tests::script::{pause, say};
 
 static POINTS: [pfp::Point; 200] = [const { pfp::Point::new("one of many") }; 200];
 
-/// Works on several threads, prints a result that does not depend on being
-/// measured, and ends with 0.
+/// Works on several threads, prints a result that does not depend on measuring, and exits with 0.
 pub(crate) fn host() {
     let sums: Vec<u64> = thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|seed| scope.spawn(move || work(seed))).collect();
@@ -22,7 +21,7 @@ pub(crate) fn host() {
     println!("{sums:?}");
 }
 
-/// Prints what `init` answers.
+/// Prints the result of `init`.
 pub(crate) fn init() {
     match pfp::init() {
         Ok(()) => println!("ok"),
@@ -30,10 +29,10 @@ pub(crate) fn init() {
     }
 }
 
-/// The same, with no descriptor left to open but so many behind the standard ones.
+/// Runs [`host`] with only `left` free descriptors beside the standard ones.
 pub(crate) fn host_short_of_descriptors(left: u64) {
     let limit = libc::rlimit { rlim_cur: 3 + left, rlim_max: 3 + left };
-    // SAFETY: reads our structure.
+    // SAFETY: `limit` is initialized and outlives the call.
     let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
     assert_eq!(result, 0, "a limit may be lowered");
     host();
@@ -49,10 +48,10 @@ fn work(seed: u64) -> u64 {
     sum
 }
 
-/// A host that has locked all its memory, that to come too. Without the right to that
-/// it says so.
+/// A host that has locked all its memory, present and future. Prints a line if it lacks the right
+/// to.
 pub(crate) fn locked() {
-    // SAFETY: no memory is involved but our own.
+    // SAFETY: locks only pages of this process.
     if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
         say("refused", &[&std::io::Error::last_os_error()]);
     } else {
@@ -61,13 +60,13 @@ pub(crate) fn locked() {
     pause("done");
 }
 
-/// Compares what the process looks like before and after the probe came.
+/// Compares the state of the process before and after it used the probe.
 pub(crate) fn run() -> ExitCode {
     let before = Looks::now();
     host();
     pfp::calibrate(100);
     let _ = pfp::Point::numbered(0).stats();
-    // The kernel lists a thread that was joined until it has come to its end.
+    // The kernel still lists a thread for a moment after it was joined.
     let mut looks = (0..1000).map(|_| {
         thread::sleep(Duration::from_millis(1));
         Looks::now()
@@ -80,7 +79,7 @@ pub(crate) fn run() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What a library may not change in its host.
+/// The state of the host that a library must not change.
 #[derive(Debug, PartialEq)]
 struct Looks {
     threads: usize,
@@ -106,15 +105,16 @@ impl Looks {
 }
 
 fn handler(signal: i32) -> Option<usize> {
-    // SAFETY: all zero is a value of it.
+    // SAFETY: a zeroed sigaction is valid.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
-    // SAFETY: only asks; the kernel fills our structure.
+    // SAFETY: a null pointer changes nothing, and the kernel fills `action`.
     let result = unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) };
     (result == 0).then_some(action.sa_sigaction)
 }
 
 fn is_blocked(signal: i32) -> bool {
-    // SAFETY: all zero is a value of it; the call only asks.
+    // SAFETY: a zeroed signal set is valid; a null pointer changes nothing, and the kernel fills
+    // `set`.
     unsafe {
         let mut set: libc::sigset_t = mem::zeroed();
         libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut set);
@@ -122,7 +122,7 @@ fn is_blocked(signal: i32) -> bool {
     }
 }
 
-/// Measures, and says whether it has other rights than whoever started it.
+/// Measures, and prints whether it has other rights than the process that started it.
 pub(crate) fn trusted() {
     for _ in 0..10 {
         pfp::scope!("work");
@@ -130,7 +130,7 @@ pub(crate) fn trusted() {
     {
         pfp::scope!("asked for");
     }
-    // Loads the driver, or what stands in for it.
+    // Loads the driver or its stand-in.
     let _ = pfp_timing::Gpu::find();
     let is_traced = pfp_tracing::Options::default().subscriber().is_ok();
     say("traced", &[&u64::from(is_traced)]);

@@ -1,4 +1,4 @@
-//! The program that the README's lines are about: it has the points that they name.
+//! The program of the README's examples, with the points that they name.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) fn run() {
                 std::thread::sleep(Duration::from_millis(2));
             }
         });
-        // Nothing is ever sent.
+        // The test sends nothing.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         RUNNING.store(false, Relaxed);
     });

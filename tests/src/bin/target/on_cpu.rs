@@ -1,5 +1,5 @@
-//! Many threads on one CPU, each under one region that covers all it does:
-//! computing, computing inside, sleeping, and waiting for a pipe.
+//! Many threads on one CPU. One region covers all of a thread's work: computing, computing in a
+//! nested region, sleeping, and waiting for a pipe.
 
 use std::io::{Read, Write, pipe};
 use std::sync::Barrier;
@@ -9,11 +9,10 @@ use std::time::Duration;
 use pfp_tests::script::{pause, say};
 use pfp_tests::{os, stolen};
 
-/// CPU time of each thread: so long that reading two clocks one after the other
-/// is nothing.
+/// CPU time of each thread: so long that the delay between two clock readings is negligible.
 const EACH: Duration = Duration::from_millis(300);
-/// One region. Long beside the clock reading of the dearest clock source, which is
-/// measured too but belongs to nobody.
+/// CPU time of one region. It is much longer than a reading of the slowest clock source, which is
+/// inside the region but belongs to no work.
 const PIECE: Duration = Duration::from_micros(1500);
 
 pub(crate) fn run(threads: usize) {
@@ -26,12 +25,12 @@ pub(crate) fn run(threads: usize) {
             scope.spawn(|| {
                 measured(&begin);
                 end.wait();
-                // The lane stays this thread's until it has been read.
+                // The thread keeps its lane until the test has read it.
                 end.wait();
             });
         }
         end.wait();
-        // Makes the rate as exact as it gets.
+        // pfp measures its tick rate as exactly as it can.
         say("ticks_per_second", &[&pfp::ticks_per_second()]);
         pause("done");
         end.wait();
@@ -44,8 +43,8 @@ fn measured(begin: &Barrier) {
     let echo = thread::spawn(move || echo(asked, answer));
     begin.wait();
 
-    // The thread may wait for the CPU while the region begins or ends, so the region's wall
-    // time lies between `inside` and `outside`.
+    // The thread may wait for the CPU while the region begins or ends, so the region's wall time is
+    // between `inside` and `outside`.
     let (cpu, outside) = (os::thread_cpu(), os::wall());
     let inside;
     {
@@ -81,7 +80,7 @@ fn measured(begin: &Barrier) {
     echo.join().expect("it only echoes");
 }
 
-/// Answers each byte a little later.
+/// Answers each byte after a short delay.
 fn echo(mut asked: impl Read, mut answer: impl Write) {
     let mut byte = [0];
     while asked.read_exact(&mut byte).is_ok() {

@@ -1,5 +1,5 @@
-//! Threads that compete for a CPU while somebody else in the process uses the
-//! restartable-sequence area too, as an allocator may: all the time.
+//! Threads compete for a CPU while other code in the process, as an allocator may, overwrites the
+//! restartable-sequence area all the time.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use pfp_tests::{os, stolen};
 const EACH: Duration = Duration::from_millis(200);
 const PIECE: Duration = Duration::from_micros(200);
 
-/// The kernel's `struct rseq_cs`, of a section that is never executed.
+/// The kernel's `struct rseq_cs`, for a section that is never executed.
 #[repr(C, align(32))]
 struct Section {
     version: u32,
@@ -23,7 +23,7 @@ struct Section {
     abort_ip: *const u32,
 }
 
-// SAFETY: constant data.
+// SAFETY: the data is constant.
 unsafe impl Sync for Section {}
 
 /// The signature that the C library registers with.
@@ -36,46 +36,48 @@ static SECTION: Section = Section {
     abort_ip: &raw const NOWHERE[2],
 };
 
-/// The calling thread's `rseq_cs`; none where there is no area.
+/// The calling thread's `rseq_cs`, or `None` if it has no area.
 fn word() -> Option<&'static AtomicU64> {
-    // SAFETY: looks up a name that ends in zero.
+    // SAFETY: the name is NUL-terminated.
     let offset = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()) };
-    // SAFETY: as above.
+    // SAFETY: the name is NUL-terminated.
     let size = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) };
     if offset.is_null() || size.is_null() {
         return None;
     }
     let pointer: *const u8;
-    // SAFETY: the ABI keeps the thread pointer at its own start.
+    // SAFETY: by the ABI, the word at the thread pointer holds the thread pointer itself.
     unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer) };
-    // SAFETY: the C library declares them so; the area lives as long as the thread.
+    // SAFETY: the C library declares both symbols with these types, and the area lives as long as
+    // the thread.
     unsafe {
         let (offset, size) = (*offset.cast::<isize>(), *size.cast::<u32>());
         (size != 0).then(|| &*pointer.wrapping_offset(offset + 8).cast::<AtomicU64>())
     }
 }
 
-/// Takes the area as an allocator would: with a section of its own, then none.
+/// Uses the area as an allocator would: sets a section of its own, then clears it.
 fn overwrite(round: u64) {
     let Some(word) = word() else { return };
     let own = (&raw const SECTION).addr() as u64;
     word.store(if round.is_multiple_of(2) { own } else { 0 }, Relaxed);
 }
 
-/// Has the kernel write to the calling thread's area no more; false if it has none, or keeps it.
+/// Unregisters the calling thread's area, so that the kernel no longer writes to it. Returns false
+/// if there is none, or the kernel refuses.
 fn give_back() -> bool {
     const UNREGISTER: libc::c_int = 1;
     const SIGNATURE: u32 = 0x5305_3053;
     let Some(word) = word() else { return false };
     let area = word.as_ptr().wrapping_byte_sub(8);
-    // As long as the C library has said: 32 bytes, or what the kernel asks for.
+    // The length is the one the C library registered: 32 bytes, or what the kernel requires.
     (32..=256).step_by(4).any(|len: libc::c_long| {
-        // SAFETY: the area stays where it is.
+        // SAFETY: unregisters this thread's own area, which stays allocated.
         unsafe { libc::syscall(libc::SYS_rseq, area, len, UNREGISTER, SIGNATURE) == 0 }
     })
 }
 
-/// Goes on where the kernel tells of no switch any more.
+/// Continues to measure after the kernel has stopped reporting switches.
 pub(crate) fn unwatched() {
     const SLEEP: Duration = Duration::from_millis(50);
     pfp::init().ok();
@@ -124,7 +126,7 @@ pub(crate) fn run(threads: usize) {
                 let stolen = stolen::so_far().as_nanos();
                 say("thread", &[&os::tid(), &cpu.as_nanos(), &stolen]);
                 end.wait();
-                // The lane stays this thread's until it has been read.
+                // The thread keeps its lane until the test has read it.
                 end.wait();
             });
         }

@@ -1,4 +1,4 @@
-//! Sweepers that race: for what dead processes left, and around one that lives.
+//! Sweepers that race each other: for segments of dead processes, and around a living one.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -14,11 +14,11 @@ use pfp_tests::os;
 use pfp_tests::script::{pause, say};
 
 const SWEEPERS: usize = 8;
-/// Segments of each process that dies.
+/// Segments of each process that is killed.
 const EACH: usize = 2;
 const PROGRAM: &str = "/the/program/of/the/race";
 
-/// A forked child, which does as it is told through a pipe.
+/// A forked child, which takes commands through a pipe.
 struct Worker {
     pid: libc::pid_t,
     orders: PipeWriter,
@@ -26,11 +26,11 @@ struct Worker {
 }
 
 impl Worker {
-    /// This process has one thread, so its children may do anything.
+    /// This process has one thread, so its children may call any function.
     fn start(work: impl FnOnce(PipeReader, PipeWriter)) -> Self {
         let (read_orders, orders) = io::pipe().expect("there are descriptors left");
         let (answers, answer) = io::pipe().expect("there are descriptors left");
-        // SAFETY: see above.
+        // SAFETY: the process has one thread, so no lock is held at the fork.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "a process can be made");
         if pid == 0 {
@@ -38,7 +38,7 @@ impl Worker {
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             drop((orders, answers));
             work(read_orders, answer);
-            // SAFETY: ends the process without handlers.
+            // SAFETY: ends the process at once, without running exit handlers.
             unsafe { libc::_exit(0) };
         }
         Self { pid, orders, answers }
@@ -59,7 +59,7 @@ impl Worker {
     }
 
     fn wait(&self) {
-        // SAFETY: waits for our child.
+        // SAFETY: the process is our child, and a null pointer skips its status.
         unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
     }
 }
@@ -70,7 +70,7 @@ fn light(dir: &Directory) -> (Object, Box<Beacon>) {
     info.exe = PROGRAM.into();
     let beacon = loop {
         match Beacon::lit(dir, &info) {
-            // A sweeper was faster.
+            // A sweeper has removed the draft first.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => info.object = random(),
             lit => break lit.expect("a beacon can be lit"),
         }
@@ -81,7 +81,7 @@ fn light(dir: &Directory) -> (Object, Box<Beacon>) {
     (object, beacon)
 }
 
-/// Lights and waits for its end, which may come at any moment.
+/// Lights its beacons and waits to be killed, which may happen at any moment.
 fn victim(dir: &Directory, mut orders: PipeReader, mut answer: PipeWriter) {
     let all: Vec<_> = (0..EACH).map(|_| light(dir)).collect();
     answer.write_all(b"!").expect("it is heard");
@@ -89,20 +89,20 @@ fn victim(dir: &Directory, mut orders: PipeReader, mut answer: PipeWriter) {
     drop(all);
 }
 
-/// Lights, says what, and ends in order when told.
+/// Lights a beacon, reports its name, and ends in order on command.
 fn survivor(dir: &Directory, mut orders: PipeReader, mut answer: PipeWriter) {
     let (object, beacon) = light(dir);
     answer.write_all(&object.name().id().to_be_bytes()).expect("it is heard");
     orders.read_exact(&mut [0]).expect("it is told");
-    // Nobody has taken it for dead meanwhile.
+    // No sweeper has treated it as dead.
     let lives = beacon.info().liveness(dir).ok() == Some(Liveness::Alive)
         && object.file_len().ok() == Some(4096);
     let ended = object::unlink(object.name()).is_ok() && beacon.extinguish().is_ok();
     answer.write_all(&[u8::from(lives && ended)]).expect("it is heard");
 }
 
-/// Sweeps when told, in both ways in turn; says how many segments it removed, and how
-/// many it could not.
+/// Sweeps on command, in both ways in turn. Reports how many segments it removed, and how many it
+/// failed to remove.
 fn sweeper(dir: &Directory, mut orders: PipeReader, mut answer: PipeWriter) {
     let mut order = [0];
     while orders.read_exact(&mut order).is_ok() {
@@ -125,7 +125,7 @@ pub(crate) fn run(rounds: u64) {
         let mut dies = Worker::start(|orders, answer| victim(&dir, orders, answer));
         let id = u128::from_be_bytes(lives.answer());
         dies.answer::<1>();
-        // Dead before anybody sweeps, or while they do.
+        // The victims die before the sweeps, or during them.
         let early = round % 2 == 0;
         if early {
             dies.kill();

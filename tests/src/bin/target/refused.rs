@@ -1,5 +1,5 @@
-//! A host whose start may be refused anything by the system. On standard output it
-//! says what it would say without the probe; what the probe did goes to a file.
+//! A host that may be refused any system call while it starts. Its standard output does not depend
+//! on the probe; it writes the probe's results to a file.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use pfp_tests::os;
 
 /// A value that nothing sets `errno` to.
 const KEPT: i32 = 4242;
-/// Rounds of the work.
+/// Number of rounds of the work.
 const ROUNDS: u64 = 96;
 /// The numbered point.
 const NUMBERED: u32 = 7;
@@ -21,14 +21,15 @@ static OUTER: pfp::Point = pfp::Point::new("outer");
 static INNER: [pfp::Point; 40] = [const { pfp::Point::new("inner") }; 40];
 static BY_HAND: pfp::Point = pfp::Point::new("by hand");
 
-/// Works, with or without points, between two marks for whoever traces it; at the third it ends.
+/// Works, with or without points, between two marks for the tracer. The process ends at the third
+/// mark.
 pub(crate) fn run(measured: bool, report: Option<&Path>) {
     let before = Looks::now();
     faults::mark();
     let (sum, errno) = if measured { work::<true>() } else { work::<false>() };
     faults::mark();
     println!("{sum:x} {errno}");
-    // Without points nothing of the probe is called, here neither.
+    // Without points, the program calls nothing of the probe here either.
     if let Some(report) = report.filter(|_| measured) {
         let text = tell(&before, &Looks::now());
         fs::write(report, text).expect("there is room for the report");
@@ -49,7 +50,7 @@ fn work<const MEASURED: bool>() -> (u64, i32) {
             BY_HAND.begin();
             pfp::Point::numbered(NUMBERED).begin_once();
         }
-        // Longer and longer, so that histograms grow too.
+        // Each step is longer than the last, so that histograms grow, too.
         for step in 0..round * round {
             sum = (sum ^ black_box(step)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
         }
@@ -93,7 +94,7 @@ fn tell(before: &Looks, after: &Looks) -> String {
     let all = [OUTER.stats(), BY_HAND.stats(), pfp::Point::numbered(NUMBERED).stats()];
     let longest = all.iter().flatten().map(|stats| stats.inclusive).max().unwrap_or(0);
     line("seconds", (longest as f64 / pfp::ticks_per_second()).to_string());
-    // Asked last: it may try again.
+    // This line comes last, since `init` may try again.
     line("init", pfp::init().is_ok().to_string());
     text
 }
@@ -102,10 +103,10 @@ fn count(stats: Option<pfp::Stats>) -> u64 {
     stats.map_or(0, |stats| stats.count)
 }
 
-/// What the process holds of the system's.
+/// System resources that the process holds.
 struct Looks {
     descriptors: BTreeSet<String>,
-    /// Of more than the allocator's heap, which also grows for others.
+    /// Mappings other than the allocator's heap, which also grows for other reasons.
     mappings: BTreeSet<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Work in bursts, and nothing in between: what a scraper saw can be compared with
-//! what the segment says.
+//! Works in bursts with pauses in between, so that a scraper's figures can be compared with those
+//! of the segment.
 
 use std::thread;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use pfp_tests::os::burn;
 use pfp_tests::script::{in_turn, pause};
 
-/// Works once for each step, and waits at it; goes on until nobody listens.
+/// Works once for each step, and waits for the test after it, until the test closes the pipe.
 pub(crate) fn run() {
     pfp::set_program_name("served");
     for step in 0.. {
@@ -28,7 +28,7 @@ pub(crate) fn run() {
     }
 }
 
-/// In the first step there are longer calls as well, which are not in what comes after.
+/// The first step also has longer calls, which later steps do not have.
 fn work(call: u64, step: u64) {
     pfp::scope!("request");
     parse(20 + 2 * (call % 100));

@@ -1,6 +1,6 @@
-//! A rank of a parallel job, which has a share of the work: so much CPU time in `solve`,
-//! on two threads, the same as every other rank in `even`, and, of a share of more than
-//! one, some in `alone`.
+//! A rank of a parallel job with a share of the work. It spends `share` units of CPU time in
+//! `solve`, on two threads, and one amount in `even` that is equal in all ranks; if its share
+//! exceeds one, it also spends some in `alone`.
 
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use pfp_tests::os::burn;
 use pfp_tests::script::pause;
 
-/// CPU time of one share. So long that what is around a region is nothing beside it.
+/// CPU time of one share: so long that the work around a region is negligible.
 const SHARE: Duration = Duration::from_millis(40);
 
 pub(crate) fn run(shares: u32) {

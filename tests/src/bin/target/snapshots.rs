@@ -5,7 +5,7 @@ use std::thread;
 
 use pfp_tests::script::{pause, say};
 
-/// A name that wants escapes, and to be made fit to show.
+/// A name that needs escapes, and has characters that a terminal must not receive.
 static NASTY: pfp::Point = pfp::Point::new("\"quoted\\ → \u{1b}[2J\n\u{202e}name");
 static RESET: pfp::Point = pfp::Point::new("reset in between");
 static OFF: pfp::Point = pfp::Point::new("never on").starts_off();
@@ -23,7 +23,7 @@ fn work(rounds: u64) {
     }
 }
 
-/// Measures, and says what it knows of it.
+/// Measures, and prints its own counts.
 fn measure() {
     pfp::set_program_name("the \"saving\" one");
     RESET.set_alpha(0.25).expect("it is a weight");
@@ -31,8 +31,8 @@ fn measure() {
     RESET.reset();
     work(50);
     thread::scope(|scope| {
-        // One after the other on one lane. Joined, so that they have ended: the scope
-        // waits for their work only.
+        // The threads run one after the other on one lane. They are joined, since the end of the
+        // scope waits only for their work.
         for _ in 0..2 {
             scope.spawn(|| work(1_000)).join().expect("the work is sound");
         }
@@ -50,7 +50,7 @@ fn measure() {
     }
 }
 
-/// Saves its figures to a file, and says how that went.
+/// Saves its figures to a file, and prints the result.
 pub(crate) fn saved(path: &Path) {
     measure();
     let kind = |result: std::io::Result<()>| match result {
@@ -66,31 +66,31 @@ pub(crate) fn saved(path: &Path) {
     pause("done");
 }
 
-/// Ends in order, as one process or as two, and with files kept so short if told.
+/// Ends in order, as one process or as two. `how` may also limit the size of files.
 pub(crate) fn ends(how: &str) {
     measure();
     match how {
         "alone" => {}
         "with-children" => {
             for rounds in [5, 0] {
-                // SAFETY: the child measures, and ends in order.
+                // SAFETY: the child only measures, and ends in order.
                 let child = unsafe { libc::fork() };
                 if child == 0 {
                     work(rounds);
                     std::process::exit(0);
                 }
                 say("child", &[&child]);
-                // SAFETY: waits for the child, whatever becomes of it.
+                // SAFETY: the process is our child, and a null pointer skips its status.
                 unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
             }
         }
         "with-a-file-limit" => {
             let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
-            // SAFETY: reads our structure.
+            // SAFETY: `limit` is initialized and outlives the call.
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
         }
         other => panic!("there is no way to end {other:?}"),
     }
-    // Not where it was started.
+    // Change to another folder than the one where the process was started.
     std::env::set_current_dir("/").expect("there is a root");
 }

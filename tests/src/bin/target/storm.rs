@@ -1,5 +1,5 @@
-//! Threads that measure until they are told to stop, and a viewer that watches them as
-//! a week of polls would.
+//! Threads that measure until the test stops them, and a viewer that polls them as often as it
+//! would in a week.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,7 +18,7 @@ static STOP: AtomicBool = AtomicBool::new(false);
 static FLICKER: pfp::Point = pfp::Point::new("flicker");
 static EVERYTHING: pfp::Point = pfp::Point::new("everything");
 
-/// Threads that each tell how many rounds they made, and the CPU time they took.
+/// Each thread reports how many rounds it made, and the CPU time it took.
 pub(crate) fn run(threads: usize) {
     EVERYTHING.enable();
     let (begin, end) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
@@ -31,7 +31,7 @@ pub(crate) fn run(threads: usize) {
                 let stolen = stolen::so_far().as_nanos();
                 say("thread", &[&os::tid(), &rounds, &cpu.as_nanos(), &stolen]);
                 end.wait();
-                // The lane stays this thread's until it has been read.
+                // The thread keeps its lane until the test has read it.
                 end.wait();
             });
         }
@@ -45,7 +45,7 @@ pub(crate) fn run(threads: usize) {
     });
 }
 
-/// Rounds until it is enough, under one region that covers them all.
+/// Runs rounds until the test stops it, under one region that covers them all.
 fn work() -> (Duration, u64) {
     let cpu = os::thread_cpu();
     let mut rounds = 1;
@@ -67,8 +67,7 @@ fn round() {
     let _flicker = FLICKER.measure();
 }
 
-/// A process whose time goes on by a tenth of a second from poll to poll, however often
-/// it is polled.
+/// A process whose clock advances by a tenth of a second at each poll, however often it is polled.
 struct Hurried {
     process: Box<dyn Source>,
     polls: u64,
@@ -89,8 +88,8 @@ impl Source for Hurried {
     }
 }
 
-/// Polls a process that runs [`run`] so often, ten times a second by its own clock, and
-/// tells what memory that took; then, what it has counted of each point in the end.
+/// Polls a process that runs [`run`] `polls` times, ten times a second by its own clock. Prints the
+/// memory that this took, and then the final count of each point.
 pub(crate) fn watch(pid: u32, polls: u64) {
     const SAMPLES: u64 = 20;
     let found = source::discover().expect("the directory can be read");

@@ -1,5 +1,5 @@
-//! Thousands of points, each of which has measured once. A line `PLACE TIMES` on
-//! standard input measures one of them so many times more.
+//! Thousands of points, each measured once. A line `PLACE TIMES` on standard input measures one of
+//! them TIMES more.
 
 use std::io::BufRead;
 

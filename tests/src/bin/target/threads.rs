@@ -1,5 +1,5 @@
-//! Threads in numbers: short ones one after the other, more at once than there
-//! are lanes, and such that use points while they end.
+//! Many threads: short ones one after the other, more at once than there are lanes, and threads
+//! that measure while they end.
 
 use std::cell::Cell;
 use std::sync::Barrier;
@@ -15,7 +15,8 @@ const AT_ONCE: usize = 16;
 pub(crate) fn short(count: u64) {
     pfp::init().ok();
     let batches = count.div_ceil(AT_ONCE as u64);
-    // Nobody has to wait for whoever registers the point.
+    // The point is registered first, so that no thread has to wait for another one that registers
+    // it.
     short_region();
     batch();
     if !pause("warm") {
@@ -28,7 +29,7 @@ pub(crate) fn short(count: u64) {
 }
 
 fn batch() {
-    // All alive at once, so that each batch needs the same lanes.
+    // All threads are alive at once, so that each batch needs equally many lanes.
     let together = Barrier::new(AT_ONCE);
     thread::scope(|scope| {
         let threads: Vec<_> = (0..AT_ONCE)
@@ -40,7 +41,8 @@ fn batch() {
                 })
             })
             .collect();
-        // The scope alone waits for the work, not for the thread's last breath.
+        // The end of the scope waits only for a thread's work, while a join waits for the whole
+        // thread.
         threads.into_iter().for_each(|thread| thread.join().expect("it only counts"));
     });
 }
@@ -49,7 +51,7 @@ fn short_region() {
     pfp::scope!("short");
 }
 
-/// More threads at once than there are lanes.
+/// Runs more threads at once than there are lanes.
 pub(crate) fn many(threads: usize, calls: u64) {
     static HAND: pfp::Point = pfp::Point::new("by hand");
     pfp::Point::numbered(5).enable();
@@ -84,9 +86,8 @@ pub(crate) fn many(threads: usize, calls: u64) {
     pause("done");
 }
 
-/// Uses points when a thread ends: in a destructor of a thread-local value, and
-/// in destructors of the threads library's keys that were made before the
-/// probe's and after it.
+/// Measures while a thread ends: in the destructor of a thread-local value, and in destructors of
+/// pthread keys that were created before the probe's and after it.
 pub(crate) fn at_exit(threads: u64) {
     let before = key();
     pfp::init().ok();
@@ -95,8 +96,7 @@ pub(crate) fn at_exit(threads: u64) {
         let work = move || {
             LAST_BREATH.with(|breath| breath.0.set(1));
             for key in [before, after] {
-                // SAFETY: the key was made, and its destructor takes any value
-                // that is not null.
+                // SAFETY: the key exists, and its destructor accepts any value that is not null.
                 unsafe { libc::pthread_setspecific(key, (&raw const SOMETHING).cast()) };
             }
             pfp::scope!("work");
@@ -106,9 +106,9 @@ pub(crate) fn at_exit(threads: u64) {
     pause("done");
 }
 
-/// Uses a point in a key's destructor that has itself called as often as it can be:
-/// the last time after all that the probe could have called. One thread is gone before
-/// the next one starts.
+/// Measures in a key's destructor that sets its key again, so that the C library calls it as often
+/// as it may. The last call comes after all of the probe's own. A thread has ended before the next
+/// one starts.
 pub(crate) fn after_exit(threads: u64) {
     pfp::init().ok();
     AGAIN.store(key_with(again), Relaxed);
@@ -125,7 +125,7 @@ pub(crate) fn after_exit(threads: u64) {
         }
     }
     pause("done");
-    // One more, that ends in order.
+    // One more thread, which ends in order.
     thread::spawn(work).join().expect("it only counts");
     pause("after");
 }
@@ -137,7 +137,7 @@ fn work() {
 static AGAIN: AtomicU32 = AtomicU32::new(0);
 
 fn set_again() {
-    // SAFETY: the key was made, and its destructor takes any value that is not null.
+    // SAFETY: the key exists, and its destructor accepts any value that is not null.
     unsafe { libc::pthread_setspecific(AGAIN.load(Relaxed), (&raw const SOMETHING).cast()) };
 }
 
@@ -166,7 +166,7 @@ fn key() -> libc::pthread_key_t {
 
 fn key_with(destructor: unsafe extern "C" fn(*mut libc::c_void)) -> libc::pthread_key_t {
     let mut key = 0;
-    // SAFETY: the destructor has the right type and takes any value.
+    // SAFETY: the destructor has the type that the call requires, and accepts any value.
     let result = unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) };
     assert_eq!(result, 0, "there are keys left");
     key

@@ -1,5 +1,5 @@
-//! Everything that tells a time from stamps, each beside the system's own clock, read just
-//! inside and just outside of it.
+//! Everything that computes times from stamps, each beside the system's own clock, which is read
+//! just inside and just outside.
 
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use pfp_tests::script::say;
 use pfp_tests::stand_in::StandIn;
 
 const STEP: Duration = Duration::from_millis(10);
-/// What the device does in that time.
+/// Milliseconds that the device works.
 const DEVICE_MS: f64 = 12.5;
 
 static POINT: pfp::Point = pfp::Point::new("timing");
 
 pub(crate) fn run(library: PathBuf) {
-    // First of all, before anything else could have decided what a tick is.
+    // This comes first, before other code could determine the tick rate.
     ticks();
     let is_there = pfp::init().is_ok();
     say("segment", &[&is_there]);
@@ -43,7 +43,7 @@ pub(crate) fn run(library: PathBuf) {
             let before = wall();
             let synced = pfp_timing::synchronize(pfp_timing::SyncScope::Internal(&group));
             let around = wall() - before;
-            // Between the two clocks' readings a thread may be off the CPU.
+            // The thread may be off the CPU between the two clocks' readings.
             say_times("wait", synced.waited, around / 2, around);
         });
         assert!(group.join());
@@ -54,7 +54,7 @@ pub(crate) fn run(library: PathBuf) {
         let _ = pfp_timing::synchronize(pfp_timing::SyncScope::Internal(&group));
     });
 
-    // On the CPU where there is a lane, else by the wall clock.
+    // Regions use CPU time if the thread has a lane, and wall time otherwise.
     let clock = if pfp::on_cpu_ticks().is_some() { thread_cpu } else { wall };
     let (mut inside, before) = (Duration::ZERO, clock());
     let found = pfp_timing::sample("sample", 0, 4, || {
@@ -65,8 +65,8 @@ pub(crate) fn run(library: PathBuf) {
     let around = clock() - before;
     say("sample", &[&(found.mean * 4.0), &inside.as_secs_f64(), &around.as_secs_f64()]);
 
-    // The device's time is its own clock's, and in the segment it is in ticks.
-    // The test takes the library away.
+    // The device measures time by its own clock, and the segment holds it in ticks. The test
+    // removes the library.
     let stand_in = ManuallyDrop::new(StandIn::at(library));
     let mut timer = pfp_timing::GpuTimer::new(stand_in.gpu(), "timing");
     let before = wall();

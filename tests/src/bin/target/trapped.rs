@@ -1,5 +1,5 @@
-//! A thread whose time-stamp counter is not the machine's: each reading traps, and a
-//! signal handler answers with whatever a bad counter would say.
+//! A thread with a broken time-stamp counter: each reading traps, and a signal handler returns the
+//! value that a bad counter would.
 
 use std::mem;
 use std::ptr;
@@ -10,18 +10,18 @@ use std::time::Duration;
 use pfp_tests::os;
 use pfp_tests::script::{pause, say};
 
-/// The counter that is played goes on where the real one was, at its rate: the C
-/// library computes clocks from it.
+/// The simulated counter continues from the real one's value, at its rate, since the C library
+/// computes clocks from it.
 static FROM_TICKS: AtomicU64 = AtomicU64::new(0);
 static FROM_NS: AtomicU64 = AtomicU64::new(0);
-/// Ticks in a thousand seconds.
+/// Ticks per thousand seconds.
 static RATE: AtomicU64 = AtomicU64::new(0);
 
-/// About that, in ticks.
+/// Roughly one second, in ticks.
 const SECOND: i64 = 2_500_000_000;
 const HOUR: i64 = 3_600 * SECOND;
 
-/// How the counter goes wrong.
+/// The ways in which the counter goes wrong.
 const MODES: [&str; 6] = ["steady", "backwards", "jumps", "frozen", "suspended", "everything"];
 const STEADY: u8 = 0;
 const BACKWARDS: u8 = 1;
@@ -31,13 +31,13 @@ const SUSPENDED: u8 = 4;
 const EVERYTHING: u8 = 5;
 
 static MODE: AtomicU8 = AtomicU8::new(STEADY);
-/// What the counter is ahead by, in ticks.
+/// The counter's lead over the correct value, in ticks.
 static AHEAD: AtomicI64 = AtomicI64::new(0);
-/// All that it ever went ahead by, and how often it was wrong.
+/// The sum of all jumps ahead, and the number of errors so far.
 static AHEAD_IN_ALL: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicU64 = AtomicU64::new(0);
 static READ: AtomicU64 = AtomicU64::new(0);
-/// Readings for which it stands still yet, and where.
+/// The number of further readings for which the counter is frozen, and its value.
 static STILL_FOR: AtomicU64 = AtomicU64::new(0);
 static STILL_AT: AtomicU64 = AtomicU64::new(0);
 static RANDOM: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
@@ -57,7 +57,7 @@ fn shift(by: i64) {
     WRONG.fetch_add(1, Relaxed);
 }
 
-/// What the next reading gives.
+/// The value of the next reading.
 fn reading() -> u64 {
     let passed = system_ns() - FROM_NS.load(Relaxed);
     READ.fetch_add(1, Relaxed);
@@ -66,12 +66,12 @@ fn reading() -> u64 {
         mode => mode,
     };
     match mode {
-        // A core that is a little behind the others.
+        // A core that is slightly behind the others.
         BACKWARDS if random(50) == 0 => shift(-(random(100_000) as i64)),
-        // Or one that was set.
+        // A core whose counter was set.
         BACKWARDS if random(500) == 0 => shift(-(random(3_600) as i64) * SECOND),
         JUMPS if random(500) == 0 => shift(random(12) as i64 * HOUR),
-        // It counts on while nothing runs, or begins anew.
+        // The counter continues while the machine is suspended, or starts again.
         SUSPENDED if random(2_000) == 0 && AHEAD.load(Relaxed) <= 0 => shift(8 * HOUR),
         SUSPENDED if random(2_000) == 0 => shift(-8 * HOUR),
         _ => {}
@@ -87,24 +87,24 @@ fn reading() -> u64 {
     if mode == FROZEN && random(200) == 0 {
         WRONG.fetch_add(1, Relaxed);
         STILL_AT.store(now, Relaxed);
-        // Long beside the millisecond from which on it is noticed.
+        // Much longer than the millisecond after which pfp detects it.
         STILL_FOR.store(random(3_000), Relaxed);
     }
     now
 }
 
-/// Answers a trapped RDTSC or RDTSCP, and goes on behind it.
+/// Emulates a trapped RDTSC or RDTSCP, and skips the instruction.
 extern "C" fn answer(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel gives the handler the interrupted thread's registers.
+    // SAFETY: the kernel passes the interrupted thread's context to the handler.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let at = registers[libc::REG_RIP as usize] as *const [u8; 3];
-    // SAFETY: this was just executed.
+    // SAFETY: the processor has just executed these bytes.
     let length = match unsafe { *at } {
         [0x0f, 0x31, _] => 2,
         [0x0f, 0x01, 0xf9] => 3,
         _ => {
-            // A fault of another kind happens again, and is the end.
-            // SAFETY: sets the default.
+            // A fault of another kind repeats after the handler, and ends the process. SAFETY: sets
+            // the default action.
             unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
             return;
         }
@@ -123,13 +123,13 @@ const PR_TSC_ENABLE: libc::c_ulong = 1;
 const PR_TSC_SIGSEGV: libc::c_ulong = 2;
 
 fn trap(how: libc::c_ulong) {
-    // SAFETY: changes what RDTSC does on this thread; the handler is there.
+    // SAFETY: the call changes how RDTSC behaves on this thread, and its handler is installed.
     let result = unsafe { libc::prctl(PR_SET_TSC, how, 0, 0, 0) };
     assert_eq!(result, 0, "the counter can be trapped");
 }
 
 fn install() {
-    // SAFETY: all zero is a value of it, and the handler only uses what is its own.
+    // SAFETY: a zeroed sigaction is valid, and the handler uses only atomics and the context.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = answer as *const () as usize;
@@ -142,13 +142,13 @@ static OUTER: pfp::Point = pfp::Point::new("outer");
 static INNER: pfp::Point = pfp::Point::new("inner");
 static BY_HAND: pfp::Point = pfp::Point::new("by hand");
 
-/// Measures so often with a counter that goes wrong in this way; from the start, or
-/// only when the probe has found it in order.
+/// Measures `calls` times with a counter that goes wrong in this mode: from the start, or only
+/// after the probe has accepted the counter.
 pub(crate) fn run(mode: &str, calls: u64, from_the_start: bool) {
     install();
     let mode = MODES.iter().position(|&known| known == mode).expect("a known way to go wrong");
     let rate = real_rate();
-    // Played from here on, so that there is only one counter.
+    // The counter is simulated from here on, so that all code sees one counter.
     FROM_NS.store(system_ns(), Relaxed);
     FROM_TICKS.store(real_ticks(), Relaxed);
     RATE.store((rate * 1e3) as u64, Relaxed);
@@ -158,7 +158,7 @@ pub(crate) fn run(mode: &str, calls: u64, from_the_start: bool) {
     if from_the_start {
         MODE.store(mode as u8, Relaxed);
         if mode == usize::from(FROZEN) {
-            // For good.
+            // The counter stays frozen.
             STILL_AT.store(FROM_TICKS.load(Relaxed), Relaxed);
             STILL_FOR.store(u64::MAX, Relaxed);
         }
@@ -188,21 +188,21 @@ pub(crate) fn run(mode: &str, calls: u64, from_the_start: bool) {
 }
 
 fn real_ticks() -> u64 {
-    // SAFETY: reads a counter.
+    // SAFETY: every x86-64 processor has the counter, and Linux lets programs read it.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Ticks a second of the machine's own counter.
+/// Ticks per second of the machine's own counter.
 fn real_rate() -> f64 {
     let (ticks, ns) = (real_ticks(), system_ns());
     thread::sleep(Duration::from_millis(20));
     (real_ticks() - ticks) as f64 * 1e9 / (system_ns() - ns) as f64
 }
 
-/// Not by the C library, which would compute it from the counter.
+/// A system call, since the C library would compute the time from the counter.
 fn system_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills our structure.
+    // SAFETY: `time` is valid for writes.
     unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

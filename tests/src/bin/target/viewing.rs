@@ -1,6 +1,6 @@
-//! A viewer without a terminal: it finds a program, switches its points, resets them
-//! and saves what it sees, by the code that the viewer's keys lead to, until it is
-//! killed. Stepped, it does each once, and stops itself before each.
+//! A viewer without a terminal. It finds a program, switches its points, resets them and saves its
+//! figures with the code behind the viewer's keys, until it is killed. When it is run instruction
+//! by instruction, it does each step once, and stops itself before each.
 //!
 //! ```text
 //! viewing WITNESS PID FOLDER [stepped]
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &[String]) {
     }
 }
 
-/// Everything once, each after a stop.
+/// Does everything once, with a stop before each step.
 fn once(witness: &Witness, pid: u32, folder: &Path) {
     let stage = |stage| {
         witness.seats[SEATS - 1].stage.store(stage, Release);
@@ -82,7 +82,7 @@ impl Viewer {
         self.source.act(change).expect("it runs");
     }
 
-    /// Off and on again.
+    /// Disables a point and enables it again.
     fn switch(&mut self, witness: &Witness) {
         let id = self.id(point::TOGGLED);
         for change in [Change::Disable(id), Change::Enable(id)] {
@@ -99,7 +99,7 @@ impl Viewer {
         }
     }
 
-    /// Over a file that is there, as one that is not, and a copy of the segment.
+    /// Saves over an existing file, then as a new file, and then a copy of the segment.
     fn save(&mut self, folder: &Path, number: u64) {
         let mut snapshot = self.source.poll().expect("it runs");
         self.source.add_records(&mut snapshot);
