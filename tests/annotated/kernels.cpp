@@ -1,4 +1,4 @@
-// Kernels, regions, fences and copies of Kokkos. Says what they have come to.
+// Kernels, regions, fences and copies of Kokkos. Prints their results.
 #include <Kokkos_Core.hpp>
 #include <cstdio>
 #include <cstdlib>

@@ -26,7 +26,7 @@ def work():
             with torch.cuda.nvtx.range("wait"):
                 torch.cuda.synchronize()
         torch.cuda.nvtx.mark("round")
-    # PyTorch's own ranges: one for each operator.
+    # PyTorch pushes a range for each operator.
     with torch.autograd.profiler.emit_nvtx():
         for _ in range(ROUNDS):
             matrix.add(1.0)

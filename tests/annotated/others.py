@@ -83,7 +83,7 @@ NONE = identity(0)
 U64, S32, DOUBLE = 1, 4, 8
 domain = call("domain_create", b"others.app")
 handles = {name: call("string_handle_create", name) for name in [b"region", b"marker", b"count"]}
-# So far no tool is there, and all is the client's own; this is, too.
+# No tool is loaded so far, and the client uses its own objects; this domain is one of them.
 earlier = Domain(1, Named(b"earlier", None, 0, None, None))
 earlier_task = Named(b"early task", None, 0, None, None)
 switched_off = Domain(0, Named(b"off", None, 0, None, None))
@@ -91,14 +91,14 @@ bytes_read = call("counter_create", b"bytes", b"others.io")
 heat = call("counter_create_typed", b"heat", b"others.io", DOUBLE)
 balance = call("counter_create_typed", b"balance", b"others.io", S32)
 lock = ctypes.create_string_buffer(8)
-# This loads the tool, which makes the rest.
+# This call loads the tool, which creates all later objects.
 call("sync_create", ctypes.addressof(lock), b"mutex", b"the lock", 0)
 later = call("domain_create", b"others.later")
 late = call("string_handle_create", b"late")
 rows = call("counter_create", b"rows", b"others.io")
 
 for number in range(ROUNDS):
-    # The first region ends first, on another thread.
+    # The first region ends before the second one, on another thread.
     call("region_begin", domain, identity(2 * number + 1), NONE, handles[b"region"])
     call("region_begin", domain, identity(2 * number + 2), NONE, handles[b"region"])
     first = identity(2 * number + 1)
@@ -124,7 +124,7 @@ for number in range(ROUNDS):
     value = ctypes.c_double(36.6)
     call("counter_set_value", heat, ctypes.addressof(value))
     call("counter_set_value_ex", heat, None, 0, ctypes.addressof(value))
-    # It cannot be an amount.
+    # The value is negative, so it cannot be an amount.
     value = ctypes.c_int(-5)
     call("counter_set_value", balance, ctypes.addressof(value))
     call("counter_inc_delta_v3", domain, handles[b"count"], 7)
@@ -141,7 +141,7 @@ def named():
 thread = threading.Thread(target=named)
 thread.start()
 thread.join()
-# More events than there is room for.
+# More events than the tool has room for.
 for number in range(1030):
     event = call("event_create", b"event %d" % number, 0) or 0
     call("event_start", event)

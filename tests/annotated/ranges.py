@@ -15,7 +15,7 @@ def outer():
 
 
 def crossed():
-    # Domains overlap: each nests for itself.
+    # Regions of two domains overlap: each domain nests independently.
     one, other = nvtx.get_domain("one"), nvtx.get_domain("other")
     attributes = [domain.get_event_attributes(message="crossed") for domain in (one, other)]
     one.push_range(attributes[0])
@@ -36,11 +36,11 @@ for _ in range(ROUNDS):
     crossed()
     recursive(5)
     span = nvtx.start_range("span")
-    # Another thread ends it.
+    # Another thread ends the range.
     thread = threading.Thread(target=nvtx.end_range, args=(span,))
     thread.start()
     thread.join()
-# More names than are kept.
+# More names than pfp keeps.
 for number in range(6000):
     nvtx.push_range(f"made up {number}", domain="many")
     nvtx.pop_range(domain="many")

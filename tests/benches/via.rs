@@ -1,6 +1,7 @@
-//! What a line to another place takes: bytes a second at one picture a second on each screen, the
-//! time to the first picture, and the viewer's CPU time with 64 places on one screen, beside the
-//! bars. The agents run on this machine. The bytes of the table are held by a test, too.
+//! Measures the cost of a connection to another machine: bytes per second at one picture per second
+//! on each screen, the time to the first picture, and the viewer's CPU time with 64 machines on one
+//! screen, and prints them beside the bars. The agents run on this machine. A test checks the bytes
+//! of the table, too.
 //!
 //! `cargo bench -p pfp-tests --bench via`
 
@@ -17,7 +18,7 @@ use pfp_tests::{lacks, os};
 
 const HUNDRED: &str = env!("CARGO_BIN_EXE_hundred");
 const PLACES: usize = 64;
-/// Seconds until the first picture, and a share of a CPU.
+/// Maximum seconds until the first picture, and maximum share of a CPU.
 const BARS: (f64, f64) = (0.3, 0.1);
 const WARM_UP: Duration = Duration::from_secs(4);
 const MEASURED: Duration = Duration::from_secs(10);
@@ -35,7 +36,7 @@ fn main() {
     }
 }
 
-/// A place whose path leads to the viewer, and a command that counts what an agent says.
+/// A place whose path finds the viewer, and a command that counts the bytes of an agent.
 fn near() -> (Place, String) {
     let place = Place::new();
     let bin = place.path("bin");
@@ -53,7 +54,8 @@ fn near() -> (Place, String) {
     (place, count)
 }
 
-/// What one place says, alone or shown with another one by these options; the table has a bar.
+/// Measures the bytes of one agent, shown alone or beside another one with these options; the table
+/// has a bar.
 fn bytes(threads: usize, points: usize, with_others: &str, bar: Option<f64>) {
     let (place, count) = near();
     let target = place.start(HUNDRED, &["far", &threads.to_string(), &points.to_string()]);
@@ -62,7 +64,7 @@ fn bytes(threads: usize, points: usize, with_others: &str, bar: Option<f64>) {
         place.snapshot(&target).cells.len() >= threads * points * 9 / 10
     });
     let screen = place.screen(120, 40);
-    // What the second finds is known already.
+    // The second agent mostly has names that the viewer knows already.
     let (others, words) = match with_others {
         "" => (format!("-p {}", target.pid()), String::new()),
         options => (format!("--via '{count} env' {options}"), format!(", two places {options}")),

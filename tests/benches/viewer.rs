@@ -1,5 +1,5 @@
-//! What the viewer costs: its CPU time at ten polls a second in a terminal of
-//! 120 x 40, watching a hundred points on four threads, and watching the demo.
+//! Measures the viewer's CPU time at ten polls a second in a terminal of 120 x 40, watching a
+//! hundred points on four threads, and watching the demo.
 //!
 //! `cargo bench -p pfp-tests --bench viewer`
 
@@ -10,7 +10,7 @@ use pfp_tests::place::Place;
 use pfp_tests::screen::row;
 use pfp_tests::{lacks, os};
 
-/// Before it is measured: the demo has started all its threads by then.
+/// Time to wait before measuring; the demo has started all its threads by then.
 const WARM_UP: Duration = Duration::from_secs(3);
 const MEASURED: Duration = Duration::from_secs(20);
 

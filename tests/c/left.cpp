@@ -1,9 +1,8 @@
 // A thread whose signal handler leaves for good at one instruction of a begin or end: by an
-// exception, by the end of the thread, or by a cancellation, which may be one that waits for no
-// cancellation point.
+// exception, by the end of the thread, or by a cancellation, either deferred or asynchronous.
 //
-// left HOW EACH SWITCHED: at every so manyth instruction, one after the other; as if the thread
-// had just been switched out before each begin and end, or not.
+// `left HOW EACH SWITCHED` tries every EACH-th instruction, one after the other. If SWITCHED is not
+// 0, each begin and end runs as if the kernel had just switched the thread.
 #include <pfp.h>
 
 #if !defined(__x86_64__)
@@ -25,13 +24,13 @@ constexpr unsigned long CALLS = 3;
 struct Left {};
 
 enum { EXCEPTION, EXIT, CANCELLATION, AT_ONCE } how;
-// The instruction to leave at.
+// Number of the instruction at which the handler leaves.
 unsigned long at;
 volatile sig_atomic_t has_left, is_switched;
 
 pfp_point_t *inner, *outer;
 
-// To the clock that watches rseq, a signal looks like a switch.
+// Makes a signal look like a context switch to the clock that watches rseq.
 void switch_out()
 {
     if (is_switched)
@@ -67,7 +66,7 @@ void on_trap(int, siginfo_t *, void *context)
     pthread_testcancel();
 }
 
-// Has no clean-up of its own: an exception may come at any instruction of it.
+// Has no clean-up of its own, since an exception may occur at any of its instructions.
 __attribute__((noinline)) void be_interrupted()
 {
     single_step(run_to(at));
@@ -75,7 +74,7 @@ __attribute__((noinline)) void be_interrupted()
     is_over = 1;
 }
 
-// A warm region, one that is interrupted, and, if this goes on, more.
+// Runs a warm region, an interrupted one, and, if the thread continues, more.
 void *measure(void *)
 {
     int type;
@@ -88,14 +87,14 @@ void *measure(void *)
         be_interrupted();
     } catch (const Left &) {
     }
-    // Whatever was left open inside it is given up.
+    // The end of `outer` closes every region that was left open inside it.
     pfp_end(outer, 0);
     for (unsigned long i = 0; i < CALLS; i++)
         call();
     return nullptr;
 }
 
-// How many calls were not counted, or were counted twice, beside the one that was left.
+// Whether every call was counted once, except that the call that was left may be missing.
 bool is_right(unsigned long whole, unsigned long before)
 {
     unsigned long more = counted() - before;
@@ -142,7 +141,7 @@ int main(int count, char **arguments)
         const bool goes_on = how == EXCEPTION || !has_left;
         if (!is_right(goes_on ? 2 + CALLS : 2, before) && !wrong++)
             first = at;
-        // Whoever comes next, here or on the lane that was given back, is counted.
+        // The next caller, on this thread or on the lane that was released, is counted.
         before = counted();
         call();
         if (counted() != before + 1 && !wrong++)

@@ -1,4 +1,4 @@
-//! Another library that was made with Rust, standard library and all.
+//! Another library that is written in Rust and includes the standard library.
 
 /// Uses threads, the heap and unwinding.
 #[unsafe(no_mangle)]

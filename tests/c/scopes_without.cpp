@@ -1,4 +1,4 @@
-// Beside sources that measure, this one does not.
+// Compiled with measuring disabled, in a program whose other sources measure.
 #define PFP_DISABLE
 #include <pfp.hpp>
 

@@ -1,4 +1,4 @@
-// Functions of C++: names with types, exceptions, inlined members, templates.
+// C++ functions with types in their names, exceptions, inlined members and templates.
 #include <cstdio>
 #include <stdexcept>
 

@@ -1,15 +1,14 @@
-//! How often `pfp-top gate` raises a false alarm, and how often it finds a slow-down
-//! of 5 %, by experiment: real runs of a program with a knob, judged as the command
-//! judges their snapshots.
+//! Measures how often `pfp-top gate` raises a false alarm, and how often it finds a slow-down of 5
+//! %: it runs a program with a knob, and judges the runs' snapshots as the command does.
 //!
 //! ```text
 //! cargo run --release -p pfp-tests --example gate_power -- [TRIES] [PERCENT]
 //! ```
 //!
-//! Every try has fresh runs on three sides, taken in turn: before, the same again, and
-//! one whose `work` does PERCENT more. A try is judged with the first one, two, three,
-//! ... runs of each side, so that the tables tell how many it takes; and with the
-//! baseline's runs of the try before, as where a baseline is older.
+//! Every try has new runs of three variants, in turn: the baseline, the baseline again, and one
+//! whose `work` does PERCENT more. A try is judged with the first one, two, three, ... runs of each
+//! variant, so that the tables show how many are needed, and once more with the baseline runs of
+//! the try before, as with an older baseline.
 
 use std::io::BufRead;
 use std::time::Instant;
@@ -20,13 +19,13 @@ use pfp_top::compare::gate::{ASSUMED_DEVIATION, Finding, Judgement, Limit, Run, 
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::{self, Source};
 
-/// Runs on each side of a try.
+/// Runs of each variant in a try.
 const RUNS: usize = 10;
-/// With how many of them it is judged.
+/// Numbers of runs that are judged.
 const JUDGED: [usize; 6] = [1, 2, 3, 5, 7, 10];
 /// Regions of each point in a run.
 const ROUNDS: u32 = 6_000;
-/// Steps of a region, on average; one takes a nanosecond or two.
+/// Steps of a region, on average; a step takes one or two nanoseconds.
 const STEPS: u64 = 4_000;
 
 fn main() -> Result<()> {
@@ -42,7 +41,7 @@ fn main() -> Result<()> {
     };
     let (tries, percent) = (number(0, 100.0)? as usize, number(1, 5.0)?);
     let place = Place::new();
-    // SAFETY: no other thread of this process runs yet.
+    // SAFETY: this process has no other thread yet.
     unsafe { std::env::set_var("PFP_DIR", place.beacons()) };
 
     let start = Instant::now();
@@ -81,7 +80,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Out of all tries.
+/// Counts over all tries.
 #[derive(Clone, Debug, Default)]
 struct Counts {
     quiet: usize,
@@ -138,7 +137,7 @@ fn gate(before: &[Snapshot], now: &[Snapshot]) -> Judgement {
     judge(&before, &now, &limits, ASSUMED_DEVIATION, |_| true)
 }
 
-/// Runs the workload once, and has its last figures.
+/// Runs the workload once, and returns its last figures.
 fn run(place: &Place, percent: f64) -> Result<Snapshot> {
     let program = std::env::current_exe()?;
     let program = program.to_str().context("the path of this program is text")?;
@@ -155,7 +154,7 @@ fn run(place: &Place, percent: f64) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// Two points of about the same work, by turns; `work` does so many per cent more.
+/// Measures two points of about equal work in turn; `work` does `percent` per cent more.
 fn workload(percent: f64) {
     let mut dice = 0x2545_f491_4f6c_dd1d_u64 ^ u64::from(std::process::id());
     let mut sum = 0_u64;
@@ -171,11 +170,11 @@ fn workload(percent: f64) {
     }
     std::hint::black_box(sum);
     println!("done");
-    // Until the figures have been read.
+    // Wait until the figures have been read.
     let _ = std::io::stdin().lock().lines().next();
 }
 
-/// From three quarters to five quarters of [`STEPS`], as inputs differ in size.
+/// From three to five quarters of [`STEPS`], as inputs differ in size.
 fn steps(dice: &mut u64) -> u64 {
     // xorshift64: G. Marsaglia, J. Stat. Softw. 8, 2003.
     *dice ^= *dice << 13;
@@ -184,7 +183,7 @@ fn steps(dice: &mut u64) -> u64 {
     STEPS * 3 / 4 + *dice % (STEPS / 2)
 }
 
-/// Each step needs the one before.
+/// Computes a chain in which each step depends on the one before.
 fn chain(steps: u64, seed: u64) -> u64 {
     (0..std::hint::black_box(steps))
         .fold(seed | 1, |x, i| (x ^ i).wrapping_mul(0x9e37_79b9_7f4a_7c15))

@@ -31,13 +31,13 @@ assert figures("marked") == [("__main__.marked", 1000)], figures("marked")
 made = len(pfp.stats()) - before
 assert made < 12, sorted(pfp.stats())
 
-# What comes later is measured.
+# Code that is compiled later is measured.
 exec("def late(x):\n    return x + 1")
 for n in range(1000):
     late(n)
 assert figures(".late") == [("made.late", 1000)], figures(".late")
 
-# Nothing keeps the code.
+# Nothing keeps the code object alive.
 code = compile("1 + 1", "<string>", "eval")
 eval(code)
 gone = weakref.ref(code)

@@ -153,13 +153,13 @@ for name, expected in [
     assert count(name) == expected, (name, count(name))
 for name in ["fib", "dive", "fails", "steps", "waits", "Thing.method", "method"]:
     assert count(f"{watched_as}.{name}") == 0, name
-# What runs while a coroutine waits is not the coroutine's.
+# The time while a coroutine waits does not count for the coroutine.
 assert pfp.stats()["__main__.waits"]["exclusive"] < 0.1, pfp.stats()["__main__.waits"]
 if watched_as:
     assert pfp.stats()[f"{watched_as}.burn"]["exclusive"] > 0.2, pfp.stats()
 
 
-# Points that share a name have their figures together, and functions that share code do not.
+# Points that share a name share their figures, and functions that share code do not.
 def closure(name):
     @pfp.function(name=name)
     def inner(): ...
@@ -183,7 +183,7 @@ for name, expected in [("__main__.<lambda>", 3), ("first", 2), ("second", 1), ("
 if watched_as:
     assert count(f"{watched_as}.late") == 1
 
-# Two threads take turns at the interpreter's lock. Waiting for it is off the CPU.
+# Two threads alternate with the interpreter's lock. Waiting for the lock is off the CPU.
 burn = pfp.function(burn, name="burn")
 start = threading.Barrier(2)
 threads = [threading.Thread(target=lambda: (start.wait(), burn())) for _ in range(2)]
@@ -197,7 +197,7 @@ figures = pfp.stats()["burn"]
 assert 0.8 * 0.6 < figures["exclusive"] < 1.1 * spent, (figures, spent)
 assert figures["off_cpu"] > 0.2, figures
 
-# Off and on again. No thread of pfp's runs but for as long as something is off.
+# Disables and enables again. pfp runs a thread only while a point is disabled.
 until(lambda: len(os.listdir("/proc/self/task")) == 1)
 before = count("__main__.fib")
 assert pfp.disable("__main__.fib") == 1 and pfp.disable("nobody") == 0
@@ -214,12 +214,12 @@ while len(os.listdir("/proc/self/task")) > 1:
     assert time.monotonic() - start < 60, "the watcher runs on"
     time.sleep(0.01)
 
-# From Python 3.12 on, what is off runs the instructions that it has without pfp.
+# From Python 3.12 on, a disabled function runs the same instructions as without pfp.
 if hasattr(sys, "monitoring"):
 
     def instructions(function):
         found = dis.get_instructions(function, adaptive=True)
-        # Python 3.12 keeps pairs apart that it took apart once.
+        # Once Python 3.12 has split a combined instruction, it never combines it again.
         return [instruction.opname.partition("__")[0] for instruction in found]
 
     source = "def busy(n):\n    total = 0\n    for i in range(n):\n        total += i\n    return total"
@@ -240,7 +240,7 @@ if hasattr(sys, "monitoring"):
     assert instructions(bare) == instructions(busy) and count("busy") == 100
     pfp.enable("busy")
 
-# A forked child has figures of its own, also of functions that are off as it is forked.
+# A forked child has its own figures, also for functions that are disabled at the fork.
 pfp.disable("__main__.fib")
 fib(5)
 if child := os.fork():

@@ -1,4 +1,4 @@
-//! The whole API, compiled out.
+//! Uses the whole API, compiled out.
 
 use std::hint::black_box;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use std::time::Duration;
 static POINT: pfp::Point = pfp::Point::new("a point");
 static TIMED: pfp::MeteredPoint = pfp::MeteredPoint::new("with amounts", &["items"]);
 
-/// With every kind of point, or with none: the instructions must be the same.
+/// Compiled with every kind of point, or with none: the instructions must be identical.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn measured(seed: u64) -> u64 {
@@ -113,7 +113,7 @@ fn main() {
     assert!(POINT.stats().is_none());
     assert_eq!((POINT.name().len(), POINT.file(), POINT.line()), (0, "", 0));
     assert_eq!(pfp::points().count(), 0);
-    // What is wrong stays wrong, so that switching measuring on changes nothing.
+    // Invalid arguments stay invalid, so that enabling measurements changes no result.
     let (period, tau) = (Duration::from_millis(100), Duration::from_millis(500));
     assert!(POINT.set_alpha(0.2).is_ok() && POINT.set_alpha(0.0).is_err());
     assert!(POINT.set_average(period, tau).is_ok() && POINT.set_average(tau, period).is_err());
@@ -145,7 +145,7 @@ fn main() {
     assert_eq!(pfp_timing::sample("a sample", 2, 3, || runs += 1).samples, 0);
     assert_eq!(runs, 5, "what would be sampled runs all the same");
 
-    // Two would wait for each other.
+    // Both fetches would wait for each other.
     let (threads, processes) =
         (pfp_timing::ThreadGroup::named("two", 2), pfp_timing::ProcessGroup::join("two", 2).expect("there is"));
     assert!(threads.join());
@@ -153,14 +153,14 @@ fn main() {
     assert_eq!(pfp_timing::synchronize(all), pfp_timing::Synced::default());
     let count = pfp_timing::cycle_count(&POINT, all, || runs + 1);
     assert_eq!((count.result, count.elapsed(), count.on_cpu, count.stayed()), (6, 0, 0, false));
-    // There is nothing to keep.
+    // The types are empty, since there is nothing to store.
     assert_eq!((size_of::<pfp::Point>(), size_of::<pfp::MeteredPoint>()), (0, 0));
     assert_eq!(size_of::<pfp::Guard>(), 0);
     assert_eq!((size_of::<pfp::ExecutionContext>(), size_of::<pfp::Entered>()), (0, 0));
     assert_eq!((size_of::<pfp_timing::ThreadGroup>(), size_of::<pfp_timing::ProcessGroup>()), (0, 0));
     assert_eq!(size_of::<pfp::MeteredFuture<[u8; 7]>>(), 7);
 
-    // No segment, and no thread but this one.
+    // The program has no segment and only this thread.
     let maps = std::fs::read_to_string("/proc/self/maps").expect("proc is mounted");
     assert!(!maps.contains("/dev/shm"), "{maps}");
     assert_eq!(std::fs::read_dir("/proc/self/task").expect("proc is mounted").count(), 1);

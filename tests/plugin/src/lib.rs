@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Waker};
 
 use pfp::{ExecutionContext, MeteredPoint, Point};
 
-/// What the host has measured inside the plugin's region.
+/// A function of the host that measures inside the plugin's region.
 type Inside = extern "C" fn(i32) -> i32;
 
-/// Works in a region, and calls the host back from there.
+/// Works inside a region, and calls the host back from there.
 #[unsafe(no_mangle)]
 pub extern "C" fn work(inside: Option<Inside>, argument: i32) -> i32 {
     pfp::scope!("plugin in Rust");
@@ -31,14 +31,14 @@ fn count(point: &'static Point) -> u64 {
     point.stats().map_or(0, |stats| stats.count)
 }
 
-/// Uses all that a program can use, and writes a snapshot to a file.
+/// Uses every part of the API, and writes a snapshot to a file.
 ///
 /// # Safety
 ///
-/// The path ends in zero.
+/// `file` points to a NUL-terminated string that is valid during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn everything(file: *const c_char) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees a NUL-terminated string that is valid during the call.
     let file = unsafe { CStr::from_ptr(file) }.to_str().expect("it is plain text");
     pfp::init().expect("there is a segment");
     pfp::set_program_name("a program with a plugin");
@@ -149,7 +149,7 @@ fn contexts() {
     let [one, other] = [ExecutionContext::new(), ExecutionContext::new()];
     assert_ne!(one.number(), other.number());
     let entered = one.enter().expect("it is free");
-    // A context cannot be entered twice.
+    // Entering a context that is entered already fails.
     assert!(one.clone().enter().is_none());
     TASK.begin();
     assert!(pfp::task_switch(&one, &other));

@@ -1,1 +1,1 @@
-//! Has no code; see `Cargo.toml`.
+//! This crate has no code; see `Cargo.toml`.

@@ -1,4 +1,4 @@
-//! Which library `pfp-top run` names to programs, and what it says of that.
+//! Tests which library `pfp-top run` sets in programs' environments, and what it prints about it.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -7,11 +7,11 @@ use pfp_tests::c;
 use pfp_tests::place::{Place, pfp_top};
 
 const VARIABLE: &str = "INTEL_LIBITTNOTIFY64";
-/// Of systems that are set up unless some are named.
+/// The systems that are set up by default.
 const ALL: [&str; 4] =
     ["NVTX_INJECTION64_PATH", VARIABLE, "OMP_TOOL_LIBRARIES", "KOKKOS_TOOLS_LIBS"];
 
-/// A prefix that the viewer is installed under.
+/// A prefix under which the viewer is installed.
 struct Prefix {
     place: Place,
     viewer: PathBuf,
@@ -28,7 +28,8 @@ impl Prefix {
         };
         let (viewer, library) =
             (folder("bin").join("pfp-top"), folder("lib").join("libpfp_inject.so"));
-        // By another process: whoever this one forks meanwhile would hold the file open to write.
+        // Another process writes the copy: a process that this one forks meanwhile would inherit a
+        // writable descriptor of the file.
         c::run(Command::new("cp").arg(pfp_top()).arg(&viewer));
         if has_library {
             std::fs::copy(c::inject(), &library).expect("there is room");
@@ -45,7 +46,7 @@ impl Prefix {
         command
     }
 
-    /// What a program's variables are below `pfp-top run`, and what was said.
+    /// The variables that a program below `pfp-top run` sees, and the messages of the viewer.
     fn variables(&self, options: &[&str], set: Option<&str>) -> (String, String) {
         let mut command = self.command();
         command.args(["run", "--once", "--inherit"]).args(options);
@@ -93,7 +94,7 @@ fn another_tool_is_left_alone_unless_it_was_asked_to_give_way() {
     let (out, err) = prefix.variables(&["--no-inject"], Some(other));
     assert_eq!(out, format!("{VARIABLE}={other}\n"));
     assert!(!err.contains(other), "{err}");
-    // This very library is no other tool.
+    // pfp's own library does not count as another tool.
     let own = prefix.injected.to_str().expect("it is plain text");
     let (_, err) = prefix.variables(&["--inject", "itt"], Some(own));
     assert!(!err.contains("already"), "{err}");

@@ -1,4 +1,4 @@
-//! ITT: OpenCV, and Python's package, whose native half has the stock client.
+//! Tests of ITT: OpenCV, and Python's package, whose native half has the stock client.
 
 use pfp_shm_layout::control::Change;
 use pfp_tests::c::{self, Compiler, Link};
@@ -48,7 +48,7 @@ fn what_a_script_annotates_is_counted_to_one() {
     ran.lost_nothing();
 }
 
-/// What the interface has besides tasks, called as the stock client's macros do.
+/// Parts of the interface other than tasks, called as the stock client's macros do.
 #[test]
 fn regions_frames_markers_counters_and_waiting_are_counted_to_one() {
     const ROUNDS: u64 = 20;
@@ -59,7 +59,7 @@ fn regions_frames_markers_counters_and_waiting_are_counted_to_one() {
     let arguments = [text(&script), &ROUNDS.to_string()];
     let ran = run(&["--inject", "itt"], &python, &arguments);
     assert_eq!(ran.printed, alone(&python, &arguments));
-    // An amount's name, and what it is in each round.
+    // The name of an amount, and its value in each round.
     for (domain, name, each, is_wall, amount) in [
         (APP, "region", 2, true, None),
         (APP, "frame", 2, true, None),
@@ -84,14 +84,14 @@ fn regions_frames_markers_counters_and_waiting_are_counted_to_one() {
     assert_eq!(ran.count(APP, "marker"), ROUNDS + 1);
     assert!(ran.snapshot.points.iter().all(|point| point.file != "itt:off"));
     assert!(ran.snapshot.lanes.iter().any(|lane| lane.name == "a thread of ITT"));
-    // 1,024 events have room, and the others are counted.
+    // pfp has room for 1,024 events, and counts the others.
     let events = ran.snapshot.points.iter().filter(|point| point.name.starts_with("event "));
     assert_eq!(events.map(|event| ran.count(&event.file, &event.name)).sum::<u64>(), 1024);
     assert_eq!(ran.snapshot.losses[Loss::BeginsRefused], 6);
 }
 
-/// A domain whose points are all off is called by nobody: not before what is open in it has ended,
-/// and as soon as a viewer switches a point on again.
+/// A program stops calling the tool for a domain whose points are all off, once the regions open in
+/// it have ended. It resumes the calls as soon as a viewer enables a point.
 #[test]
 fn a_domain_that_is_off_costs_the_program_nothing() {
     const MANY: u64 = 400_000;
@@ -108,13 +108,13 @@ fn a_domain_that_is_off_costs_the_program_nothing() {
     let said = target.reach("rested").clone();
     let called = |key: &str| said.one::<u64>(key);
     assert_eq!(["on", "open", "span"].map(called), [10, MANY, MANY]);
-    // It is noticed after some ten thousand calls.
+    // The client notices after some ten thousand calls.
     assert!(called("closed") < MANY / 4, "{said:?}");
     assert_eq!(["rests", "forked"].map(called), [0, 0]);
     watch.change(all[0], Change::Enable);
     target.go();
     let said = target.reach("awoken").clone();
-    // The program itself has switched the other domain off.
+    // The program itself has disabled the other domain.
     assert_eq!(said.all::<u64>("awake"), [[1000, 0]]);
     watch.change(all[0], Change::Disable);
     target.go();
@@ -122,7 +122,7 @@ fn a_domain_that_is_off_costs_the_program_nothing() {
     assert_eq!(said.one::<u64>("again"), 0);
     let picture = watch.poll();
     let counts = ["work", "of a thread", "span"].map(|name| watch::named(picture, name).count);
-    // The second span has ended while its point was off.
+    // The second span ended while its point was off.
     assert_eq!(counts, [1010, 1, 1]);
     assert_eq!(picture.losses.mismatched_ends, 0);
     target.end_well();

@@ -1,4 +1,4 @@
-//! Kokkos Tools, with Debian's Kokkos.
+//! Tests of Kokkos Tools, with Debian's Kokkos.
 
 use std::path::Path;
 
@@ -47,7 +47,8 @@ fn kernels_regions_and_copies_are_counted_to_one() {
     assert!(said.contains("KOKKOS_PROFILE_LIBRARY: --inject kokkos3"), "{said}");
 }
 
-/// By the variable of later versions, which `run` sets by itself, and what those tell besides.
+/// `run` sets the variable of later Kokkos versions by default. Those versions also report more
+/// events.
 #[test]
 fn a_later_kokkos_loads_the_library_by_itself() {
     const ROUNDS: u64 = 30;
@@ -69,7 +70,7 @@ fn a_later_kokkos_loads_the_library_by_itself() {
         assert_eq!(ran.point(domain, name).wall, name == "section", "{name}");
     }
     assert_eq!(ran.amount(ran.point("kokkos:copy", "to")), 800 * ROUNDS);
-    // 1,024 sections have room: the first, and 1,023 of the others.
+    // pfp has room for 1,024 sections: the first, and 1,023 of the others.
     assert_eq!(ran.count("kokkos:section", "other"), 23);
     assert_eq!(ran.snapshot.losses[Loss::BeginsRefused], 77);
 }

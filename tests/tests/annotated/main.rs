@@ -1,5 +1,5 @@
-//! Programs that are annotated for other tools: stock packages, and programs against the stock
-//! headers. Nothing of pfp is in them; `pfp-top run` has their runtimes load libpfp_inject.
+//! Programs that are annotated for other tools: stock packages, and programs built with the stock
+//! headers. They contain no pfp; `pfp-top run` makes their runtimes load libpfp_inject.
 
 mod found;
 mod itt;
@@ -15,7 +15,7 @@ use pfp_tests::place::{Place, pfp_top, text};
 use pfp_top::files::json;
 use pfp_top::snapshot::{Loss, Point, Snapshot, Stats};
 
-/// What a program came to.
+/// The results of a program.
 struct Run {
     snapshot: Snapshot,
     printed: String,
@@ -54,7 +54,7 @@ fn unseen(program: &Path, arguments: &[&str]) -> String {
     said
 }
 
-/// What the program prints without anybody who watches.
+/// The output of the program without a profiler.
 fn alone(program: &Path, arguments: &[&str]) -> String {
     c::run(std::process::Command::new(program).args(arguments))
 }
@@ -69,19 +69,19 @@ impl Run {
         })
     }
 
-    /// What all measurements of a point have of its first amount.
+    /// The sum of a point's first amount over all measurements.
     fn amount(&self, point: &Point) -> u64 {
         let cells = self.snapshot.cells.iter().filter(|cell| cell.point == point.id);
         let sums = cells.flat_map(|cell| &cell.tuples).map(|tuple| tuple.sum(0));
         u64::try_from(sums.sum::<u128>()).expect("it is not so much")
     }
 
-    /// The figures of a name in a domain, one of each thread.
+    /// The figures of a name in a domain, one entry for each thread.
     fn threads(&self, domain: &str, name: &str) -> Vec<Stats> {
         self.all_of(self.point(domain, name))
     }
 
-    /// The figures of a point, one of each thread.
+    /// The figures of a point, one entry for each thread.
     fn all_of(&self, point: &Point) -> Vec<Stats> {
         let cells = self.snapshot.cells.iter().filter(|cell| cell.point == point.id);
         cells.flat_map(|cell| [cell.stats.clone(), cell.retired.clone()]).collect()
@@ -91,7 +91,7 @@ impl Run {
         self.threads(domain, name).iter().map(|stats| stats.count).sum()
     }
 
-    /// Nothing was refused, mismatched or lost.
+    /// Asserts that nothing was refused, mismatched or lost.
     fn lost_nothing(&self) {
         let losses = &self.snapshot.losses;
         assert_eq!(

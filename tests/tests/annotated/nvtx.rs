@@ -1,4 +1,4 @@
-//! NVTX: Python's package, and C with the stock header.
+//! Tests of NVTX: Python's package, and C with the stock header.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,13 @@ use pfp_top::source;
 
 use crate::{alone, file, run, text};
 
-/// A program in C that includes the header which the package has.
+/// Compiles a C program that includes the header of the package.
 pub(crate) fn compiled(name: &str, link: Link) -> Option<PathBuf> {
     let python = tools::annotated("a C program with NVTX's header")?;
     let packages = python.parent()?.parent()?.join("lib");
     let version = std::fs::read_dir(packages).ok()?.flatten().next()?.path();
     let include = version.join("site-packages/nvidia/nvtx/include");
-    // The header is not held to our warnings.
+    // The header itself does not have to pass our warnings.
     let flags = [format!("-isystem{}", include.display()), "-Wno-error".into()];
     let source = file(&format!("{name}.c"));
     let flags = flags.into_iter().chain(["-ldl".into(), "-pthread".into(), "-std=gnu11".into()]);
@@ -43,14 +43,14 @@ fn what_a_script_annotates_is_counted_to_one() {
     ] {
         assert_eq!(ran.count(domain, name), each * ROUNDS, "{name} in {domain}");
     }
-    // Each thread has its own, but a span is nobody's.
+    // A range belongs to its thread, but a span to no thread.
     let point = |name: &str| ran.snapshot.points.iter().find(|it| it.name == name).unwrap();
     assert!(point("span").wall && !point("outer").wall);
     // A payload is an amount.
     let inner = point("inner");
     assert_eq!(inner.amounts, ["payload"]);
     assert_eq!(ran.amount(inner), 7 * ROUNDS);
-    // Names are kept up to a limit, and none of the others is lost.
+    // Names are kept up to a limit; ranges with other names are counted, too.
     let many = ran.snapshot.points.iter().filter(|point| point.file == "nvtx:many");
     let made_up = many.filter(|point| point.name.starts_with("made up")).count() as u64;
     assert!((3000..5000).contains(&made_up), "{made_up}");
@@ -75,7 +75,8 @@ fn wide_strings_and_names_of_threads_are_taken() {
         assert_eq!(ran.count(domain, name), count, "{name} in {domain}");
         assert_eq!(ran.point(domain, name).wall, name == "started");
     }
-    // With a payload, with one that is no amount, and spans whose payloads differ.
+    // Ranges with a payload, with a payload that cannot be an amount, and spans whose payloads
+    // differ.
     let all = ran.snapshot.points.iter().filter(|point| point.name == "registered \u{20ac}");
     assert!(all.clone().all(|point| point.file == WIDE));
     let count = |it: &Point| ran.all_of(it).iter().map(|stats| stats.count).sum::<u64>();
@@ -89,14 +90,15 @@ fn wide_strings_and_names_of_threads_are_taken() {
     ran.lost_nothing();
 }
 
-/// A program that has no memory left goes on; what cannot be measured is counted.
+/// A program that runs out of memory continues; calls that cannot be measured are counted as lost.
 #[test]
 fn a_program_without_memory_lives() {
     const ROUNDS: u64 = 1000;
     let Some(program) = compiled("limited", Link::Without) else { return };
     let ran = run(&["--inject", "nvtx"], &program, &[]);
     assert_eq!(ran.printed, "well\n");
-    // Its thread had all that it needs, and another one waits until there is memory again.
+    // One thread had all the memory that it needs, and another one measured again after memory was
+    // available.
     assert_eq!(ran.count("nvtx", "known"), 1 + 2 * ROUNDS);
     let another = ran.count("nvtx", "another");
     assert!((ROUNDS..=2 * ROUNDS).contains(&another), "{another}");
@@ -116,14 +118,14 @@ fn digits_fold_where_that_is_asked_for() {
     ran.lost_nothing();
 }
 
-/// Every function of a package that knows nothing of it is a range.
+/// Python's own hook makes a range of every function of a package that does not use NVTX.
 #[test]
 fn functions_of_a_module_are_ranges_by_pythons_own_hook() {
     let Some(python) = tools::annotated("python -m nvtx") else { return };
     let script = file("wrapped.py");
     let ran = run(&[], &python, &["-m", "nvtx", text(&script), "23"]);
     assert_eq!(ran.printed, alone(&python, &[text(&script), "23"]));
-    // The script says how often the package's functions were called.
+    // The script prints how often the package's functions were called.
     let counted = |name: &str| -> u64 {
         let found = ran.snapshot.points.iter().filter(|point| {
             point.name.starts_with("func_inspect.py:") && point.name.ends_with(&format!("({name})"))
@@ -136,7 +138,7 @@ fn functions_of_a_module_are_ranges_by_pythons_own_hook() {
     }
 }
 
-/// Headers of this version have each thread that comes first start the library.
+/// With this version of the headers, every thread whose first call comes early starts the library.
 #[test]
 fn threads_that_call_first_together_lose_no_call() {
     let Some(program) = compiled("race", Link::Without) else { return };

@@ -1,6 +1,6 @@
-//! OpenMP's tool interface, with LLVM's runtime: programs of clang's, of gcc's on that runtime,
-//! and scikit-learn. What a region is to show is planned in the program, or counted by another
-//! tool.
+//! Tests of OpenMP's tool interface with LLVM's runtime: programs compiled by clang, by gcc for
+//! that runtime, and scikit-learn. The expected figures follow from the program's plan, or from
+//! another tool's count.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,20 +20,21 @@ const CLANG: Compiler = Compiler { name: "clang", ..Compiler::C };
 const GCC: Compiler = Compiler { name: "gcc", ..Compiler::C };
 const REGIONS: u64 = 20;
 
-/// The program whose regions are planned; none where its compiler has no OpenMP.
+/// The program with planned regions; `None` if the compiler has no OpenMP.
 fn regions(compiler: Compiler) -> Option<PathBuf> {
     let flags = ["-std=gnu11", "-fopenmp"];
     c::has_openmp(compiler)
         .then(|| c::compile(compiler, "omp_regions", &["omp_regions.c"], Link::Without, flags))
 }
 
-/// A program that several tests run: one must not replace it while it runs for another.
+/// The program compiled by clang. Several tests run it, so it is built once: replacing it while
+/// another test runs it would fail.
 fn regions_of_clangs() -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     BUILT.get_or_init(|| regions(CLANG)).clone()
 }
 
-/// By gcc.
+/// The program compiled by gcc.
 fn regions_of_gccs() -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     BUILT.get_or_init(|| regions(GCC)).clone()
@@ -54,18 +55,18 @@ fn runtime() -> Option<PathBuf> {
 
 const SOURCE: &str = include_str!("../../c/omp_regions.c");
 
-/// The first line that has this, from 1 on.
+/// The first line that contains this text, counted from 1.
 fn line_of(construct: &str) -> usize {
     SOURCE.lines().position(|line| line.contains(construct)).expect("it is there") + 1
 }
 
-/// Ends of names of points by what stands in the source, where the object knows it.
+/// The end of a point's name at this line of the source, if the object has line numbers.
 fn of_line<'a>(ran: &'a Run, construct: &str, what: &str) -> &'a str {
     at_line(ran, line_of(construct), what)
 }
 
 fn at_line<'a>(ran: &'a Run, line: usize, what: &str) -> &'a str {
-    // gcc has the call in the line before, where the loop around it begins.
+    // gcc assigns the call to the line before, where the surrounding loop begins.
     let ends = [line, line - 1].map(|line| format!(" omp_regions.c:{line}{what}"));
     let is_it = |name: &String| ends.iter().any(|end| name.ends_with(end));
     let names: Vec<_> = ran.snapshot.points.iter().map(|point| &point.name).collect();
@@ -86,7 +87,8 @@ fn sum(stats: &[Stats], part: fn(&Stats) -> u64) -> u64 {
 
 const UNEVEN: &str = "#pragma omp parallel num_threads(2) reduction(+ : all)";
 
-/// The planned imbalance, and that busy and wait are all of the time of a region's threads.
+/// Checks the planned imbalance, and that busy and wait add up to the whole time of a region's
+/// threads.
 fn judge(ran: &Run) {
     let named = |what: &str| figures(ran, of_line(ran, UNEVEN, what));
     let (busy, wait, wall) = (named(" busy"), named(" wait"), named(""));
@@ -94,7 +96,7 @@ fn judge(ran: &Run) {
     assert_eq!(sum(&busy, |it| it.count), 2 * REGIONS);
     assert_eq!(sum(&wait, |it| it.count), 2 * REGIONS);
     assert_eq!(busy.len(), 2, "{busy:?}");
-    // One does twenty times as much as the other.
+    // One thread works twenty times as much as the other.
     let own = busy.iter().map(|it| it.exclusive);
     let (most, least) = (own.clone().max().unwrap(), own.min().unwrap());
     let imbalance = most as f64 / least as f64;
@@ -103,13 +105,13 @@ fn judge(ran: &Run) {
     let both = inclusive(&busy) + inclusive(&wait);
     let off = both as f64 / (2 * inclusive(&wall)) as f64 - 1.0;
     figure(&format!("openmp: busy {imbalance:.2} : 1, busy and wait {off:+.5} from the wall"));
-    // Beside other programs one CPU is slower than the other; a wait that was taken for work would
-    // make both equal.
+    // Beside other programs one CPU is slower than the other. If waits counted as work, both would
+    // be equal.
     assert!(imbalance > 3.0, "{imbalance}");
     assert!(off.abs() < 0.001, "{off:+.5}");
 }
 
-/// A wait is counted for each lock that the program got, and for no other try.
+/// A wait is counted for each lock that the program acquired, and for no failed try.
 fn judge_locks(ran: &Run) {
     let waits = |call: &str| {
         let ends = format!(" omp_regions.c:{} lock wait", line_of(call));
@@ -123,7 +125,7 @@ fn judge_locks(ran: &Run) {
     ran.lost_nothing();
 }
 
-/// With pauses between the regions, which are no wait.
+/// The arguments include pauses between the regions, which do not count as waits.
 fn arguments() -> [String; 3] {
     [REGIONS.to_string(), "200000".into(), "20".into()]
 }
@@ -136,7 +138,7 @@ fn a_planned_imbalance_is_shown_and_pauses_are_no_wait() {
     let ran = run(&[], &program, &arguments);
     judge(&ran);
     judge_locks(&ran);
-    // As many regions as another tool counts.
+    // The number of regions equals that of another tool.
     let place = Place::new();
     let counted = place.path("counted");
     let flags = ["-std=gnu11", "-shared", "-fPIC", "-fopenmp"];
@@ -148,7 +150,8 @@ fn a_planned_imbalance_is_shown_and_pauses_are_no_wait() {
     let walls = ran.snapshot.points.iter().filter(|point| point.wall);
     let regions: u64 = walls.map(|point| ran.count(&point.file, &point.name)).sum();
     assert_eq!(counted.trim(), format!("regions {regions}"));
-    // What it computes is what it computes alone; the first line has its thread's id.
+    // The program computes the same result without the profiler; only the first line differs, which
+    // has its thread's id.
     let (watched, alone) = (ran.printed, alone(&program, &arguments));
     assert!(watched.lines().skip(1).eq(alone.lines().skip(1)), "{watched}{alone}");
 }
@@ -172,20 +175,20 @@ fn a_region_in_a_region_is_counted_for_itself() {
     for (line, regions, members) in [(outer, 1, 2), (outer + 2, 2, 2)] {
         let count = |what: &str| sum(&figures(&ran, at_line(&ran, line, what)), |it| it.count);
         assert_eq!(count(""), regions * REGIONS, "line {line}");
-        // The inner one has no threads for itself by default: a member for each region.
+        // By default an inner region gets no extra threads, so it has one member each time.
         assert_eq!(count(" busy"), members * REGIONS, "line {line}");
         assert_eq!(count(" wait"), members * REGIONS, "line {line}");
     }
     ran.lost_nothing();
 }
 
-/// A runtime that sleeps at once, and one that never does.
+/// Compares a runtime whose threads sleep at once with one whose threads never sleep.
 #[test]
 fn what_a_wait_has_slept_is_off_the_cpu_and_what_it_has_spun_is_not() {
     let Some(program) = regions_of_clangs() else { return };
     let spun = |patience: &str| {
         let patience = format!("KMP_BLOCKTIME={patience}");
-        // Spinning gives way to nobody, however busy the machine is.
+        // A spinning thread never yields, however busy the machine is.
         let arguments = [&patience, "KMP_USE_YIELD=0", text(&program), "10", "400000"];
         let ran = run(&[], Path::new("/usr/bin/env"), &arguments);
         let wait = figures(&ran, of_line(&ran, UNEVEN, " wait"));
@@ -197,7 +200,7 @@ fn what_a_wait_has_slept_is_off_the_cpu_and_what_it_has_spun_is_not() {
     assert!(slept < spun / 2.0, "{slept} {spun}");
 }
 
-/// Without symbols, a region is the file and the address in it, by which they name it.
+/// Without symbols, the name of a region is the file and the address in it.
 #[test]
 fn without_symbols_a_region_has_its_address() {
     let Some(program) = regions_of_clangs() else { return };
@@ -213,7 +216,7 @@ fn without_symbols_a_region_has_its_address() {
     for point in &walls {
         let address = point.name.strip_prefix("stripped+0x");
         let address = address.unwrap_or_else(|| panic!("no address: {}", point.name));
-        // What it returns to is behind the call.
+        // The return address is just after the call.
         let call = u64::from_str_radix(address, 16).expect("it is a number") - 1;
         let mut lookup = Command::new("addr2line");
         let found = c::run(lookup.arg("-e").arg(&program).arg(format!("{call:#x}")));
@@ -238,7 +241,7 @@ fn a_runtime_that_lacks_what_the_program_needs_is_refused() {
     };
     refused("/no/such/file", text(&program), "/no/such/file");
     refused(text(&c::inject()), text(&program), "is no OpenMP runtime");
-    // It calls what no runtime has.
+    // The program calls a function that no runtime has.
     let write = |name: &str, code: &str| {
         let source = place.path(name);
         std::fs::write(&source, code).expect("there is room");
@@ -253,7 +256,7 @@ fn a_runtime_that_lacks_what_the_program_needs_is_refused() {
     let lacking = c::compile(GCC, "omp_lacking", &[text(&lacking)], Link::Without, flags);
     let why = "lacks GOMP_of_tomorrow, which";
     refused(text(&runtime), text(&lacking), why);
-    // A library calls it, which a library of the program's needs.
+    // A library that another library needs calls the function.
     let code = "void GOMP_of_tomorrow(void);\nvoid inner(void);\n\
         void inner(void) { GOMP_of_tomorrow(); }\n";
     let shared = |library| ["-shared", "-fPIC", "-Wl,--no-as-needed", library];
@@ -295,7 +298,7 @@ fn scikit_learn_has_as_many_regions_as_another_tool_counts() {
     assert_eq!(counted.trim(), format!("regions {regions}"));
 }
 
-/// GCC's own runtime has no interface for tools, which the viewer says.
+/// GCC's own runtime has no interface for tools, and the viewer prints that.
 #[test]
 fn a_program_on_gccs_runtime_is_told_why_it_was_not_seen() {
     let Some(program) = regions_of_gccs() else { return };
@@ -311,8 +314,8 @@ fn named(what: &str, [first, second]: [&str; 2], flags: &[&str]) -> PathBuf {
     c::compile(CLANG, &format!("{what}_{first}"), &["omp_replaced.c"], Link::Without, all)
 }
 
-/// Runs a program, replaces a file that it has loaded, and reads the names of regions in a viewer's
-/// snapshot; then kills the program and reads them again.
+/// Runs a program, replaces a file that it has loaded, and reads the names of regions from a
+/// viewer's snapshot; then kills the program and reads them again.
 fn names_after(place: &Place, program: &Path, replaced: &Path, by: &Path) -> [String; 2] {
     let mut command = place.command(program);
     command.env("OMP_TOOL_LIBRARIES", c::inject()).env("LD_LIBRARY_PATH", place.folder());
@@ -353,7 +356,7 @@ fn a_file_that_was_replaced_gives_no_names() {
     copy_program(named("omp_program", ours, &[]), &program);
     let upgrade = named("omp_program", others, &[]);
     let [running, ended] = names_after(&place, &program, &program, &upgrade);
-    // The kernel keeps the file of a program that runs.
+    // The kernel keeps the executable of a running program.
     assert!(ours.iter().all(|name| running.contains(name)), "{running}");
     assert!(is_none_of_others(&running) && is_none_of_others(&ended), "{running}{ended}");
     assert!(ended.contains("solver+0x"), "{ended}");

@@ -1,4 +1,4 @@
-//! Programs that have points of their own as well.
+//! Tests of annotated programs that also have points of their own.
 
 use pfp_tests::c::Link;
 
@@ -23,7 +23,7 @@ fn points_and_annotations_are_in_one_segment_and_nest() {
         for (count, ..) in [around, annotated, within] {
             assert_eq!(count, ROUNDS, "{link:?}");
         }
-        // What is inside is taken out, whichever copy has measured it.
+        // Nested regions are subtracted, whichever copy of pfp measured them.
         assert!(annotated.1 <= annotated.2 && annotated.2 >= within.2, "{link:?}");
         assert!(around.2 >= annotated.2 && around.1 + annotated.2 <= around.2 + ROUNDS, "{link:?}");
         ran.lost_nothing();

@@ -1,7 +1,6 @@
-//! Amounts of regions: their sums against the program's own arithmetic, over threads,
-//! owners of lanes, resets and switches; which are told apart; what is left of them
-//! after a kill; in signal handlers, and where the threads have no lane; of regions by
-//! hand, of laps and of futures.
+//! Amounts of regions, compared with the program's own arithmetic: over threads, owners of lanes,
+//! resets and switches; distinct tuples; after a kill; in signal handlers; on threads without a
+//! lane; of regions by hand, of laps and of futures.
 
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -34,14 +33,14 @@ fn tuples(picture: &Picture, of: u32) -> impl Iterator<Item = (u32, [u64; 4])> {
     tuples.filter(move |(_, tuple)| tuple.of == of).map(|(id, tuple)| (id, tuple.each))
 }
 
-/// The cells that a point has of its own, beside those of its tuples.
+/// A point's own cells, without those of its tuples.
 fn own_cells(picture: &Picture, point: u32) -> impl Iterator<Item = &CellReading> {
     let cells = picture.cells.iter().filter(move |cell| cell.point == point);
     cells.filter(|cell| watch::is_own(picture, cell))
 }
 
-/// Measurements of a point and sums of its amounts, out of its tuples and its own cells; how many
-/// tuples there are; and the measurements of its own cells.
+/// A point's measurements and sums of amounts, over its tuples and its own cells; the number of
+/// tuples; and the measurements of its own cells.
 fn sums(picture: &Picture, name: &str) -> (u64, [u64; 4], usize, u64) {
     let id = watch::id(picture, name);
     let (mut count, mut sums, mut others) = (0, [0; 4], 0);
@@ -87,7 +86,8 @@ fn opened(path: &Path) -> Snapshot {
     source::open(path).and_then(|mut source| source.poll()).expect("the file can be read")
 }
 
-/// With lanes for all, and with two only, so that most threads share the overflow lane.
+/// Once with a lane for each thread, and once with two lanes, so that most threads share the
+/// overflow lane.
 #[test]
 fn sums_are_those_of_the_programs_own_arithmetic() {
     for lanes in ["128", "2"] {
@@ -104,7 +104,7 @@ fn sums_are_those_of_the_programs_own_arithmetic() {
             assert_eq!(u128::from(count), expected[0], "{name} with {lanes} lanes");
             assert_eq!(told_apart, tuples);
             assert_eq!(others > 0, tuples == 8);
-            // The second of `many` is worked out from the third.
+            // The second amount of `many` is computed from the third.
             let sums = match name {
                 "many" => vec![sums[0], sums[2]],
                 _ => sums[..expected.len() - 1].to_vec(),
@@ -114,7 +114,7 @@ fn sums_are_those_of_the_programs_own_arithmetic() {
         }
         assert_eq!(said(&target, "told"), said(&target, "former"));
 
-        // Whoever writes a snapshot, and a copy of the segment, says the same.
+        // The program's own snapshot, the viewer's snapshot and a copy of the segment agree.
         let top = |arguments: &[&str]| c::run(place.command(pfp_top()).args(arguments));
         let pid = target.pid().to_string();
         let files = ["viewer.json", "raw.pfp"].map(|name| place.path(name));
@@ -150,8 +150,8 @@ fn sums_are_those_of_the_programs_own_arithmetic() {
     }
 }
 
-/// What a killed program leaves: the n-th measurement had n bytes, so the sum tells how
-/// many it is of. One that was in progress may be in the sum already.
+/// The figures of a killed program: its n-th measurement had n bytes, so the sum shows how many
+/// measurements it includes. It may include the one that was in progress.
 #[test]
 fn a_kill_loses_nothing() {
     for _ in 0..size(20, 1000) {
@@ -177,9 +177,8 @@ extern "C" fn on_signal(_: libc::c_int) {
     pfp::scope!("handled", items = n % 20);
 }
 
-/// The first regions of the point are in a handler that interrupts regions with amounts;
-/// whatever it interrupts, its own are counted, but for those that met the making of
-/// themselves, which are counted as that.
+/// The point's first regions are in a handler that interrupts regions with amounts. All of them are
+/// counted, except those that interrupt their own registration, which are counted as missed.
 #[test]
 fn amounts_in_a_signal_handler() {
     pfp::init().ok();
@@ -188,16 +187,16 @@ fn amounts_in_a_signal_handler() {
     }
     let missed = || own::watch().poll().losses.begins_missed;
     let before = missed();
-    // SAFETY: the handler does what handlers may: it measures.
+    // SAFETY: the handler only measures, which is allowed in a signal handler.
     unsafe { libc::signal(libc::SIGUSR1, on_signal as extern "C" fn(_) as usize) };
-    // SAFETY: as above.
+    // SAFETY: the handler only measures, which is allowed in a signal handler.
     unsafe { libc::signal(libc::SIGALRM, on_signal as extern "C" fn(_) as usize) };
     let ticks = Ticks::of_this_thread(libc::SIGALRM, Duration::from_micros(50));
     let mut calls = 0;
     while HANDLED.load(Relaxed) < size(2000, 200_000) {
         calls += 1;
         pfp::scope!("interrupted", items = calls % 20);
-        // SAFETY: as above.
+        // SAFETY: takes a plain number; the handler is installed.
         unsafe { libc::raise(libc::SIGUSR1) };
     }
     drop(ticks);
@@ -208,7 +207,7 @@ fn amounts_in_a_signal_handler() {
     assert_eq!((count, told_apart), (calls, 8));
     assert_eq!(amounts[0], (1..=calls).map(|call| call % 20).sum::<u64>());
     let (count, amounts, told_apart, rest) = sums(picture, "handled");
-    // Some of these may be other tests'.
+    // Other tests in this process may have missed some of these.
     let missed = missed() - before;
     assert!(count <= handled && handled <= count + missed, "{count} of {handled}, {missed} missed");
     assert!(told_apart == 8 && rest > 0);
@@ -242,8 +241,8 @@ fn attributes_and_functions_carry_amounts() {
     assert!(ids.contains(&vec!["requests".to_owned(), "bytes".to_owned()]), "{ids:?}");
 }
 
-/// Each region is counted under its own tuple, however many amounts it tells of those that
-/// its point has, also after there is a rest, and whatever numbers others have.
+/// Each region is counted under its own tuple, whether it sets all of its point's amounts or fewer,
+/// also after further tuples are summed together.
 #[test]
 fn each_tuple_has_its_own_measurements() {
     static TUPLES: pfp::MeteredPoint = pfp::MeteredPoint::new("tuples", &["a", "b", "c"]);
@@ -268,7 +267,7 @@ fn each_tuple_has_its_own_measurements() {
     let mut random = Random::new(3);
     let mut rest = 0;
     for round in 0..1_000 {
-        // Of the tuples above each some have two, some three.
+        // Some of the tuples above have two amounts in each region, some three.
         measure(kept[round % 8]);
         let other = [random.word() % 100, 1_000 + random.word() % (1 << 40), 0, 0];
         measure(other);
@@ -288,8 +287,8 @@ fn each_tuple_has_its_own_measurements() {
     assert_eq!(others.sum::<u64>(), rest);
 }
 
-/// Two tuples never have the same amounts, however many threads add a tuple at the same moment, and
-/// even if some threads have used up their spin budget.
+/// Many threads measure a tuple for the first time at once, including threads that have used up
+/// their time to wait.
 #[test]
 fn no_two_tuples_have_the_same_amounts() {
     const THREADS: u64 = 4;
@@ -321,8 +320,8 @@ fn no_two_tuples_have_the_same_amounts() {
     assert_eq!(counts, [THREADS; POINTS]);
 }
 
-/// In parts, inside one another, on several threads at once: the amounts are told as the
-/// regions end, and none is lost or counted twice.
+/// Regions by hand in parts, nested, and on several threads at once: the amounts are passed at the
+/// end, and each is counted exactly once.
 #[test]
 fn regions_by_hand_carry_amounts() {
     static HAND: pfp::MeteredPoint = pfp::MeteredPoint::new("by hand", &["bytes", "parts"]);
@@ -346,7 +345,7 @@ fn regions_by_hand_carry_amounts() {
         HAND.end(add([n % 23, 2], 1));
         all
     };
-    // All that are told apart, and one more.
+    // All tuples that are told apart, and one more.
     const FIRST: u64 = 30;
     let all_of = |numbers: Range<u64>| numbers.map(region).fold([0; 3], sum_of);
     let of_thread = || sum_of(in_turn(|| all_of(0..FIRST)), all_of(FIRST..times));
@@ -369,7 +368,7 @@ fn sum_of(one: [u64; 3], other: [u64; 3]) -> [u64; 3] {
     std::array::from_fn(|at| one[at] + other[at])
 }
 
-/// As guards and by hand, with tuples and without.
+/// Regions as guards and by hand, with distinct tuples and beyond them.
 #[test]
 fn regions_of_a_fenced_point_carry_amounts() {
     static FENCED: pfp::MeteredPoint = pfp::MeteredPoint::new("fenced amounts", &["items"]);
@@ -385,8 +384,8 @@ fn regions_of_a_fenced_point_carry_amounts() {
     assert_eq!(sums(own::watch().poll(), "fenced amounts"), (2 * times, [all, 0, 0, 0], 8, others));
 }
 
-/// Which cell such a region is recorded in is only known at its end; that it was begun
-/// before a reset, or while the point was on, still decides.
+/// The cell of a region with amounts is only known at its end. Still, a region that began before a
+/// reset, or while the point was off, is not counted.
 #[test]
 fn a_change_while_a_region_is_open_is_the_next_ones() {
     static OPEN: pfp::MeteredPoint = pfp::MeteredPoint::new("open", &["items"]);
@@ -394,7 +393,7 @@ fn a_change_while_a_region_is_open_is_the_next_ones() {
     OPEN.begin();
     OPEN.end([3]);
     assert_eq!(count(), 1);
-    // A tuple that this thread has had, and one that it has not.
+    // A tuple that this thread has measured, and one that it has not.
     for items in [3, 4] {
         OPEN.begin();
         OPEN.point().reset();
@@ -415,7 +414,7 @@ fn a_change_while_a_region_is_open_is_the_next_ones() {
     assert_eq!((count(), OPEN.amounts()), (2, vec![("items", 8)]));
 }
 
-/// From plain ones to such with amounts and back, more tuples than are told apart.
+/// Laps between plain points and points with amounts, with more tuples than are told apart.
 #[test]
 fn laps_carry_amounts() {
     let times = size(3_000, 1_200_000);
@@ -447,12 +446,12 @@ fn laps_carry_amounts() {
     assert!(told_apart == 8 && rest == times / 3, "{rest} of the rest");
 }
 
-/// A point with amounts is one of the program's points, and may be measured as those are:
-/// its regions then have amounts of 0, and none is lost or counted twice.
+/// A point with amounts is one of the program's points, and can be measured like any other: its
+/// regions then have amounts of 0, and each is counted exactly once.
 #[test]
 fn regions_by_the_point_itself_have_no_amounts() {
     static BARE: pfp::MeteredPoint = pfp::MeteredPoint::new("bare", &["items"]);
-    // More tuples than are told apart, so that the point has regions with amounts of its own.
+    // More tuples than are told apart, so that the point's own cell has regions with amounts, too.
     (1..=12).for_each(|items| drop(BARE.measure([items])));
     let bare = pfp::points().find(|point| point.name() == "bare").expect("it was met");
     assert!(std::ptr::eq(bare, BARE.point()));
@@ -497,8 +496,8 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Those that are ready, and those that are given up half way; one that was never polled
-/// has done nothing.
+/// Futures that finish, and futures that are dropped halfway; a future that was never polled has
+/// measured nothing.
 #[test]
 fn futures_carry_amounts() {
     let times = size(3_000, 300_000);
@@ -516,8 +515,8 @@ fn futures_carry_amounts() {
     assert!(told_apart == 8 && rest == times / 3, "{rest} of the rest");
 }
 
-/// In C and in C++, with every compiler there is; and what `pfpShow` prints, which is the
-/// same by the same arithmetic.
+/// In C and in C++, with every installed compiler. `pfpShow` prints the sums, which must agree with
+/// the same arithmetic.
 #[test]
 fn in_c_and_cpp() {
     for (at, compiler) in Compiler::all().enumerate() {
@@ -553,7 +552,7 @@ fn in_c_and_cpp() {
         let ended = target.end();
         assert!(ended.status.success(), "{ended:?}");
     }
-    // Without: it prints, and measures nothing.
+    // Compiled without the library, the program prints its results and measures nothing.
     let program = c::compile(
         Compiler::C,
         "amounts-off",
@@ -565,8 +564,8 @@ fn in_c_and_cpp() {
     assert_eq!(output.status.code(), Some(1), "pfpShow says that it has nothing to show");
 }
 
-/// Calls and sums of two amounts, out of what `show` wrote. Of the rest it tells means,
-/// rounded down.
+/// Checks the counts and sums of two amounts in the output of `show`. For further tuples it prints
+/// means, rounded down.
 fn shown_is(shown: &serde_json::Value, label: &str, expected: Vec<u128>, names: [&str; 2]) {
     let threads = shown.as_array().expect("an array of threads");
     let rows: Vec<_> =
@@ -587,23 +586,23 @@ fn shown_is(shown: &serde_json::Value, label: &str, expected: Vec<u128>, names: 
     }
 }
 
-/// A child of a fork has the tuples of its parent, and sums of its own.
+/// A forked child keeps its parent's tuples, and starts its own sums.
 #[test]
 fn a_forked_child_sums_for_itself() {
     static FORKED: pfp::MeteredPoint = pfp::MeteredPoint::new("forked", &["items"]);
     (1..=12_u64).for_each(|n| drop(FORKED.measure([n])));
-    // SAFETY: the child measures, reads its own figures, and ends.
+    // SAFETY: the child only measures, reads its own figures, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         (1..=12_u64).for_each(|n| drop(FORKED.measure([n])));
         drop(FORKED.measure([1_u64]));
         let good = FORKED.amounts() == [("items", 79)]
             && FORKED.point().stats().is_some_and(|stats| stats.count == 13);
-        // SAFETY: no destructors are wanted.
+        // SAFETY: ends the child at once; no destructors have to run.
         unsafe { libc::_exit(if good { 0 } else { 1 }) };
     }
     let mut status = 0;
-    // SAFETY: a child of ours.
+    // SAFETY: `status` outlives the call, and the process is our child.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(status, 0);
     assert_eq!(FORKED.amounts(), [("items", 78)]);

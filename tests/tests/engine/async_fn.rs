@@ -1,5 +1,5 @@
-//! Async functions under `#[pfp::function]`: one measurement over all polls, in
-//! which waiting is not counted, whoever polls and on whatever thread.
+//! Async functions with `#[pfp::function]`: one measurement over all polls, without the time
+//! between them, on whatever threads they are polled.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -14,13 +14,14 @@ use pfp_tests::os::{burn, thread_cpu};
 use pfp_tests::own::figures;
 use pfp_tests::{figure, stolen};
 
-/// Long beside the begin of a first region, whose CPU time is in no region.
+/// CPU time of a step: much longer than the begin of a first region, whose CPU time counts for no
+/// region.
 const STEP: Duration = Duration::from_millis(24);
-/// How near figures are to the CPU time of the polls, whose oracle is read with
-/// a system call on either side.
+/// Tolerance of the figures relative to the CPU time of the polls, which takes a system call on
+/// either side.
 const NEAR: f64 = 0.02;
 
-/// Is pending once.
+/// A future that is pending once.
 #[derive(Default)]
 struct Once(bool);
 
@@ -32,9 +33,9 @@ impl Future for Once {
     }
 }
 
-/// Polls once, and adds what the kernel says that took to `cpu`.
+/// Polls once, and adds the CPU time of the poll, by the kernel's account, to `cpu`.
 fn poll<F: Future + ?Sized>(future: Pin<&mut F>, cpu: &mut Duration) -> Poll<F::Output> {
-    // A thread's first look at the probe is no region's.
+    // The thread's first use of the probe must not fall into the poll.
     pfp::register_thread("polls");
     let before = thread_cpu();
     let polled = future.poll(&mut Context::from_waker(Waker::noop()));
@@ -42,7 +43,7 @@ fn poll<F: Future + ?Sized>(future: Pin<&mut F>, cpu: &mut Duration) -> Poll<F::
     polled
 }
 
-/// Polls until it is ready, asleep in between; the CPU time of the polls.
+/// Polls until the future is ready, and sleeps in between; returns the CPU time of the polls.
 fn drive<F: Future>(future: F) -> (F::Output, Duration) {
     let mut future = pin!(future);
     let mut cpu = Duration::ZERO;
@@ -54,7 +55,7 @@ fn drive<F: Future>(future: F) -> (F::Output, Duration) {
     }
 }
 
-/// `stolen` from the threads that polled it.
+/// `stolen` is the time stolen from the threads that polled it.
 fn assert_near(what: &str, ticks: u64, cpu: Duration, stolen: Duration) {
     let found = ticks as f64 / pfp::ticks_per_second();
     let off = found / cpu.as_secs_f64() - 1.0;
@@ -83,7 +84,7 @@ fn all_polls_are_one_measurement_without_the_waiting() {
     assert_eq!(sums.count, 1);
     assert_near("five steps", sums.exclusive, cpu, stolen);
     assert_eq!((sums.min, sums.max), (sums.exclusive, sums.exclusive));
-    // The sleep between polls is neither on the CPU nor off it: nobody's.
+    // The sleep between polls counts neither as on the CPU nor as off it.
     let waited = sums.off_cpu as f64 / pfp::ticks_per_second();
     figure(&format!("async_fn five steps: {waited:.6} s off the CPU"));
 }
@@ -107,7 +108,7 @@ fn an_early_return_and_a_question_mark_keep_their_meaning() {
 
 #[test]
 fn regions_inside_are_taken_out_also_across_waiting() {
-    // What was burnt around, within, and in the scope.
+    // CPU time burnt in the outer region, in the inner one, and in the scope.
     type Burnt = [Cell<Duration>; 3];
     #[pfp::function("around")]
     async fn around(burnt: &Burnt) {
@@ -150,7 +151,7 @@ fn a_panic_in_a_poll_ends_the_measurement_and_nothing_else() {
             std::panic::panic_any("as intended");
         }
     }
-    // As in `poll`.
+    // The thread's first use of the probe must not fall into the poll.
     pfp::register_thread("polls");
     let mut cpu = Duration::ZERO;
     let (start, stolen) = (thread_cpu(), stolen::so_far());
@@ -250,7 +251,7 @@ fn a_future_goes_on_on_another_thread() {
     assert_near("another thread", sums.exclusive, cpu, stolen);
 }
 
-/// What its polls took is taken out of the regions around, so it is kept.
+/// The time of its polls was subtracted from the surrounding regions, so it is kept.
 #[test]
 fn a_future_that_is_dropped_early_is_measured_so_far() {
     static DROPPED: pfp::Point = pfp::Point::new("dropped early");
@@ -271,14 +272,14 @@ fn a_future_that_is_dropped_early_is_measured_so_far() {
     let stats = DROPPED.stats().expect("it was measured");
     assert_eq!(stats.count, 1);
     assert_near("one that was dropped", stats.exclusive, cpu, stolen::since(before));
-    // By another thread, whose first measurement that is.
+    // Another thread drops the future, as its first use of the probe.
     let mut future = unfinished();
     assert!(poll(future.as_mut(), &mut cpu).is_pending());
     thread::spawn(move || drop(future)).join().expect("it only drops");
     let stats = DROPPED.stats().expect("it was measured");
     assert_eq!(stats.count, 2);
     assert_near("two that were dropped", stats.exclusive, cpu, stolen::since(before));
-    // The next one begins from nothing.
+    // The next future starts with no time.
     let ((), last) = drive(DROPPED.measure_async(async {
         burn(STEP);
     }));
@@ -293,7 +294,7 @@ fn a_future_that_is_dropped_early_is_measured_so_far() {
     assert_near("the last of them", stats.last, last, stolen::since(before));
 }
 
-/// As of recursive calls: what is inside a future of the same point is inside it once.
+/// As with recursive calls, inclusive time counts a nested future of the same point only once.
 #[test]
 fn recursion_counts_once_in_inclusive_time() {
     #[pfp::function("down")]
@@ -318,7 +319,7 @@ fn recursion_counts_once_in_inclusive_time() {
         assert_near("recursion, exclusive", sums.exclusive, all, stolen);
         assert_near("recursion, inclusive", sums.inclusive, all, stolen);
     }
-    // Dropped with all levels begun and none ended.
+    // The future is dropped with all levels begun and none ended.
     let mut cpu = Duration::ZERO;
     let mut future = down(LEVELS, true);
     for _ in 0..=LEVELS {
@@ -331,7 +332,7 @@ fn recursion_counts_once_in_inclusive_time() {
     assert_near("recursion that was dropped, inclusive", sums.inclusive, all + cpu, stolen);
 }
 
-/// A future may go on inside another one of its point, or leave it.
+/// A future may be polled inside another one of its point at first, and outside it later.
 #[test]
 fn inclusive_time_is_of_the_polls_inside_whatever_future_they_are_of() {
     static POINT: pfp::Point = pfp::Point::new("in and out");
@@ -342,7 +343,7 @@ fn inclusive_time_is_of_the_polls_inside_whatever_future_they_are_of() {
             Once::default().await;
         }
     }));
-    // By itself, inside another one, and by itself again.
+    // Polled alone, inside another future, and alone again.
     assert!(poll(inner.as_mut(), &mut cpu).is_pending());
     let mut outer = Box::pin(POINT.measure_async(async {
         burn(STEP);
@@ -358,8 +359,8 @@ fn inclusive_time_is_of_the_polls_inside_whatever_future_they_are_of() {
     assert_near("in and out, inclusive", stats.inclusive, cpu, stolen);
 }
 
-/// What the attribute finds in a function that makes a future: where the sleeping is, and
-/// the burning, is known by what is measured.
+/// A function that makes a future: the attribute measures the future, and neither the work nor the
+/// sleep before it. The test separates them by where it sleeps and where it burns.
 #[test]
 fn the_future_is_measured_and_not_its_making() {
     #[async_trait::async_trait]
@@ -389,7 +390,7 @@ fn the_future_is_measured_and_not_its_making() {
 
     #[pfp::function("opaque")]
     fn opaque(server: &Server) -> impl Future<Output = Duration> + Send {
-        // Before the future: not measured.
+        // This work comes before the future is made, and is not measured.
         let _ = burn(2 * STEP);
         async move { server.required(1).await.unwrap_or_default() + burn(STEP) }
     }
@@ -429,7 +430,7 @@ fn the_future_is_measured_and_not_its_making() {
     let sums = figures("boxed");
     assert_eq!(sums.count, 1);
     assert_near("Pin<Box<dyn Future>>", sums.exclusive, cpu, stolen::since(before));
-    // As documented: one that is returned earlier is not measured.
+    // As documented, a future that is returned early is not measured.
     let _ = drive(boxed(&server, true));
     assert_eq!(figures("boxed").count, 1);
 }

@@ -1,6 +1,5 @@
-//! The ladder of the clock: each clock source is taken where the one above is missing, also in
-//! a container's seccomp profile, and none needs the restartable-sequence area for
-//! itself.
+//! Each clock source is used if the better one is missing, also under a container's seccomp
+//! profile. Only the first needs the restartable-sequence area.
 #![cfg(target_arch = "x86_64")]
 
 use std::os::unix::process::CommandExt;
@@ -14,8 +13,8 @@ use pfp_tests::{figure, os, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Has these system calls fail with EPERM, as the seccomp profiles of containers do. Without calls,
-/// it sets no filter, since pfp tries no perf event under a filter.
+/// Makes these system calls fail with EPERM, as the seccomp profiles of containers do. Without
+/// calls, it sets no filter, since pfp tries no perf event under a filter.
 fn forbid(command: &mut Command, calls: &'static [libc::c_long]) {
     if calls.is_empty() {
         return;
@@ -24,14 +23,15 @@ fn forbid(command: &mut Command, calls: &'static [libc::c_long]) {
     const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code: u16, jt: u8, jf: u8, k: u32| libc::sock_filter { code, jt, jf, k };
-    // The call's number is the first word of what a filter sees.
+    // The call's number is the first word of the filter's input.
     let mut program = vec![step(LOAD, 0, 0, 0)];
     for &call in calls {
         program.push(step(IF_EQUAL, 0, 1, call as u32));
         program.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
     }
     program.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
-    // SAFETY: two system calls between fork and exec; the program was made before.
+    // SAFETY: the closure makes two system calls between fork and exec; the filter was built
+    // before.
     unsafe {
         command.pre_exec(move || {
             let filter =
@@ -48,7 +48,7 @@ const NO_RSEQ: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
 const PERF: libc::c_long = libc::SYS_perf_event_open;
 const CLOCK: libc::c_long = libc::SYS_clock_gettime;
 
-/// The clock source that a program takes where some things are missing.
+/// The clock source that a program chooses if some sources are unavailable.
 fn source(rseq: bool, forbidden: &'static [libc::c_long]) -> ClockKind {
     let place = Place::new();
     let mut command = place.command(TARGET);
@@ -61,7 +61,7 @@ fn source(rseq: bool, forbidden: &'static [libc::c_long]) -> ClockKind {
     target.reach("done");
     let mut watch = Watch::attach(&place, &target);
     let picture = watch.poll();
-    // Whichever it is, it measures.
+    // Every clock source measures.
     assert_eq!(watch::named(picture, "a scope").count, 100);
     let kind = picture.clock.kind;
     target.end_well();
@@ -81,13 +81,13 @@ fn each_rung_is_taken_where_the_one_above_is_missing() {
         other => panic!("without rseq: {other:?}"),
     }
     assert_eq!(source(false, &[PERF]), ClockKind::Cputime, "without rseq, a container's profile");
-    // A switch that was noticed has to be asked about.
+    // After a switch pfp has to read the CPU time, so it cannot use the area alone.
     assert_eq!(source(true, &[CLOCK]), ClockKind::Wall, "no CPU time");
     assert_eq!(source(false, &[PERF, CLOCK]), ClockKind::Wall, "nothing at all");
     figure("clock_ladder: rseq, perf, cputime, wall: each where the one above is missing");
 }
 
-/// A clock source that does not do what it claims is given up.
+/// pfp stops using a clock source that does not report switches.
 #[test]
 fn who_is_told_of_no_switch_takes_another_clock_source() {
     let place = Place::new();
@@ -107,7 +107,8 @@ fn who_is_told_of_no_switch_takes_another_clock_source() {
     target.end_well();
 }
 
-/// Somebody else uses the area all the time: that costs readings, and nothing else.
+/// Other code in the process uses the area all the time: that costs extra clock readings, but the
+/// figures stay correct.
 #[test]
 fn figures_stay_right_where_something_else_uses_rseq() {
     let place = Place::new();
@@ -123,7 +124,7 @@ fn figures_stay_right_where_something_else_uses_rseq() {
         let (tid, cpu_ns, stolen_ns) = (thread[0] as u32, thread[1], thread[2]);
         let all = watch::of_lane(picture, watch::lane(picture, tid));
         let off = all.exclusive as f64 * ns_per_tick / cpu_ns - 1.0;
-        // The readings are in the CPU time, and some of them in nobody's region.
+        // The extra readings are in the CPU time, but some of them in no region.
         let room = 0.02 + stolen_ns / cpu_ns;
         assert!(
             off.abs() < room,

@@ -1,8 +1,8 @@
-//! A clock that cannot be trusted: a counter that runs backwards, jumps, stands still,
-//! or counted through a suspension. No figure is negative or wrapped, nothing is lost,
-//! what went wrong is counted, and a counter that goes on so is given up.
+//! Counters that cannot be trusted: they run backwards, jump, freeze, or continue during a
+//! suspension. No figure is negative or wrapped, nothing is lost, errors are counted, and pfp stops
+//! using a counter that keeps failing.
 //!
-//! The counter is played: each reading of it traps in the target.
+//! The counter is simulated: each reading of it traps in the target.
 #![cfg(target_arch = "x86_64")]
 
 use pfp_shm_layout::header::ClockKind;
@@ -19,7 +19,7 @@ const SOURCES: [(&str, ClockKind); 4] = [
     ("wall", ClockKind::Wall),
 ];
 
-/// What became of a run.
+/// The results of a run.
 struct Run {
     anomalies: u64,
     wrong: u64,
@@ -29,8 +29,8 @@ struct Run {
     of_cpu: f64,
 }
 
-/// Runs the target on a clock source with a counter that goes wrong in a way, and checks what
-/// must hold of every way.
+/// Runs the target on a clock source with a counter that fails in this mode, and checks the
+/// properties that hold in every mode.
 fn run(source: &str, mode: &str, calls: u64, when: &str) -> Run {
     let place = Place::new();
     let arguments = ["trapped", mode, &calls.to_string(), when];
@@ -50,8 +50,8 @@ fn run(source: &str, mode: &str, calls: u64, when: &str) -> Run {
         let point = watch::id(picture, name);
         for cell in watch::cells(picture, point) {
             cells::check(cell, name != "outer");
-            // That is where a wrapped one would end up. On the last clock source so may a region
-            // with two suspensions in it; there the sums alone tell.
+            // A wrapped figure would be that large. On the last clock source a region with two
+            // suspensions can be, too; there only the sums are checked.
             assert!(cell.live.max < LIMIT - 1 || source == "wall", "{what}: {cell:?}");
             let longest = wall_ns + ahead_ns + 1e9;
             for ticks in [cell.live.exclusive, cell.live.inclusive, cell.live.off_cpu] {
@@ -75,7 +75,7 @@ fn run(source: &str, mode: &str, calls: u64, when: &str) -> Run {
     run
 }
 
-/// A counter that goes wrong in a way, on every clock source.
+/// Tests one failing mode on every clock source.
 fn on_every_source(mode: &str, calls: u64, check: impl Fn(&Run, &str)) {
     for (source, kind) in SOURCES {
         let run = run(source, mode, calls, "later");
@@ -83,7 +83,7 @@ fn on_every_source(mode: &str, calls: u64, check: impl Fn(&Run, &str)) {
             skipped(&format!("{mode} on {source}"), "it is not to be had here");
             continue;
         }
-        // Whoever asks for the CPU time is not deceived.
+        // Clock sources that read the CPU time stay correct.
         if matches!(kind, ClockKind::Rseq | ClockKind::Cputime) {
             assert!(run.of_cpu < 1.02, "{source}, {mode}: {} of the CPU time", run.of_cpu);
         }
@@ -128,7 +128,7 @@ fn a_machine_that_was_suspended_does_no_harm() {
     on_every_source("suspended", SOME, |_, _| {});
 }
 
-/// All of it together, and often: in the end the counter is given up.
+/// All failures together, and often: in the end pfp stops using the counter.
 #[test]
 fn a_counter_that_goes_on_so_is_given_up() {
     on_every_source("everything", size(3_000, 1_000_000), |run, source| {
@@ -139,7 +139,7 @@ fn a_counter_that_goes_on_so_is_given_up() {
     });
 }
 
-/// One that never moved is not used at all.
+/// pfp does not use a counter that never advanced.
 #[test]
 fn a_counter_that_stands_still_from_the_start_is_replaced() {
     for (source, _) in SOURCES {

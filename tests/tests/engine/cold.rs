@@ -1,5 +1,5 @@
-//! Work done once for a process, a thread or a point is harmless for a child that is forked during
-//! it, for a plugin that is closed and for a thread that is cancelled.
+//! Work done once for a process, a thread or a point is safe when a child is forked during it, a
+//! plugin is closed, or a thread is cancelled.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
@@ -7,15 +7,15 @@ use pfp_tests::target::{Said, Target};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, lacks, size};
 
-/// The numbers that a program has said behind a word.
+/// The numbers after `word` in the output of a program.
 fn said(output: &str, word: &str) -> Vec<u64> {
     let line = output.lines().find_map(|line| line.strip_prefix(word));
     let numbers = line.unwrap_or_default().split_whitespace();
     numbers.map(|number| number.parse().expect("a number")).collect()
 }
 
-/// A program that is interrupted at some instructions of a cold path, by a handler that does
-/// something: what it says of that, of which nothing went wrong.
+/// Runs a program with a handler that interrupts it at some instructions of a cold path. Returns
+/// its output, after checking that nothing failed.
 fn stepped(stage: &str, how: &str, each: u64, most: u64) -> Said {
     let program = c::compile(Compiler::C, "stepped", &["stepped.c"], Link::Static, ["-pthread"]);
     let place = Place::new();
@@ -30,8 +30,8 @@ fn stepped(stage: &str, how: &str, each: u64, most: u64) -> Said {
     said
 }
 
-/// A child comes back into what its parent was in the middle of, measures by itself and
-/// ends; the parent's figures are its own.
+/// A child returns into the code that its parent was executing, measures on its own and ends; the
+/// parent's figures are not affected.
 #[test]
 fn a_child_of_a_handler_leaves_its_parent_alone() {
     let mut all = 0;
@@ -39,7 +39,7 @@ fn a_child_of_a_handler_leaves_its_parent_alone() {
         [("point", 101), ("thread", 101), ("process", 1009), ("point", 97), ("thread", 97)];
     for (stage, each) in stages {
         let each = if size(0, 1) == 1 { 1 } else { each };
-        // A start spins until clocks agree, so it has no fixed number of instructions.
+        // The start of a process spins until clocks agree, so its number of instructions varies.
         let most = if stage == "process" { size(300, 10_000) } else { 10_000 };
         let said = stepped(stage, "fork", each, most);
         assert_eq!(said.one::<u64>("counted"), said.one::<u64>("expected"), "{stage}");
@@ -63,8 +63,8 @@ fn a_bare_child_of_a_handler_ends_its_record_at_most() {
     figure(&format!("cold: {all} children of bare clones"));
 }
 
-/// Every function of the interface is interrupted by handlers that measure, steer and make
-/// children. What the handlers have measured is counted, and so is what the functions have.
+/// Handlers that measure, change points and create children interrupt every function of the
+/// interface. The handlers' measurements are counted, and so are the functions'.
 #[test]
 fn every_function_can_be_interrupted() {
     let program =
@@ -77,7 +77,7 @@ fn every_function_can_be_interrupted() {
         let arguments =
             [how, &(each / size(1, 30)).to_string(), &size(5_000, 1_000_000).to_string()];
         let mut command = place.command(program.to_str().expect("plain text"));
-        // Where the snapshots go.
+        // The folder for the snapshots.
         command.args(arguments).current_dir(place.folder());
         let mut target = Target::start(&mut command);
         let said = target.reach("done").clone();
@@ -87,7 +87,8 @@ fn every_function_can_be_interrupted() {
         let picture = watch.poll();
         let count = |name| watch::named(picture, name).count;
         assert_eq!((count("named"), count("numbered")), (4, 1), "{how}");
-        // They measured once before. Those that came while all was off may have measured or not.
+        // Each handler measured once before. Handlers that ran while everything was off may have
+        // measured or not.
         let measuring = |handlers| if matches!(how, "steers" | "forks") { 0 } else { handlers };
         let most = 1 + measuring(number("handlers"));
         let least = most - measuring(number("handlers_off"));
@@ -102,15 +103,15 @@ fn every_function_can_be_interrupted() {
     figure(&format!("cold: {all} handlers at instructions of every function"));
 }
 
-/// Whoever jumps out of a cold path finds everything as before: what comes is counted, on this
-/// thread and on others, nobody waits, and neither signals nor cancellation stay off.
+/// A jump out of a cold path leaves no trace: later calls are counted, on this thread and on
+/// others, no thread waits, and signals and cancellation are enabled again.
 #[test]
 fn a_jump_out_of_a_cold_path_leaves_nothing_behind() {
-    /// Each path has more instructions. A process takes 200,000 to begin, and millions more if it
+    /// Every path has more instructions. Starting a process takes 200,000, and millions more if it
     /// has the CPU while it waits.
     const LEAST: u64 = 100_000;
     let mut all = 0;
-    // All of the shorter paths.
+    // The shorter paths are tested completely.
     let ways = [
         ("point", size(21, 1), 100_000),
         ("thread", size(21, 1), 100_000),
@@ -125,8 +126,8 @@ fn a_jump_out_of_a_cold_path_leaves_nothing_behind() {
     figure(&format!("cold: {all} jumps out of cold paths"));
 }
 
-/// A child takes no lock of the C library's or of Rust's that a thread of its parent's may hold:
-/// it measures, whatever those were in the midst of.
+/// A child acquires no lock of the C library or of Rust that a thread of its parent may hold at the
+/// fork, so it always measures.
 #[test]
 fn a_child_waits_for_no_lock_of_its_parents_threads() {
     let flags = ["-pthread", "-ldl"];
@@ -145,8 +146,8 @@ fn a_child_waits_for_no_lock_of_its_parents_threads() {
     }
 }
 
-/// If the thread that makes the segment stops, another thread makes a segment instead of waiting.
-/// When the first thread continues, there is still one segment, and it has all calls.
+/// If the thread that creates the segment is suspended, another thread creates one instead of
+/// waiting. When the first thread continues, there is still one segment, and it has all calls.
 #[test]
 fn a_maker_that_stops_is_replaced() {
     for link in [Link::Static, Link::Shared] {
@@ -156,8 +157,8 @@ fn a_maker_that_stops_is_replaced() {
             let place = Place::new();
             let mut target = place.start(&program, &[stop]);
             let said = target.reach("done").clone();
-            // A thread waits at most 900 us for others in its life. The rest of the time is for
-            // making a segment and for a thousand calls.
+            // Over its lifetime, a thread waits at most 900 us for others. The rest of the time is
+            // for creating a segment and for a thousand calls.
             let waited = said.one::<u64>("waited_us");
             assert!(waited < 10_000, "{link:?} {stop}: {waited} us");
             assert_eq!(place.lit().len(), 1, "{link:?} {stop}");
@@ -174,7 +175,7 @@ fn a_maker_that_stops_is_replaced() {
 }
 
 /// Threads begin at once, before there is a segment, and no call and no name is lost. With `stops`,
-/// the thread that makes the segment stops until all others are done.
+/// the thread that creates the segment is suspended until all others have finished.
 #[test]
 fn threads_that_begin_at_once_lose_no_call() {
     const THREADS: u64 = 48;
@@ -203,8 +204,8 @@ fn threads_that_begin_at_once_lose_no_call() {
     }
 }
 
-/// Threads that have measured in a plugin live on when that is closed, measure once more in
-/// a destructor of theirs and end. All of it is counted, and the plugin stays.
+/// Threads that have measured in a plugin outlive its closing, measure once more in a destructor
+/// and end. All calls are counted, and the plugin stays loaded.
 #[test]
 fn a_plugin_that_measures_is_not_unloaded() {
     let flags = ["-pthread", "-ldl"];
@@ -223,8 +224,8 @@ fn a_plugin_that_measures_is_not_unloaded() {
     }
 }
 
-/// An exception, the end of its thread or a cancellation, out of a handler that interrupts a
-/// begin or end: what was left is not counted, and everything else is.
+/// A handler interrupts a begin or end and leaves it by an exception, by the end of the thread or
+/// by a cancellation. The interrupted region is not counted, and all others are.
 #[test]
 fn a_handler_that_leaves_for_good_loses_its_region_alone() {
     if lacks("a handler that leaves by an exception", "c++") {
@@ -235,7 +236,7 @@ fn a_handler_that_leaves_for_good_loses_its_region_alone() {
     for link in [Link::Static, Link::Shared] {
         let name = format!("left-{link:?}");
         let program = c::compile(Compiler::CXX, &name, &["left.cpp"], link, flags);
-        // At each instruction of the short way, and at many of that behind a switch.
+        // At each instruction of the fast path, and at many of the path after a switch.
         let ways = [("wall", 1, "0"), ("rseq", 1, "0"), ("rseq", size(3, 1), "1")];
         for (how, (clock, each, switched)) in ["exception", "exit", "cancellation", "at once"]
             .into_iter()
@@ -254,8 +255,8 @@ fn a_handler_that_leaves_for_good_loses_its_region_alone() {
     figure(&format!("cold: {all} handlers that left for good"));
 }
 
-/// A thread that is to be cancelled comes through pfp's slow paths and ends behind them; one
-/// that may not be cancelled still may not.
+/// A thread that is cancelled finishes pfp's slow path and ends after it. A thread that has
+/// disabled cancellation is not cancelled there.
 #[test]
 fn a_cancelled_thread_does_not_end_in_pfp() {
     const SLOW: [&str; 14] = [
@@ -287,7 +288,7 @@ fn a_cancelled_thread_does_not_end_in_pfp() {
             let mut target = place.start_with(program, &[how], "PFP_ENABLE", "*");
             let said = target.reach("done").clone();
             assert_eq!(said.one::<u64>("through"), 2, "{link:?} {how}");
-            // What was interrupted is measured.
+            // The interrupted region is measured.
             let picture_of = |name| watch::named(Watch::attach(&place, &target).poll(), name).count;
             let of = [("process", "first"), ("point", "another"), ("function", "inner")];
             if let Some((_, name)) = of.iter().find(|(of, _)| *of == how) {

@@ -1,6 +1,6 @@
-//! Contexts: a user-level scheduler on two threads moves tasks to and fro with
-//! their regions open. Each task's figures are its own, wherever it ran, and all
-//! figures together are the threads' CPU time.
+//! Contexts: a user-level scheduler on two threads moves tasks back and forth with their regions
+//! open. Each task has its own figures, wherever it ran, and all figures together equal the
+//! threads' CPU time.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -14,11 +14,11 @@ use pfp_tests::{figure, own, stolen, watch};
 
 const TASKS: usize = 5;
 const STEPS: usize = 40;
-/// What the first task computes in a step: long beside what is nobody's, the readings of
-/// the clock after a switch, also where a busy machine makes them slow.
+/// CPU time of the first task's step: much longer than the clock readings after a switch, which
+/// count for no region, even where a busy machine makes them slow.
 const STEP: Duration = Duration::from_millis(2);
 const NEAR: f64 = 0.01;
-/// What a scheduler computes that has nothing to do.
+/// CPU time that the scheduler burns when no task is ready.
 const IDLE: Duration = Duration::from_micros(20);
 
 static WORK: [pfp::Point; TASKS] = [
@@ -28,7 +28,7 @@ static WORK: [pfp::Point; TASKS] = [
     pfp::Point::new("task 3"),
     pfp::Point::new("task 4"),
 ];
-/// A region inside each task's own, open over several steps.
+/// A region inside each task's own, which is open over several steps.
 static INNER: [pfp::Point; TASKS] = [
     pfp::Point::new("inner of task 0"),
     pfp::Point::new("inner of task 1"),
@@ -41,8 +41,8 @@ fn ticks(time: Duration) -> f64 {
     time.as_secs_f64() * pfp::ticks_per_second()
 }
 
-/// `unsure` is what was stolen from the threads that have run it, or that it has run
-/// beside, and what the readings leave open.
+/// `unsure` is the time stolen from the threads that ran the task, plus the error of the clock
+/// readings.
 fn assert_near(what: &str, found: u64, expected: Duration, unsure: Duration) {
     let off = found as f64 / ticks(expected) - 1.0;
     let said = format!("{what}: {off:+.5} from {expected:?}, {unsure:?} unsure");
@@ -54,20 +54,19 @@ struct Task {
     number: usize,
     context: pfp::ExecutionContext,
     step: usize,
-    /// What the kernel says that the task has used, in its region and in the
-    /// one inside.
+    /// CPU time of the task by the kernel's account, in its region and in the one inside.
     own: Duration,
     inner: Duration,
-    /// And around the readings that say so, on the way from one context to the other.
+    /// CPU time including those readings and the switches between contexts.
     around: Duration,
     began: Duration,
-    /// Threads that it ran on.
+    /// Threads on which it ran.
     threads: Vec<u32>,
 }
 
 impl Task {
-    /// Runs the next step, for which the thread began to switch when it had used
-    /// `switched`; true after the last.
+    /// Runs the next step; the thread began to switch to the task when it had used `switched`.
+    /// Returns true after the last step.
     fn run(&mut self, switched: Duration) -> bool {
         let (work, inner) = (&WORK[self.number], &INNER[self.number]);
         if !self.threads.contains(&tid()) {
@@ -145,7 +144,7 @@ fn tasks_keep_their_regions_across_threads() {
                 } else {
                     queue.lock().expect("nobody panicked").push_back(task);
                 }
-                // So that the other thread gets its turns.
+                // This lets the other thread take its turns.
                 thread::yield_now();
             }
         }
@@ -168,13 +167,13 @@ fn tasks_keep_their_regions_across_threads() {
         assert_near(&name("own"), work.exclusive, task.own, unsure);
         assert_near(&name("inner"), inner.exclusive, task.inner, unsure);
         assert_near(&name("inclusive"), work.inclusive, task.own + task.inner, unsure);
-        // Put aside is off the CPU.
+        // Suspended time counts as off the CPU.
         assert_near(&name("from begin to end"), work.inclusive + work.off_cpu, lasted, unsure);
         moved += usize::from(task.threads.len() > 1);
     }
     assert!(moved > 0, "no task ever moved to the other thread");
-    // Nothing is counted twice, nothing is nobody's. The lanes may have been other
-    // threads' before, with points of theirs.
+    // All time is counted exactly once. Earlier threads may have owned the lanes, with points of
+    // their own.
     let cpu: Duration = threads.iter().map(|(cpu, _)| *cpu).sum();
     let tasks = (0..TASKS).flat_map(|n| [format!("task {n}"), format!("inner of task {n}")]);
     let names = tasks.chain([String::from("scheduler")]);
@@ -199,13 +198,13 @@ fn a_context_is_current_on_one_thread_only() {
     assert!(thread::spawn(move || context.enter().is_some()).join().expect("it only enters"));
 }
 
-/// An interrupt handler of the program's own: what it takes belongs to it, not
-/// to the region it interrupts, not even as a nested one.
+/// An interrupt handler of the program itself: its time counts for its own region only, and not as
+/// nested time of the region that it interrupts.
 #[test]
 fn an_interrupt_is_not_part_of_what_it_interrupts() {
     static WORK: pfp::Point = pfp::Point::new("what is interrupted");
     const LONG: Duration = Duration::from_millis(20);
-    // A thread's first look at the probe is no region's.
+    // The thread's first use of the probe must not fall into a region.
     pfp::register_thread("interrupted");
     let interrupt = pfp::ExecutionContext::new();
     let (before, stolen) = (thread_cpu(), stolen::so_far());
@@ -231,8 +230,8 @@ fn an_interrupt_is_not_part_of_what_it_interrupts() {
     assert!(work.off_cpu as f64 >= ticks(handled) * (1.0 - NEAR) - ticks(stolen));
 }
 
-/// Two tasks of one thread in regions of the same point: what the one adds to it
-/// stays when the other's region ends, however often they have taken turns.
+/// Two tasks of one thread have regions of one point open. The time that one task adds to the point
+/// stays when the other task's region ends, however often they alternate.
 #[test]
 fn tasks_that_share_a_point_keep_each_others_time() {
     static SHARED: pfp::Point = pfp::Point::new("shared by tasks");
@@ -250,7 +249,7 @@ fn tasks_that_share_a_point_keep_each_others_time() {
         }
         drop(region);
         count += turns + 1;
-        // Nothing is nested.
+        // No region is nested.
         let shared = own::figures("shared by tasks");
         assert_eq!((shared.count, shared.inclusive), (count, shared.exclusive), "{turns} turns");
     }

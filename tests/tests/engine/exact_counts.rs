@@ -1,6 +1,5 @@
-//! Exact counts: eight threads, 10^8 calls in all or 10^9, a reader that polls as fast as
-//! it can and steers points meanwhile. Nothing is lost, and no cell that is shown
-//! as whole is a mixture of two of its states.
+//! Exact counts: eight threads make 10^8 or 10^9 calls, while a reader polls as fast as it can and
+//! changes points. Nothing is lost, and no cell that is read as consistent mixes two of its states.
 
 use std::collections::HashMap;
 
@@ -14,32 +13,32 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 const THREADS: u64 = 8;
 const CALLS: u64 = size(100_000_000, 1_000_000_000);
-/// Points that are always on; the first has another one inside.
+/// Points that are always on; the first contains the second.
 const STEADY: [&str; 5] = ["outer", "inner", "scoped", "by hand", "numbered"];
-/// Points that the reader switches on and off.
+/// Points that the reader enables and disables.
 const FLICKERING: [&str; 2] = ["flicker", "flicker by hand"];
 
-/// What the last poll saw of a cell: its measurements, and its histogram's.
+/// The counts of each cell in the last poll: its measurements, and those in its histogram.
 type Seen = HashMap<(u32, u32), (u64, u64)>;
 
-/// Checks every cell by itself and against the poll before.
+/// Checks every cell by itself and against the last poll.
 fn check(picture: &Picture, outer: u32, seen: &mut Seen) {
     for cell in &picture.cells {
-        // Point 0 is the calibration's, which began to measure uncalibrated.
+        // Point 0 belongs to the calibration, whose first measurements were uncalibrated.
         cells::check(cell, cell.point != outer && cell.point != 0);
         let (count, in_histogram) = (cell.lifetime_count, cells::in_histogram(cell));
         let before = seen.insert((cell.lane, cell.point), (count, in_histogram));
         let (last, last_in_histogram) = before.unwrap_or_default();
         assert!(count >= last, "{last} measurements became {count}: {cell:?}");
-        // What was in the histogram then is counted now, if the cell was read
-        // again at all; one measurement may be on its way.
+        // Measurements in the last poll's histogram are counted now, if the cell was read again; at
+        // most one is still on its way.
         let bound = if count == last { u64::MAX } else { count + 1 };
         assert!(last_in_histogram <= bound, "{last_in_histogram} in the histogram: {cell:?}");
     }
 }
 
-/// The points' counts at one moment. None if that moment does not come: a thread
-/// that was pre-empted in the middle of a change leaves its cell as it was known.
+/// The points' counts at one moment. `None` if the reader never sees all cells at once: a thread
+/// that was pre-empted in the middle of a change leaves its cell with the last known figures.
 fn counts(watch: &mut Watch, points: [u32; 2]) -> Option<[u64; 2]> {
     (0..10_000).find_map(|_| {
         let picture = watch.poll();
@@ -69,7 +68,7 @@ fn nothing_is_lost_and_nothing_torn() {
         let still_off = counts(&mut watch, flickering);
         if let (Some(at_off), Some(still_off)) = (at_off, still_off) {
             for (at_off, still_off) in at_off.iter().zip(still_off) {
-                // Each thread may end the one region that was open, no more.
+                // Each thread may end the one region that it had open.
                 let grown = still_off - at_off;
                 assert!(grown <= THREADS, "{grown} more measurements while the point was off");
             }
@@ -91,7 +90,7 @@ fn nothing_is_lost_and_nothing_torn() {
     for name in STEADY {
         let id = watch::id(picture, name);
         assert_eq!(watch::total(picture, id).count, rounds, "{name}");
-        // At rest the histograms have them all too.
+        // Once the threads are idle, the histograms are complete, too.
         let histograms: u64 = watch::cells(picture, id).map(cells::in_histogram).sum();
         assert_eq!(histograms, rounds, "{name}");
     }

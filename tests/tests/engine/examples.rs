@@ -1,5 +1,5 @@
-//! The examples of the README's list that need no test of their own: each runs, and its
-//! figures are held against arithmetic that knows nothing of pfp.
+//! The README's examples that have no test of their own: each runs, and the test checks its figures
+//! by arithmetic without pfp.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use serde_json::Value;
 
 const C_EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe/examples/c");
 
-/// Runs an example up to its table; the lines by what stands before the colon, and the
-/// milliseconds that were stolen from it.
+/// Runs an example until it has printed its table. Returns its lines by the text before the colon,
+/// and the milliseconds stolen from it.
 fn run(
     place: &Place,
     program: &str,
@@ -27,7 +27,7 @@ fn run(
     let account = Outside::of(target.pid());
     target.reach("done");
     let stolen_ms = account.stolen().as_secs_f64() * 1e3;
-    // The script's lines are split at blanks, and the first word is the key.
+    // The script prints lines split at blanks, with the key as the first word.
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (key, values) in target.said().lines() {
         lines.entry(key.trim_end_matches(':').to_owned()).or_default().push(values.join(" "));
@@ -45,7 +45,7 @@ fn phases_are_counted_and_only_the_runs_averaged() {
     let place = Place::new();
     let (target, lines, stolen_ms) =
         run(&place, env!("CARGO_BIN_EXE_phases"), &[&RUNS.to_string()]);
-    // The polynomial, term by term.
+    // Evaluates the polynomial term by term.
     let value = |x: u64| -> u64 {
         let power = |n: u32| (0..n).fold(1u64, |power, _| power.wrapping_mul(x));
         (0..24u64).fold(0u64, |sum, n| sum.wrapping_add((n * n + 1).wrapping_mul(power(n as u32))))
@@ -68,7 +68,7 @@ fn phases_are_counted_and_only_the_runs_averaged() {
     }
     let all = numbers(&lines["all"][0]);
     let own_ms = own as f64 / picture.clock.ticks_per_second * 1e3;
-    // All of the phases are within what the timer was on the CPU.
+    // All phases together take at most the timer's time on the CPU.
     let said = format!("{own_ms} ms of {all:?}, {stolen_ms} ms stolen");
     figure(&format!("phases: {said}"));
     assert!(all[1] <= all[0] + 0.5 && own_ms <= all[1] * 1.02 + stolen_ms, "{said}");
@@ -76,7 +76,7 @@ fn phases_are_counted_and_only_the_runs_averaged() {
     target.end_well();
 }
 
-/// What the viewer's table for programs has of a process, by the points' names.
+/// The rows of the viewer's table for a process, by the points' names.
 fn table(viewer: &mut Command, pid: u32, columns: &str) -> BTreeMap<String, Value> {
     viewer.args(["-p", &pid.to_string(), "--once", "--json", "--columns", columns]);
     let table = c::run(viewer);
@@ -101,7 +101,7 @@ fn six_workers_are_right_and_told_apart_by_fractions_of_a_cycle() {
     let columns = "name,count,excl,p50,items,per-item";
     let table = table(viewer.args(["--unit", "cycles"]), target.pid(), columns);
     let cycles_per_tick = numbers(&lines["cycles"][0])[0];
-    // Name, and the median of cycles an element by pfp and by hand.
+    // Name, and the median of cycles per element by pfp and by hand.
     let mut found: Vec<(&str, f64, f64)> = Vec::new();
     for (name, line) in WORKERS.into_iter().zip(&lines["worker"]) {
         let (worker, rest) = line.split_once(' ').expect("a name");
@@ -109,7 +109,7 @@ fn six_workers_are_right_and_told_apart_by_fractions_of_a_cycle() {
         assert_eq!((worker, count), (name, rounds as f64 * 200.0));
         let row = &table[&format!("add:{name}")];
         assert_eq!(number(row, "count"), count);
-        // All of the time by all of the elements.
+        // The total time divided by the total number of elements.
         let each = number(row, "excl_cycles") / (count * 4096.0);
         assert!((number(row, "per_item_cycles") / each - 1.0).abs() < 1e-9, "{row}");
         found.push((name, number(row, "p50_cycles") / 4096.0 * cycles_per_tick, by_hand));
@@ -117,15 +117,16 @@ fn six_workers_are_right_and_told_apart_by_fractions_of_a_cycle() {
     for (name, by_pfp, by_hand) in &found {
         figure(&format!("{name}: {by_pfp:.3} cycles an element, by hand {by_hand}"));
     }
-    // Readings by hand and regions alternate, so that whatever else the processor does
-    // meets both; of either, half of hundreds. The workers share the processors, and who
-    // meets something all the time may be off.
+    // Readings by hand alternate with regions, so that other load on the processor affects both;
+    // each figure is the median of hundreds. The workers share the processors, so one that is
+    // disturbed all the time may be wrong.
     let all = found.len();
     found.retain(|it| (it.1 / it.2 - 1.0).abs() < 0.15);
-    // Not optimised, a pass is long enough to be interrupted each time.
+    // Without optimization, a pass is long enough to be interrupted each time.
     let least = if cfg!(debug_assertions) { 0 } else { all - 1 };
     assert!(found.len() >= least, "only these agree with what is measured by hand: {found:?}");
-    // What differs by a tenth of a cycle and a third of itself by hand, does by pfp.
+    // Pairs that differ by a tenth of a cycle, and by 40 % of the smaller one, when measured by
+    // hand, have the same order by pfp.
     let mut pairs = 0;
     for a in &found {
         for b in &found {
@@ -143,7 +144,7 @@ fn six_workers_are_right_and_told_apart_by_fractions_of_a_cycle() {
     target.end_well();
 }
 
-/// All six at once, for as long as somebody looks at them.
+/// All six workers run at once until the test has seen them.
 #[test]
 fn six_workers_are_watched_as_they_work() {
     let place = Place::new();
@@ -154,7 +155,7 @@ fn six_workers_are_watched_as_they_work() {
     wait_for("all six to have been at work", || {
         let output = place.pfp_top(&["-p", &pid.to_string(), "--once", "--json"]);
         let text = String::from_utf8_lossy(&output.stdout);
-        // It may not have come by its first region yet.
+        // The program may not have reached its first region yet.
         let Ok(table) = serde_json::from_str::<Value>(&text) else { return false };
         let points = table["points"].as_array().expect("there are points");
         let works = |name: &str, row: &Value| {
@@ -162,7 +163,7 @@ fn six_workers_are_watched_as_they_work() {
         };
         WORKERS.into_iter().all(|name| points.iter().any(|row| works(name, row)))
     });
-    // Elements in a second, and seconds for each: one is the other's inverse.
+    // Elements per second and seconds per element are reciprocal.
     let points = table(&mut place.command(pfp_top()), pid, columns);
     let seconds = |name: &str| {
         let row = &points[&format!("add:{name}")];
@@ -173,7 +174,7 @@ fn six_workers_are_watched_as_they_work() {
         each
     };
     let each = WORKERS.map(seconds);
-    // Four at a time against one: by much more than what the six take from each other.
+    // Four at a time are faster than one, by much more than the six workers disturb each other.
     if cfg!(not(debug_assertions)) {
         assert!(each[3] < each[0] && each[4] < each[0], "{each:?}");
     }
@@ -196,7 +197,7 @@ fn six_workers_are_watched_as_they_work() {
     screen.wait_for("all six to go on", |text| {
         shows_all(text) && WORKERS.iter().all(|name| row(text, name) != row(&first, name))
     });
-    // Each is a thread of its own, which burns most in its own way.
+    // Each worker is a thread of its own, and spends most of its time in its own point.
     screen.press(&["3"], "the six threads", |text| {
         let has = |name: &&str| {
             let of_it = format!("add:{name}");
@@ -209,7 +210,7 @@ fn six_workers_are_watched_as_they_work() {
     target.end_well();
 }
 
-/// A number that counts what is computed with it.
+/// A number that counts the operations on it.
 #[derive(Clone, Copy)]
 struct Counted(f64);
 
@@ -251,7 +252,7 @@ impl Mul for Counted {
     }
 }
 
-/// A step of the Lorenz system; what is the same for all states is no operation of it.
+/// A step of the Lorenz system. Terms that are equal for all states are not counted as operations.
 fn lorenz_step<F>(s: [F; 3]) -> [F; 3]
 where
     F: Copy + From<f64> + Add<Output = F> + Sub<Output = F> + Mul<Output = F>,
@@ -279,13 +280,13 @@ fn lorenz(trajectories: u32, steps: u32) -> [f64; 3] {
     sum
 }
 
-/// What `pfp::show` has printed among these lines: an array of threads.
+/// The array of threads that `pfp::show` has printed among these lines.
 fn shown(lines: &BTreeMap<String, Vec<String>>) -> Vec<Value> {
     let line = lines.keys().find(|key| key.starts_with("[{")).expect("a line of JSON");
     serde_json::from_str(line).expect("it is JSON")
 }
 
-/// The calls of a label, of all threads.
+/// The calls with this label, over all threads.
 fn calls<'a>(shown: &'a [Value], label: &str) -> Vec<&'a Value> {
     shown.iter().filter_map(|thread| thread[label].as_array()).flatten().collect()
 }
@@ -300,19 +301,19 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
     let (target, lines, stolen_ms) = run(place, program, &arguments);
     let found = numbers(&lines["sum"][0]);
     for (found, expected) in found.iter().zip(lorenz(trajectories, steps)) {
-        // The same trajectories, summed in another order.
+        // The program sums these trajectories in another order.
         assert!((found - expected).abs() < 1e-6, "{program}: {found} instead of {expected}");
     }
     let mut watch = Watch::attach(place, &target);
     let picture = watch.poll();
     let id = watch::id(picture, "trajectory");
-    // Of threads that run, and of those that have ended.
+    // The sum over running and ended threads.
     let lanes =
         watch::cells(picture, id).filter(|cell| cell.live.count + cell.retired.count > 0).count();
     assert_eq!(lanes, threads.min(trajectories) as usize, "{program}: one lane a thread");
     assert_eq!(watch::total(picture, id).count, u64::from(trajectories));
 
-    // In the recipe's form: what a call moves and computes, as a step counts it itself.
+    // Bytes moved and operations computed by a call, as a step counts them itself.
     COUNTED.set(0);
     lorenz_step([1.0, 2.0, 3.0].map(Counted));
     let (steps, trajectories) = (u64::from(steps), u64::from(trajectories));
@@ -336,19 +337,19 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
     let count: f64 = rows.iter().map(|row| number(row, "Calls")).sum();
     assert_eq!(count, trajectories as f64);
     let seconds: f64 = rows.iter().map(|row| number(row, "Calls") * number(row, "Avg")).sum();
-    // Nearly all that the threads did on a CPU, by the kernel's account.
+    // The measured time is nearly all of the threads' CPU time by the kernel's account.
     let on_cpu = numbers(&lines["on_cpu_ms"][0])[0] / 1e3;
     let said = format!("{seconds} s in trajectories of {on_cpu} on a CPU, {stolen_ms} ms stolen");
     figure(&format!("{program}: {said}"));
     assert!(seconds <= on_cpu * 1.02 + stolen_ms / 1e3, "{program}: {said}");
     assert!(seconds >= on_cpu * 0.8, "{program}: {said}");
 
-    // The viewer's rates are these amounts by this time.
+    // The viewer's rates are these amounts divided by this time.
     let mut viewer = place.command(pfp_top());
     let columns = "name,avg,min,max,bytes,flops,intensity";
     let point = &table(&mut viewer, target.pid(), columns)["trajectory"];
     let [bytes, flops] = of_call.map(|of_call| (trajectories * of_call) as f64);
-    // Both know the counter's rate, one of them some moments longer.
+    // Both know the counter's rate, but the viewer has measured it for longer.
     let near = |found: f64, expected: f64| {
         assert!(
             (found / expected - 1.0).abs() < 0.01,
@@ -372,7 +373,7 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
 #[test]
 fn lorenz_over_threads_gives_what_plain_arithmetic_gives() {
     let place = Place::new();
-    // Two threads, which run at once: no lane is used by two of them in turn.
+    // Two threads run at once, so no lane has two owners in turn.
     assert_lorenz(&place, env!("CARGO_BIN_EXE_lorenz"), 2, 64, 20_000);
 }
 
@@ -390,7 +391,7 @@ fn lorenz_over_openmp_gives_the_same() {
     }
 }
 
-/// What the loops move and compute is counted, and set below the machine's ceilings.
+/// The bytes and operations of the loops are counted, and compared with the machine's ceilings.
 #[test]
 fn loops_stand_below_the_roof() {
     const ROUNDS: u64 = 2;
@@ -433,12 +434,12 @@ fn loops_stand_below_the_roof() {
         assert!((number(point, "flops_per_byte") / intensity - 1.0).abs() < 1e-9, "{point}");
         let rates = number(point, "flops_per_cpu_s") / number(point, "bytes_per_cpu_s");
         assert!((rates / intensity - 1.0).abs() < 1e-9, "{point}");
-        // As much as it did, in the time that it took.
+        // The rate multiplied by the time is the number of operations.
         let flops = number(point, "flops_per_cpu_s") * number(point, "cpu_seconds");
         let expected: u64 = of(name).iter().map(|[_, flops, calls]| flops * calls).sum();
         assert!((flops / expected as f64 - 1.0).abs() < 1e-6, "{flops} instead of {expected}");
     }
-    // The same ceilings again, and the same picture of what stands still.
+    // `--kept` prints the same ceilings, and the same picture if the figures do not change.
     let kept = roofline(&["--kept"]);
     assert_eq!(kept, measured);
     let picture = std::fs::read_to_string(picture).expect("it was written");

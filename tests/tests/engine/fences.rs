@@ -1,5 +1,5 @@
-//! Fenced points: a short region that waits for memory has its own time, fences are taken out
-//! of the figures, and nothing is lost.
+//! Fenced points: a short region that waits for memory has the whole wait in its time, the cost of
+//! fences is subtracted, and nothing is lost.
 
 use std::hint::black_box;
 
@@ -11,16 +11,16 @@ use pfp_tests::place::{Place, count};
 use pfp_top::files::json;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-/// More than any cache has.
+/// More entries than any cache holds.
 const PLACES: usize = 1 << 24;
 
-/// A walk through memory in which each step needs the one before: one circle through all
-/// places, in an order that no prefetcher knows.
+/// A walk through memory in which each step depends on the one before: one cycle through all
+/// entries, in an order that no prefetcher predicts.
 fn circle() -> Vec<u32> {
     let mut next = vec![0; PLACES];
     let mut at = 0_u32;
     for step in 1..=PLACES as u32 {
-        // A full period, by the theorem of Hull and Dobell.
+        // The cycle has full length, by the theorem of Hull and Dobell.
         let to = at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) % PLACES as u32;
         next[at as usize] = if step == PLACES as u32 { 0 } else { to };
         at = to;
@@ -69,7 +69,7 @@ fn a_region_that_waits_for_memory_has_its_own_time() {
     assert!((0.7..1.6).contains(&(fenced / bare)), "{fenced} of {bare}");
 }
 
-/// What fences cost is in no figure: not in the region's, nor in that around.
+/// The cost of fences is in no figure: neither the region's nor that of the region around it.
 #[test]
 fn fences_are_taken_out() {
     static AROUND: Point = Point::new("around nothing");
@@ -117,7 +117,7 @@ fn fenced_regions_of_every_kind_are_counted() {
         guard.lap(&POINT);
     }
     drop(guard);
-    // The viewer's way: as the program runs, in both directions.
+    // A viewer changes the mode while the program runs, in both directions.
     for fenced in [false, true, false] {
         POINT.set_fenced(fenced);
         for _ in 0..10 {

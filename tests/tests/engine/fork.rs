@@ -1,5 +1,5 @@
-//! Fork: a child measures into a segment of its own or not at all, however it
-//! was forked; its parent's figures, object and life are the parent's alone.
+//! Forks: a child measures into its own segment or not at all, however it was forked. The child
+//! changes neither its parent's figures nor its object, and does not keep it alive.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use pfp_tests::{figure, os, size};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// In every way, while eight threads measure, on every clock source.
+/// Forks in every way, while eight threads measure, on every clock source.
 #[test]
 fn children_leave_their_parent_alone() {
     for (clock, forks) in [
@@ -45,12 +45,12 @@ fn fork_away(clock: &str, forks: u64) {
     assert_eq!(picture.losses.mismatched_ends, 0, "{clock}");
     assert!(!picture.exited, "{clock}");
 
-    // Its object was not removed by a child that ended, nor its beacon.
+    // No child that ended has removed the parent's object or its beacon.
     let entry = place.entry(target.pid()).expect("the beacon is there");
     assert_eq!(entry.state, Liveness::Alive, "{clock}");
     assert!(object::backed_bytes(&entry.info.object).is_ok_and(|bytes| bytes.is_some()));
-    // Of the children only those that did not end in order have left something, and
-    // each sweeps what those before it left.
+    // Only children that were killed have left segments, and each child sweeps those of earlier
+    // ones.
     let children = place.entries().len() - 1;
     assert!(children <= KEEP + 1, "{clock}: {children} children left a segment");
     figure(&format!(
@@ -59,7 +59,7 @@ fn fork_away(clock: &str, forks: u64) {
     target.end_well();
 }
 
-/// A child of a bare `clone` ends frames while their point is off, and writes nothing to its
+/// A child of a bare `clone` finishes frames while their point is off, and writes nothing to its
 /// parent's segment.
 #[test]
 fn a_copy_that_ends_frames_leaves_its_parent_alone() {
@@ -76,8 +76,8 @@ fn a_copy_that_ends_frames_leaves_its_parent_alone() {
     target.end_well();
 }
 
-/// The parent is dead although its children live on, also one that lives in the
-/// parent's memory and so keeps the lock on its beacon.
+/// The parent counts as dead although its children live on, including one that shares the parent's
+/// memory and so keeps the lock on its beacon.
 #[test]
 fn a_child_has_its_own_segment_and_outlives_its_parent() {
     let mut slowest = Duration::ZERO;
@@ -90,7 +90,7 @@ fn a_child_has_its_own_segment_and_outlives_its_parent() {
     ));
 }
 
-/// How long it took the viewer to say that a killed parent is dead.
+/// The time until the viewer showed that a killed parent is dead.
 fn outlive() -> Duration {
     let place = Place::new();
     let mut target = place.start(TARGET, &["fork-and-live"]);
@@ -119,7 +119,7 @@ fn outlive() -> Duration {
             assert!(place.entry(silent).is_none(), "it has measured nothing");
         }
 
-        // The parent crashes. It is not waited for, so it stays a zombie.
+        // The parent crashes and is not reaped, so it stays a zombie.
         let entry = place.entry(parent).expect("it was found");
         let judge = entry.info.watch(&place.directory());
         let mut judge = judge.expect("it can be read").expect("it is there");
@@ -145,8 +145,8 @@ fn outlive() -> Duration {
     took
 }
 
-/// A child can calibrate although a thread of its parent was calibrating at the fork: that thread
-/// does not exist in the child, so it never finishes there.
+/// A child can calibrate although a thread of its parent was calibrating at the fork. That thread
+/// does not exist in the child, so its calibration never finishes there.
 #[test]
 fn a_child_calibrates_though_its_parent_did_so() {
     let place = Place::new();
@@ -165,7 +165,7 @@ fn a_child_with_fewer_places_may_use_its_parents_points() {
     assert_eq!(target.end_well().one::<u64>("bad"), 0);
 }
 
-/// A new point in a child never gets the number of one of the parent's points, which are entered
+/// A new point in a child never gets the number of one of the parent's points, which are registered
 /// again at the same time.
 #[test]
 fn new_points_of_a_child_have_numbers_of_their_own() {
@@ -175,8 +175,8 @@ fn new_points_of_a_child_have_numbers_of_their_own() {
     assert_eq!(target.end_well().one::<u64>("bad"), 0);
 }
 
-/// A child enters all points of its parent again, which takes it as long as there are many. Signals
-/// do not wait for all of them: their handlers run between some and the next.
+/// A child registers all points of its parent again, which takes long if there are many. Signals do
+/// not wait for all of them: their handlers run in between.
 #[test]
 fn signals_arrive_while_a_child_enters_its_parents_points() {
     const POINTS: u64 = 20_000;
@@ -187,17 +187,17 @@ fn signals_arrive_while_a_child_enters_its_parents_points() {
     let mut watch = Watch::attach_to(&place, said.one("child"));
     let entered = watch.poll().points.iter().filter(|point| point.name == "parent's").count();
     assert_eq!(entered as u64, POINTS);
-    // A timer sends one each 50 us; those that wait together count once.
+    // A timer sends a signal every 50 us; signals that are pending together count once.
     let handled = said.one::<u64>("handled");
     assert!(handled >= 8, "only {handled}");
     target.end_well();
 }
 
-/// Calls by each side in the program `vfork.c`.
+/// Number of calls by each side in the program `vfork.c`.
 const ROUNDS: u64 = 100;
 
-/// A child in its parent's memory ties none of it to itself: what it measures is the
-/// waiting parent's, or nobody's. The program that it becomes has its own.
+/// A child that shares its parent's memory leaves no trace of itself in it: its measurements count
+/// for the waiting parent, or are lost. The program that it executes has its own segment.
 #[test]
 fn a_child_in_its_parents_memory_leaves_it_the_parents() {
     let links = if size(0, 1) == 1 { &[Link::Static, Link::Shared][..] } else { &[Link::Static] };
@@ -207,7 +207,7 @@ fn a_child_in_its_parents_memory_leaves_it_the_parents() {
         for how in ["vfork", "clone", "spawn", "copy"] {
             for when in ["first", "later", "forked"] {
                 judge_vfork(&program, how, when, "rseq");
-                // There every stamp asks for the CPU time, which in the child is another's.
+                // On that clock source every stamp reads the CPU time, which differs in the child.
                 if size(u64::from(when == "later"), 1) == 1 {
                     judge_vfork(&program, how, when, "cputime");
                 }
@@ -230,14 +230,14 @@ fn judge_vfork(program: &Path, how: &str, when: &str, clock: &str) {
     let picture = watch.poll();
     let tids: Vec<u32> = picture.lanes.iter().map(|lane| lane.lane.tid).collect();
     assert_eq!(tids, [pid], "{what}: lanes");
-    // The child's own call is the parent's where the parent has measured before, and
-    // nobody's where it would be the first of all.
+    // The child's own call counts for the parent if the parent has measured before, and is lost if
+    // it would be the first of all.
     let shares = how == "vfork" || how == "clone";
     let silent = u64::from(shares && when != "later");
     let calls = said.one::<u64>("calls");
     assert_eq!(watch::named(picture, "region").count, calls - silent, "{what}");
     assert_eq!(watch::named(picture, "another").count, ROUNDS, "{what}");
-    // Its clock was not led astray: it has slept, and not computed.
+    // The child did not confuse the parent's clock: the region slept, and did not compute.
     let slept = watch::named(picture, "sleeps");
     assert!(slept.off_cpu > 9 * slept.exclusive, "{what}: {slept:?}");
     assert_eq!(picture.losses.mismatched_ends, 0, "{what}");
@@ -245,8 +245,8 @@ fn judge_vfork(program: &Path, how: &str, when: &str, clock: &str) {
     let child = wait_for(&format!("the child to have measured: {what}"), || {
         let mut others = place.entries();
         others.retain(|entry| ![pid, target.pid()].contains(&entry.info.process.pid));
-        // Found by its beacon, it may have no segment yet, or none that is complete, or
-        // no point in it.
+        // Once its beacon is found, the process may still have no segment, an incomplete one, or
+        // one without points.
         let (segment, facts) = Segment::open(&others.first()?.info.object).ok()?;
         let mut reader = Reader::new(segment, facts);
         let picture = reader.poll();

@@ -1,5 +1,5 @@
-//! The timer of a GPU, over a driver that stands in for CUDA's: its device has a clock
-//! that the test moves.
+//! The timer of a GPU, with a library that replaces CUDA's driver; the test advances its device's
+//! clock.
 
 use std::path::Path;
 use std::ptr;
@@ -40,7 +40,7 @@ fn the_device_s_time_is_the_device_s_and_the_launch_the_host_s() {
         timer.start();
         stand_in.launch(ptr::null_mut(), ms);
         timer.stop();
-        // The device has not even begun; the host went on.
+        // The device has not begun the work yet, while the host continued.
         for _ in 0..3 {
             assert_eq!(timer.elapsed_ms(), None);
         }
@@ -71,7 +71,7 @@ fn copies_and_streams_are_told_apart() {
     let stand_in = StandIn::new("copies");
     let stream = ptr::without_provenance_mut(0x10);
     let mut kernels = GpuTimer::new(stand_in.gpu(), "field");
-    // SAFETY: the stand-in never looks behind a stream.
+    // SAFETY: the stand-in never dereferences a stream.
     let mut copies = unsafe { GpuTimer::new(stand_in.gpu(), "field").copies().on_stream(stream) };
     kernels.start();
     copies.start();
@@ -81,7 +81,7 @@ fn copies_and_streams_are_told_apart() {
     kernels.stop();
     stand_in.advance(15.0);
     assert_eq!((copies.elapsed_ms(), kernels.elapsed_ms()), (Some(10.0), None));
-    // Where waiting is asked for, the device is waited for.
+    // `synchronize` waits for the device.
     kernels.synchronize();
     assert_eq!((kernels.elapsed_ms(), stand_in.ask("syncs")), (Some(40.0), 1));
     let of = |name: &str| (seconds(figures(name).exclusive) * 1e3).round();
@@ -89,9 +89,9 @@ fn copies_and_streams_are_told_apart() {
     assert_eq!(figures("launch:copy:field").count, 1);
 }
 
-/// On the host's clock the device's work is where it must have been: what was between two
-/// measurements is known by the device, and none lies before it was asked for or behind
-/// the moment at which it was found to be done.
+/// Records place the device's work on the host's clock where it must have been. The device measures
+/// the gap between two measurements, and no record begins before the host requested it or ends
+/// after the host saw it finished.
 #[test]
 fn records_lie_where_the_device_can_have_been_at_work() {
     let stand_in = StandIn::new("records");
@@ -102,7 +102,7 @@ fn records_lie_where_the_device_can_have_been_at_work() {
     let asked = pfp::ticks();
     stand_in.launch(ptr::null_mut(), 10.0);
     kernels.stop();
-    // Of somebody who measures nothing.
+    // Work of other code, which is not measured.
     stand_in.launch(ptr::null_mut(), 5.0);
     kernels.start();
     stand_in.launch(ptr::null_mut(), 20.0);
@@ -110,12 +110,12 @@ fn records_lie_where_the_device_can_have_been_at_work() {
     copies.start();
     stand_in.launch(ptr::null_mut(), 2.0);
     copies.stop();
-    // As long as the device needs, at least: the stand-in's clock is none of the host's.
+    // Sleep at least as long as the device works: the stand-in's clock does not follow the host's.
     std::thread::sleep(std::time::Duration::from_millis(37));
     stand_in.advance(37.0);
     assert_eq!((kernels.collect(), copies.collect()), (0, 0));
     let after = pfp::ticks();
-    // Long after: it begins when it is asked to.
+    // This is long after; the record begins when it is requested.
     let asked_again = pfp::ticks();
     kernels.start();
     let begun_again = pfp::ticks();
@@ -132,7 +132,7 @@ fn records_lie_where_the_device_can_have_been_at_work() {
     let ms = |ticks: u64| ticks as f64 / pfp::ticks_per_second() * 1e3;
     let [first, second, third] = of(kernel).collect::<Vec<_>>()[..] else { panic!("{found:?}") };
     let near = |found: f64, expected: f64| {
-        // The counter's rate is known better as time goes by.
+        // The counter's rate becomes more exact over time.
         assert!((found - expected).abs() < 0.01, "{found} ms instead of {expected}");
     };
     assert!((before..=asked).contains(&first.start), "at once: {first:?}");
@@ -140,11 +140,11 @@ fn records_lie_where_the_device_can_have_been_at_work() {
     near(ms(second.start - first.start - first.span), 5.0);
     near(ms(second.span), 20.0);
     assert!(second.start + second.span <= after, "it was found to be done: {second:?}");
-    // Of another timer nothing is known but when it was asked for.
+    // For another timer, the record only has to begin after its request.
     let copied = of(copy).next().expect("it was recorded");
     assert!((asked..=after).contains(&copied.start) && copied.start + copied.span <= after);
     assert!((asked_again..=begun_again).contains(&third.start), "{third:?}");
-    // In a line for each timer, which is none of the thread's contexts.
+    // Each timer has its own context, which differs from the thread's.
     assert!(first.context == second.context && first.context != 0);
     assert!(copied.context != first.context && copied.context != 0);
     assert!([first, second, third, copied].iter().all(|it| it.span == it.exclusive));
@@ -165,7 +165,7 @@ fn what_waits_is_bounded_and_what_is_lost_is_counted() {
     stand_in.advance(2_000.0);
     assert_eq!(timer.collect(), 0);
     assert_eq!(figures("gpu:flood").count, 1_024);
-    // What the host took is known of all.
+    // The host's time is known for all launches.
     assert_eq!(figures("launch:flood").count, 1_500);
     stand_in.tell("refuse", 1);
     timer.start();
@@ -179,7 +179,7 @@ fn what_waits_is_bounded_and_what_is_lost_is_counted() {
     timer.stop();
     assert_eq!(timer.elapsed_ms(), Some(0.0));
     assert_eq!(figures("gpu:flood").count, 1_025);
-    // What the device has not done when the timer goes is given up.
+    // Work that the device has not finished when the timer is dropped is discarded.
     timer.start();
     stand_in.launch(ptr::null_mut(), 5.0);
     timer.stop();
@@ -216,7 +216,7 @@ fn the_viewer_counts_it_as_no_cpu_s() {
     let stand_in = StandIn::new("viewer");
     let mut timer = GpuTimer::new(stand_in.gpu(), "render");
     timer.start();
-    // More than this process has run so far: a load of far more than a CPU.
+    // Longer than this process has run so far: a load of far more than one CPU.
     stand_in.launch(ptr::null_mut(), 3_600_000.0);
     timer.stop();
     stand_in.advance(3_600_001.0);
@@ -249,7 +249,7 @@ fn the_viewer_counts_it_as_no_cpu_s() {
     assert!(of("gpu:render")["load_cpus"].is_null(), "{json}");
     assert!(of("launch:render")["load_cpus"].is_number(), "{json}");
 
-    // And in a file by the program itself, as in the viewer's.
+    // The program's own file has the figures, too, like the viewer's.
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("gpu-{pid}.json"));
     pfp::snapshot_over(&file).expect("there is room");
     let text = std::fs::read_to_string(&file).expect("it was written");
@@ -263,8 +263,8 @@ fn the_viewer_counts_it_as_no_cpu_s() {
     }));
 }
 
-/// The rows of a program that goes on launching kernels and copies: the host's and the
-/// device's in the table, and on the timeline a line for each timer's device.
+/// Watches a program that keeps launching kernels and copies: the table has rows for the host and
+/// the device, and the timeline has a line for each timer's device.
 #[test]
 fn the_viewer_shows_what_the_host_and_what_the_device_did() {
     needs_a_screen!();
@@ -283,7 +283,7 @@ fn the_viewer_shows_what_the_host_and_what_the_device_did() {
             .iter()
             .all(|name| row(text, name).is_some_and(|row| row.len() > 4))
     });
-    // 3 ms and 1 ms on the device, and no load of a CPU.
+    // The device needs 3 ms and 1 ms, and these rows show no CPU load.
     let [kernel, copy] = [" gpu:solve", " gpu:copy:solve"].map(|name| row(&text, name).unwrap());
     assert_eq!(kernel.last().map(String::as_str), Some("3.00ms"), "{text}");
     assert_eq!(copy.last().map(String::as_str), Some("1.00ms"), "{text}");

@@ -1,4 +1,4 @@
-//! Groups: nobody begins before all have come, and nobody waits for the dead.
+//! Groups: no member begins before all have arrived, and no member waits for a dead one.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -17,8 +17,8 @@ use pfp_timing::{ProcessGroup, SyncScope, ThreadGroup};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// What one member has noted of one round: when it came, when all had by its account,
-/// and when its work began.
+/// A member's times in one round: when it arrived, when all had arrived by its account, and when
+/// its work began.
 #[derive(Clone, Copy, Debug)]
 struct Came {
     came: u64,
@@ -26,11 +26,11 @@ struct Came {
     start: u64,
 }
 
-/// The counter is one for all CPUs to within what a virtual machine makes of it.
+/// Maximum difference of the counter between CPUs, in ticks; virtual machines add some.
 const SKEW: u64 = 2_000;
 
-/// Holds against each other what the members have noted: nobody's work began before
-/// the last one came, and all know when that was.
+/// Compares the members' times: no work began before the last member arrived, and all members agree
+/// when that was.
 fn assert_together(rounds: &BTreeMap<u64, Vec<Came>>, members: usize) {
     for (round, all) in rounds {
         assert_eq!(all.len(), members, "round {round}");
@@ -76,7 +76,7 @@ fn threads_begin_when_the_last_has_come() {
     assert_together(&noted.into_inner().expect("nobody panics"), THREADS as usize);
     let all = rounds * u64::from(THREADS);
     assert_eq!(figures("threads' phase").count, all);
-    // The waits are a point of their own, and waiting is not on a CPU.
+    // The waits have their own point, and a wait is not on the CPU.
     let waits = figures("wait:five");
     assert_eq!(waits.count, all);
     figure(&format!("waits of threads: {} on and {} off", waits.exclusive, waits.off_cpu));
@@ -92,7 +92,7 @@ fn a_thread_that_ended_is_not_waited_for() {
         for number in 0..4 {
             let (group, dead, longest) = (&group, &dead, &longest);
             scope.spawn(move || {
-                // The last thread ends after two rounds, without a word.
+                // The last thread ends after two rounds without leaving the group.
                 for _ in 0..if number == 3 { 2 } else { 6 } {
                     let began = Instant::now();
                     let count = pfp_timing::cycle_count(&PHASE, SyncScope::Internal(group), || ());
@@ -112,7 +112,7 @@ fn a_thread_that_ended_is_not_waited_for() {
 fn threads_may_leave_and_others_may_come() {
     let group = ThreadGroup::named("who comes", 0);
     assert!(group.join());
-    // Alone: nobody to wait for.
+    // The only member waits for no other.
     assert!(pfp_timing::synchronize(SyncScope::Internal(&group)).all_came.is_some());
     let other = group.clone();
     let (joined, has_joined) = std::sync::mpsc::channel();
@@ -127,7 +127,7 @@ fn threads_may_leave_and_others_may_come() {
     let here = pfp_timing::synchronize(SyncScope::Internal(&group));
     let there = thread.join().expect("it does not panic");
     assert_eq!((here.all_came, here.dead), (there.all_came, 0));
-    // It has left, and is not waited for.
+    // The other member has left, so this one does not wait for it.
     assert_eq!(pfp_timing::synchronize(SyncScope::Internal(&group)).dead, 0);
     group.leave();
     assert!(pfp_timing::synchronize(SyncScope::None).all_came.is_none());
@@ -141,7 +141,7 @@ fn who_never_comes_is_waited_for_with_patience() {
     let synced = pfp_timing::synchronize(SyncScope::Internal(&group));
     assert_eq!((synced.absent, synced.not_member), (1, false));
     assert!(began.elapsed() >= patience, "{:?}", began.elapsed());
-    // Once, and not again each round.
+    // It waits for the dead member once, and not in each round.
     let began = Instant::now();
     assert_eq!(pfp_timing::synchronize(SyncScope::Internal(&group)).absent, 1);
     figure(&format!("a round without who never came: {:?}", began.elapsed()));
@@ -170,7 +170,7 @@ fn note(rounds: &mut BTreeMap<u64, Vec<Came>>, target: &Target) {
     }
 }
 
-/// Files of groups in a place, and what they say.
+/// The group files in a folder, and their content.
 fn groups(place: &Place) -> Vec<(std::path::PathBuf, String)> {
     let files = std::fs::read_dir(place.beacons()).expect("it can be read");
     files
@@ -200,7 +200,7 @@ fn processes_begin_when_the_last_has_come_and_leave_nothing() {
         assert_eq!(watch::named(picture, "wait:job").count, rounds);
     }
     assert_together(&noted, ranks as usize);
-    // For this user alone, the file and the memory.
+    // Only this user may access the file and the memory.
     let files = groups(&place);
     let [(file, text)] = &files[..] else { panic!("one group: {files:?}") };
     let object = object_of(text);
@@ -221,7 +221,7 @@ fn a_killed_process_is_not_waited_for() {
     let mut targets = start(&place, 4, 6, Some((3, 3)));
     let mut victim = targets.pop().expect("there are four");
     victim.reach("before");
-    // The others are in its round, and nobody goes on while it lives.
+    // The others have arrived in the victim's round, and none continues while the victim lives.
     let last = |target: &mut Target| {
         target.has_reached("done");
         target.said().all::<u64>("round").len()
@@ -251,7 +251,7 @@ fn kills_at_any_moment_hold_nobody_up() {
     for attempt in 0..size(6, 300) {
         let place = Place::new();
         let mut targets = start(&place, 3, 200, None);
-        // At another moment each time, most of them within the rounds.
+        // The kill comes at a different moment each time, mostly within the rounds.
         std::thread::sleep(Duration::from_micros(attempt * 7_919 % 60_000));
         targets.pop().expect("there are three").kill();
         for target in &mut targets {
@@ -276,7 +276,7 @@ fn what_killed_processes_left_is_swept_and_a_new_group_is_fresh() {
             assert!(swept.failed.is_empty(), "{swept:?}");
             assert!(!file.exists() && !object.exists());
         } else {
-            // Of another number of members: nothing of the old one counts.
+            // A group with another number of members: the state of the old one does not count.
             let mut targets = start(&place, 3, 2, None);
             targets.iter_mut().for_each(|target| drop(target.reach("done").clone()));
             assert!(!object.exists(), "the old memory is gone");
@@ -300,7 +300,7 @@ fn threads_of_processes_begin_together() {
         let picture = watch.poll();
         let points = ["phase", "wait:team", "wait:teams"];
         let counts = points.map(|point| watch::named(picture, point).count);
-        // A thread that meets a point while another one registers it may miss a region.
+        // A thread that reaches a point while another one registers it may miss a region.
         let counted = counts.iter().sum::<u64>() + picture.losses.begins_missed;
         assert_eq!(counted, 3 * 3 * rounds, "{counts:?}");
         assert!(counts.iter().all(|&count| count <= 3 * rounds), "{counts:?}");
@@ -310,23 +310,23 @@ fn threads_of_processes_begin_together() {
 
 #[test]
 fn a_group_is_of_one_size_and_a_child_is_no_member() {
-    // The ordinary directory: this process has one already.
+    // The group's file is in the default directory, since this process already has one there.
     let name = format!("sizes {}", std::process::id());
     let group = ProcessGroup::join(&name, 1).expect("it can be joined");
     let other = ProcessGroup::join(&name, 2).map(|_| ()).expect_err("it is of another size");
     assert_eq!(other.kind(), std::io::ErrorKind::InvalidInput);
     let full = ProcessGroup::join(&name, 1).map(|_| ()).expect_err("its place is taken");
     assert_eq!(full.kind(), std::io::ErrorKind::QuotaExceeded);
-    // SAFETY: the child only waits for nobody, and ends without running what the parent
-    // has registered.
+    // SAFETY: the child only calls `synchronize`, which returns at once, and ends without running
+    // exit handlers.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let not_member = pfp_timing::synchronize(SyncScope::External(&group)).not_member;
-        // SAFETY: ends the child.
+        // SAFETY: ends the child at once, without running exit handlers.
         unsafe { libc::_exit(if not_member { 7 } else { 1 }) };
     }
     let mut status = 0;
-    // SAFETY: a child of ours, and a place for its status.
+    // SAFETY: `status` outlives the call, and the process is our child.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(libc::WEXITSTATUS(status), 7, "{status:#x}");
     let synced = pfp_timing::synchronize(SyncScope::External(&group));

@@ -1,5 +1,5 @@
-//! The hot path asks for nothing: no memory, and of the kernel only what time the thread
-//! has had, after a switch. Whoever asks for more is killed.
+//! The hot path allocates no memory, and makes no system call except for reading the thread's CPU
+//! time after a switch. Any other request kills the process.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -10,8 +10,7 @@ use pfp_tests::{figure, size};
 const STRICT: &str = env!("CARGO_BIN_EXE_strict");
 
 const PAIRS: u64 = size(2_000_000, 100_000_000);
-/// What the process may have more of afterwards: its own noise, of pages it came to for
-/// the first time.
+/// Growth of memory that is allowed: pages that the process itself touches for the first time.
 const SLACK: u64 = 16 << 10;
 
 #[test]
@@ -43,7 +42,7 @@ fn a_region_asks_for_nothing_but_the_time() {
     target.end_well();
 }
 
-/// What would have ended the program above does end one.
+/// Shows that a forbidden request kills the process.
 #[test]
 fn whoever_asks_is_killed() {
     let place = Place::new();

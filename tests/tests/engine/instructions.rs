@@ -1,9 +1,9 @@
-//! How many instructions a region takes, counted by callgrind. Other load on the machine does not
-//! change the number, so one more branch shows at once.
+//! Counts the instructions of a region with callgrind. Other load on the machine does not change
+//! the number, so one more branch shows at once.
 //!
 //! One process of the program `pairs` runs a case n and 2n times. The difference divided by n is
-//! what one call takes on average: every 128th record turns a page of the ring and folds it, and a
-//! rare pair is longer than any before it. With a small n, the least of several runs has no such
+//! the average of one call: every 128th record turns a page of the ring and folds it, and a rare
+//! pair is longer than any before it. With a small n, the minimum of several runs has no such
 //! calls. The instructions of the empty loop are subtracted. Under `PFP_CLOCK=wall` a region makes
 //! no system call, and callgrind, which has no restartable sequences, takes the path that the
 //! machine takes.
@@ -29,9 +29,9 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// 64 and 1,000 points. `poll` is one poll of a future, `ready` an async function that is ready at
 /// once, `ready_off` the same function off, and `stamp` one reading of the on-CPU clock.
 ///
-/// To renew them: `PFP_TEST_FIGURES=1 cargo test --release -p pfp-tests --test engine
-/// instructions::`, and say in the commit what they bought or cost. The figures of another compiler
-/// are not compared: renew them with the compiler.
+/// To renew them, run `PFP_TEST_FIGURES=1 cargo test --release -p pfp-tests --test engine
+/// instructions::`, and explain the change in the commit. The figures of another compiler are not
+/// compared: renew them with the compiler.
 const RECORDED: [(&str, f64); 21] = [
     ("enabled", 148.0),
     ("amounts", 169.0),
@@ -55,8 +55,8 @@ const RECORDED: [(&str, f64); 21] = [
     ("ready_off", 22.0),
     ("stamp", 148.0),
 ];
-/// Begin and end without the fold, as all but one in 128 are, less the empty loop's; and a lap,
-/// as what two regions of laps have more than one.
+/// Instructions of a begin and an end without the fold, as in 127 of 128 regions, less the empty
+/// loop's. Those of a lap are what two regions of laps need more than one.
 const WITHOUT_FOLD: [(&str, &str, f64); 4] = [
     ("enabled", "empty", 125.0),
     ("numeric", "empty", 142.0),
@@ -70,33 +70,33 @@ const COMPILER: &str = "rustc 1.95.";
 /// laps are kept in one octave by waits.
 const TOLERANCE: f64 = 5.0;
 
-/// How often a process counts its case, and how many processes do at most.
+/// Maximum number of times that a process counts its case, and maximum number of processes.
 const TRIES: usize = 3;
 const PROCESSES: usize = 4;
-/// How often a case is counted again whose number is off: the clock only adds to it.
+/// Number of times that a case with a wrong number is counted again: the clock can only add
+/// instructions.
 const AGAIN: usize = 6;
 
-/// What two counts of the same may differ by, in percent. Which calls go the long
-/// way depends on the clock, which does not stand still under callgrind: the
-/// longest so far.
+/// Allowed difference between two equal counts, in percent. Which calls take the slow path depends
+/// on the clock, which continues under callgrind; the longest call so far is one of them.
 const SAME: f64 = 1.0;
 
-/// So many whole pages of records, each folded once, that a rare call weighs little.
+/// Enough whole pages of records, each folded once, that a rare call has little weight.
 const TIMES: u64 = 40 * 128;
-/// So few that some runs of as many, and of twice as many, have no fold; and how many are run.
+/// So few calls that some runs of FEW, and of twice as many, have no fold; and the number of runs.
 const FEW: u64 = 5;
 const RUNS_OF_FEW: usize = 15;
-/// Long enough to be watched.
+/// Long enough for a viewer to watch.
 const TIMES_WATCHED: u64 = 150_000;
 
-/// Counts the instructions of so many calls of a case, in one process.
+/// Counts the instructions of a case for each number of calls, in one process.
 type Count = fn(&str, &[u64]) -> Vec<u64>;
 
-/// What a viewer may do meanwhile; it cannot be told how often it did it.
+/// States of a viewer during the count.
 const VIEWERS: [(&str, Count); 3] =
     [("attached", count_watched), ("stopped", count_stopped), ("dead", count_dead)];
 
-/// One test, because each of its parts needs the others' numbers.
+/// One test, because its parts use each other's numbers.
 #[test]
 fn a_region_takes_as_many_instructions_as_recorded() {
     const WHAT: &str = "instructions of a region";
@@ -121,7 +121,8 @@ fn a_region_takes_as_many_instructions_as_recorded() {
         figure(&format!("instructions, {case}: {found:.2}"));
         if case == "enabled" {
             for (how, count) in VIEWERS {
-                // What adding a page of records to a cell takes depends on the times that they have.
+                // Adding a page of records to a cell takes a number of instructions that depends on
+                // their durations.
                 let is_near = |watched: &f64| (found - watched).abs() * 100.0 <= TOLERANCE * found;
                 let mut counts = (0..=AGAIN).map(|_| {
                     let [watched] = per_call(case, TIMES_WATCHED, 1, count)[..] else { panic!() };
@@ -136,7 +137,7 @@ fn a_region_takes_as_many_instructions_as_recorded() {
         }
     }
     for (case, base, recorded) in WITHOUT_FOLD {
-        // Nothing here depends on the clock, if no run of some waited for a CPU.
+        // These numbers do not depend on the clock, if at least one run never waited for a CPU.
         let is_off = |found: f64| (found - recorded).abs() > 2.0;
         let mut found = f64::NAN;
         for _ in 0..=AGAIN {
@@ -161,15 +162,15 @@ fn count_few(case: &str) -> Vec<u64> {
     count(case, &[FEW, 2 * FEW].repeat(RUNS_OF_FEW))
 }
 
-/// Instructions of one call of a few among which there is no fold, nor a region that is longer
-/// than any before.
+/// Instructions of one call, from few calls without a fold and without a region longer than any
+/// before.
 fn without_fold(counts: &[u64]) -> f64 {
     let least = |runs: usize| counts.chunks(2).map(|pair| pair[runs]).min().unwrap_or(0);
     (least(1) as f64 - least(0) as f64) / FEW as f64
 }
 
-/// Instructions of one call, counted until two counts agree, and the least of those: what goes
-/// the long way because of the clock adds to it.
+/// Instructions of one call, counted until two counts agree; returns the minimum, since slow paths
+/// that the clock causes add instructions.
 fn least(case: &str) -> f64 {
     let mut counts = Vec::new();
     for _ in 0..PROCESSES {
@@ -191,8 +192,8 @@ fn is_recorded_compiler() -> bool {
     version.is_ok_and(|version| version.stdout.starts_with(COMPILER.as_bytes()))
 }
 
-/// Instructions of one call, counted so often: the slope between `times` calls and twice
-/// as many.
+/// Instructions of one call, counted `tries` times: the slope between `times` calls and twice as
+/// many.
 fn per_call(case: &str, times: u64, tries: usize, count: Count) -> Vec<f64> {
     let counts = count(case, &[times, 2 * times].repeat(tries));
     counts.chunks(2).map(|pair| (pair[1] - pair[0]) as f64 / times as f64).collect()
@@ -203,22 +204,22 @@ fn count(case: &str, times: &[u64]) -> Vec<u64> {
     collected(start(&place, case, times), &place, times.len())
 }
 
-/// The same, with a viewer that was attached and is stopped before the counting begins,
-/// or soon after.
+/// Counts like [`count`], with a viewer that has attached and is stopped before the counting
+/// begins, or soon after.
 fn count_stopped(case: &str, times: &[u64]) -> Vec<u64> {
     count_left(case, times, libc::SIGSTOP)
 }
 
-/// The same, with one that is dead by then.
+/// Counts like [`count`], with a viewer that is dead by then.
 fn count_dead(case: &str, times: &[u64]) -> Vec<u64> {
     count_left(case, times, libc::SIGKILL)
 }
 
-/// A viewer in the midst of its work gets a signal.
+/// Counts with a viewer that gets a signal in the middle of its work.
 fn count_left(case: &str, times: &[u64], signal: libc::c_int) -> Vec<u64> {
     let place = Place::new();
     let child = start(&place, case, times);
-    // Complete, and in use.
+    // The segment is complete, and in use.
     let mut watch = Watch::attach_to(&place, child.id());
     wait_for("the region", || watch.poll().points.iter().any(|point| point.name == case));
     let mut viewer = place.start(TARGET, &["drain", &child.id().to_string()]);
@@ -229,7 +230,7 @@ fn count_left(case: &str, times: &[u64], signal: libc::c_int) -> Vec<u64> {
     collected(child, &place, times.len())
 }
 
-/// The same, while this process polls the segment as fast as it can.
+/// Counts like [`count`], while this process polls the segment as fast as it can.
 fn count_watched(case: &str, times: &[u64]) -> Vec<u64> {
     let place = Place::new();
     let mut child = start(&place, case, times);
@@ -244,7 +245,7 @@ fn count_watched(case: &str, times: &[u64]) -> Vec<u64> {
         }
         child.try_wait().expect("it is a child of this process")
     });
-    // Ten thousand are run before the counting begins.
+    // The program makes ten thousand calls before the counting begins.
     assert!(rises >= 10 && count > 10_000, "seen to rise {rises} times, to {count}");
     collected(child, &place, times.len())
 }
@@ -268,12 +269,12 @@ fn start(place: &Place, case: &str, times: &[u64]) -> Child {
         .expect("valgrind ran just now")
 }
 
-/// Where callgrind writes; a number for each time behind it.
+/// Callgrind's output path; it appends a number for each dump.
 fn out(place: &Place) -> PathBuf {
     place.path("callgrind.out")
 }
 
-/// What was counted each time.
+/// The instruction counts of each dump.
 fn collected(child: Child, place: &Place, times: usize) -> Vec<u64> {
     let output = child.wait_with_output().expect("it is a child of this process");
     let said = String::from_utf8_lossy(&output.stderr);

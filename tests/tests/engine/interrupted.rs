@@ -1,6 +1,6 @@
-//! Signal handlers at each instruction: whatever one does (measure, switch to another fibre,
-//! fork, jump out), the figures are exact, no child harms its parent or itself, and what a
-//! jump leaves in the middle costs no later region anything. The program `interrupted` judges
+//! Signal handlers at each instruction: whatever a handler does (measure, switch to another fibre,
+//! fork, jump out), the figures are exact, no child harms its parent or itself, and an operation
+//! that a jump left unfinished costs later regions nothing. The program `interrupted` judges
 //! itself.
 
 use std::sync::Mutex;
@@ -35,41 +35,41 @@ const CASES: [&str; 18] = [
     "latched_amounts",
 ];
 
-/// Another context is current meanwhile. No jump and no fibre may leave it.
+/// The case in which another context is current. No jump and no fibre switch may leave it.
 const IN_CONTEXT: &str = "in_context";
 
-/// Ticks that a region works, and every so manyth instruction of what is interrupted then.
+/// The ticks that a region works, and the distance between the instructions that are interrupted.
 #[derive(Clone, Copy)]
 struct Way {
     lasts: u64,
     each: u64,
 }
 
-/// Regions that are short: every other instruction of the short ways is tried, wherever the first one
-/// falls, and fewer of folds.
+/// Short regions: at least every other instruction of the fast paths is interrupted, whichever
+/// comes first, and fewer instructions of folds.
 const SHORT: Way = Way { lasts: 4_000, each: size(2, 1) };
 
-/// Regions that last longer than a thread goes without reading its CPU time, 2^21 ticks: all
-/// their ends go the long way, and so do most begins.
+/// Regions that last longer than a thread runs without reading its CPU time, 2^21 ticks: all their
+/// ends take the slow path, and so do most begins.
 const LATE: Way = Way { lasts: (1 << 21) * 9 / 8, each: size(19, 1) };
 
-/// Short regions where each instruction costs a child.
+/// Short regions, with fewer instructions, as each one needs a child.
 const SHORT_FOR_CHILDREN: Way = Way { each: size(5, 1), ..SHORT };
 
-/// Instructions between the last test of whether this is a forked child and the end of a
-/// record, at most: a child that is forked among them finishes the record.
+/// Maximum number of instructions between the last test of whether this is a forked child and the
+/// end of a record. A child that is forked at one of them finishes the record.
 const UNTESTED: u64 = 64;
 
-/// What came of a handler at each instruction of a case.
+/// The result of a handler at each instruction of a case.
 #[derive(Debug)]
 struct Outcome {
     steps: u64,
-    /// The instruction that no run has come to.
+    /// The first instruction that no run reached.
     end: u64,
     children: u64,
-    /// Children that did not end well.
+    /// Number of children that failed.
     harmed: u64,
-    /// Instructions after which something was not as it must be, and what first.
+    /// Number of instructions after which a check failed, and the first failure.
     bad: u64,
     first: String,
 }
@@ -79,7 +79,8 @@ fn run(action: &str, case: &str, clock: &str, Way { lasts, each }: Way) -> Outco
     run_with(&[action, case, &each.to_string(), &lasts.to_string()], &[("PFP_CLOCK", clock)])
 }
 
-/// On a thread that has no lane: all its regions are in the cells of the overflow lane.
+/// Runs the program on a thread without a lane, whose regions are all in the cells of the overflow
+/// lane.
 fn run_without_lane(action: &str, case: &str, each: u64) -> Outcome {
     let arguments = [action, case, &each.to_string(), &SHORT.lasts.to_string()];
     run_with(&arguments, &[("PFP_CLOCK", "wall"), ("PFP_LANES", "1"), ("NO_LANE", "1")])
@@ -98,21 +99,23 @@ fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
     let picture = watch.poll();
     for cell in &picture.cells {
         let what = format!("{action} {case} {clock}: {cell:?}");
-        // Each measurement is in one bucket, but for what a late child has written too.
+        // Each measurement is in one bucket, except that a forked child may have added its record,
+        // too.
         if ["fork", "clone"].contains(&action) {
             continue;
         }
         let in_buckets: u64 = cell.histogram.iter().map(|bucket| bucket.count).sum();
         let beyond = in_buckets - (cell.live.count + cell.retired.count);
-        // Nobody puts right what a jump leaves in the middle of adding to a shared cell.
+        // An addition to a shared cell that a jump left unfinished is not repaired.
         let left = if action == "jump" && !has_lane { tried[0] } else { 0 };
         assert!(beyond <= left, "{beyond} {what}");
     }
     if ["measure", "switch", "vfork"].contains(&action) {
         assert_eq!(picture.losses.mismatched_ends, 0, "{action} {case} {clock}");
     } else if has_lane {
-        // A jump may leave one measurement without a record. What it leaves in the middle
-        // sends nobody the long way round, on which each measurement would lack one.
+        // A jump may leave one measurement without a record. The operation that it leaves
+        // unfinished must not send later measurements to the slow path, on which each of them would
+        // lack a record.
         let (missed, steps) = (picture.losses.records_missed, tried[0]);
         assert!(missed <= steps, "{action} {case} {clock}: {missed} records in {steps} steps");
     }
@@ -130,17 +133,17 @@ fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
     outcome
 }
 
-/// Programs that run at a time, most of which wait.
+/// Number of programs that run at a time; most of them wait.
 const AT_ONCE: usize = 2;
 
-/// Does it for each case on some clocks, and says how often.
+/// Judges each case on some clocks, and prints how many instructions were interrupted.
 fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way, &str) + Sync) {
     if cfg!(not(target_arch = "x86_64")) {
         return skipped("single steps", "they are for x86-64");
     }
     let sums = [const { AtomicU64::new(0) }; 3];
     let of_case = |case: &str| {
-        // The fold of a page is thousands of instructions.
+        // The fold of a page has thousands of instructions.
         let is_page = case.starts_with("page");
         let more = if is_page { size(11, 1) } else { 1 };
         let short = Way { each: short.each * more, ..short };
@@ -153,7 +156,7 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
                 outcome.end
             };
             let mut ends = [short, LATE].map(judged);
-            // A thread that waits for a CPU goes the long way, on which no page is folded.
+            // A thread that waits for a CPU takes the slow path, which folds no page.
             let is_folded = |end: u64| !is_page || end > 1_000;
             for _ in 0..3 {
                 if !is_folded(ends[0]) {
@@ -162,8 +165,8 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
             }
             assert!(ends.iter().all(|end| *end > 120), "{action} {case} {clock}: {ends:?}");
             assert!(is_folded(ends[0]), "{action} {case} {clock}: {ends:?}");
-            // A short region of the simplest kind goes the short way, unless its thread waits for a
-            // CPU each time.
+            // A short region of the simplest kind takes the fast path, unless its thread waits for
+            // a CPU each time.
             let again = || run(action, case, clock, short).end;
             let is_short = |end: u64| ends[1] > 2 * end;
             let goes_short = || is_short(ends[0]) || (0..3).any(|_| is_short(again()));
@@ -181,7 +184,7 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
     figure(&format!("interrupted, {action}: {steps} instructions, {children} children, {bad} bad"));
 }
 
-/// The clock on which the short ways are taken: a single step looks like a switch on `rseq`.
+/// The clock with the fast paths: on `rseq`, a single step looks like a switch.
 const CLOCKS: &[&str] = &["wall"];
 
 #[test]
@@ -191,7 +194,7 @@ fn what_a_handler_measures_is_exact_at_each_instruction() {
     });
 }
 
-/// A child in the same memory, as of `vfork`, counts as its parent or not at all.
+/// A child that shares the memory, as after `vfork`, counts like its parent or not at all.
 #[test]
 fn a_child_in_the_same_memory_harms_nothing_at_any_instruction() {
     let short = Way { each: size(7, 1), ..SHORT };
@@ -200,7 +203,7 @@ fn a_child_in_the_same_memory_harms_nothing_at_any_instruction() {
     });
 }
 
-/// Where an interrupt's context is current, counts are exact, and children live.
+/// While an interrupt's context is current, counts are exact, and children live.
 #[test]
 fn a_context_that_is_entered_or_left_can_be_interrupted_at_each_instruction() {
     if cfg!(not(target_arch = "x86_64")) {
@@ -213,7 +216,7 @@ fn a_context_that_is_entered_or_left_can_be_interrupted_at_each_instruction() {
     }
 }
 
-/// Threads that have no lane share cells.
+/// Threads without a lane share cells.
 #[test]
 fn shared_cells_are_exact_at_each_instruction() {
     if cfg!(not(target_arch = "x86_64")) {
@@ -228,10 +231,10 @@ fn shared_cells_are_exact_at_each_instruction() {
             let outcome = run_without_lane(action, case, each);
             let what = format!("{action} {case}: {outcome:?}");
             assert_eq!(outcome.harmed, 0, "{what}");
-            // Of the record that it is in the middle of.
+            // A cloned child finishes the record that its parent was writing.
             let late = if action == "clone" { 3 * UNTESTED.div_ceil(each) } else { 0 };
             assert!(outcome.bad <= late, "{what}");
-            // That way is longer.
+            // The path without a lane is longer.
             assert!(outcome.end > 1_000, "{what}");
             steps += outcome.steps;
             children += outcome.children;
@@ -240,7 +243,7 @@ fn shared_cells_are_exact_at_each_instruction() {
     figure(&format!("interrupted without a lane: {steps} instructions, {children} children"));
 }
 
-/// Its stack is just above the one that it comes in between on.
+/// The fibre's stack is just above the stack of the one that it interrupts.
 #[test]
 fn what_another_fibre_measures_is_exact_at_each_instruction() {
     each("switch", CLOCKS, SHORT, |outcome, _, what| {
@@ -256,7 +259,7 @@ fn a_child_that_a_handler_forks_at_any_instruction_lives_and_is_silent() {
     });
 }
 
-/// The kernel copies the page that this clock watches into no child.
+/// The kernel does not copy the page that this clock reads to a child.
 #[test]
 fn a_child_that_a_handler_forks_reads_no_page_that_it_does_not_have() {
     if cfg!(not(target_arch = "x86_64")) {
@@ -272,7 +275,7 @@ fn a_child_that_a_handler_forks_reads_no_page_that_it_does_not_have() {
     figure(&format!("interrupted, fork on perf: {children} children"));
 }
 
-/// No handler of the C library runs in such a child.
+/// The C library's fork handlers do not run in a child of a bare clone.
 #[test]
 fn a_child_that_a_handler_clones_at_any_instruction_lives_and_ends_its_record_at_most() {
     each("clone", CLOCKS, SHORT_FOR_CHILDREN, |outcome, way, what| {
@@ -282,7 +285,7 @@ fn a_child_that_a_handler_clones_at_any_instruction_lives_and_ends_its_record_at
             what if what.contains("nested") => 2,
             _ => 1,
         };
-        // So many of those instructions are tried, wherever the first one falls.
+        // At least this many of those instructions are interrupted, whichever comes first.
         let late = UNTESTED.div_ceil(way.each);
         assert!(outcome.bad <= late * records, "{what}: {outcome:?}");
     });

@@ -1,11 +1,10 @@
-//! A program killed at any instruction: whatever it leaves, a reader that comes then
-//! makes a true picture of it.
+//! A program killed at any instruction: whatever state it leaves, a reader that attaches afterwards
+//! gets correct figures.
 //!
-//! What a SIGKILL leaves in shared memory is what is there between two instructions.
-//! So a program is run one instruction at a time, and whenever the memory it shares,
-//! or a file of its own, is another than before, a reader that has not seen any of it
-//! finds it, attaches, and takes a picture as of a dead process. What is true is told
-//! by a witness, which the program keeps before and after each call.
+//! A SIGKILL leaves the shared memory as it is between two instructions. So the test runs a program
+//! one instruction at a time. Whenever its shared memory or one of its files has changed, a new
+//! reader finds the segment, attaches, and takes a picture as of a dead process. The program
+//! records the true counts in a witness before and after each call.
 
 mod judge;
 mod program;
@@ -32,7 +31,7 @@ use program::{Program, mapped, read};
 use steps::{Pace, Shown, go_through};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-/// Lanes of the program, of which it has more threads.
+/// Lanes of the program, which has more threads than that.
 const LANES: u64 = 2;
 
 #[test]
@@ -43,8 +42,8 @@ fn whatever_instruction_is_the_last() {
     let mut shown = Shown::default();
     let few = size(100, 1_000_000);
     let start = Instant::now();
-    // With the thread's time on the wall, a region takes the short ways, as it does
-    // where nobody switches the thread out; else each instruction is such a switch.
+    // With wall time as the clock, regions take the fast paths, as on a thread that is never
+    // switched out. With `rseq`, each single step looks like a switch.
     for (clock, few) in [("wall", few), ("rseq", few / 4)] {
         go_through(
             &["stepped"],
@@ -57,8 +56,8 @@ fn whatever_instruction_is_the_last() {
         );
     }
     let ways = shown.states.len();
-    // Apart from the others: calibrated instruction by instruction, measuring costs so
-    // much that there are no figures left.
+    // This run is separate from the others: calibrated instruction by instruction, measuring seems
+    // to cost so much that no figures remain after it is subtracted.
     let all = |_| Pace::Instructions(size(0, 1_000_000));
     go_through(&["stepped", "short"], "wall", all, &mut shown);
     let Shown { steps, states, slowest, slowest_cpu } = shown;
@@ -72,7 +71,7 @@ fn whatever_instruction_is_the_last() {
     assert!(ways as u64 >= enough, "{ways} states");
 }
 
-/// While files come and go, it is really killed.
+/// While files are created and removed, the program is really killed.
 #[test]
 fn whatever_system_call_is_the_last() {
     if let Some(why) = stepper::why_not() {
@@ -81,7 +80,7 @@ fn whatever_system_call_is_the_last() {
     let place = Place::new();
     let (mut kills, mut readable, mut stale, mut unlit) = (0, 0, 0, 0);
     for of in [stage::CREATION, stage::EXIT] {
-        // The first ones, with all that a start does, and then some.
+        // The first calls cover the whole start, and more follow.
         let mut calls = 1;
         loop {
             let mut program = Program::start(&place, &["stepped", "alone"], "wall");
@@ -96,7 +95,7 @@ fn whatever_system_call_is_the_last() {
             for object in &objects {
                 let found = entry.as_ref().map(|entry| entry.info.object);
                 assert!(found.is_none_or(|found| found == *object), "{found:?}, not {object}");
-                // Viewers must not find this one yet. A sweep does, see below.
+                // Viewers must not find this object yet; a sweep does, see below.
                 let is_there = object::backed_bytes(object).expect("one can ask").is_some();
                 unlit += usize::from(found.is_none() && is_there);
             }
@@ -135,16 +134,16 @@ fn whatever_system_call_is_the_last() {
     ));
 }
 
-/// Lets a program run until it is at a stage.
+/// Runs a program until it reaches a stage.
 fn reach(program: &Program, stepper: &mut Stepper, stage: u64) {
     while program.witness.seats[0].stage.load(Acquire) != stage {
         assert_eq!(stepper.run(), Halt::Stop, "it comes to {}", STAGES[stage as usize]);
     }
 }
 
-/// The thread that makes the segment may lose its CPU for long. Another thread that begins a region
-/// then does not wait: it makes the segment itself, and the region is counted. Viewers find one
-/// segment all along.
+/// The thread that creates the segment may lose its CPU for long. Another thread that begins a
+/// region then does not wait: it creates the segment itself, and the region is counted. Viewers
+/// find one segment throughout.
 #[test]
 fn a_region_does_not_wait_for_the_segment() {
     if let Some(why) = stepper::why_not() {
@@ -162,14 +161,14 @@ fn a_region_does_not_wait_for_the_segment() {
     wait_for("the other thread's region", || seat.claimed.load(Acquire) == 1);
     let found = place.entries();
     assert_eq!(found.len(), 1, "{found:?}");
-    // To the end of the making, then of the other thread.
+    // Run to the end of the creation, then to the end of the other thread.
     assert_eq!([stepper.run(), stepper.run()], [Halt::Stop; 2]);
     let left = Judge::new(&place, &program, false).attach().expect("it runs");
     assert_eq!(left.picture.losses.begins_missed, 0);
     assert_eq!(watch::named(&left.picture, NAMES[point::INNER]).count, 1);
 }
 
-/// Killed whenever it happens, with two threads that call.
+/// A program with two measuring threads is killed at random moments.
 #[test]
 fn whatever_moment_is_the_last() {
     let place = Place::new();
@@ -181,7 +180,7 @@ fn whatever_moment_is_the_last() {
     for kill in 0..kills {
         let clock = if kill % 2 == 0 { "rseq" } else { "wall" };
         let mut program = Program::start(&place, &["endless"], clock);
-        // At the start, or while it measures.
+        // The kill comes at the start, or during the measurements.
         let mut wait = Duration::from_nanos(random.below(2_000_000) as u64);
         if kill % 4 == 0 {
             wait *= 4;
@@ -214,7 +213,7 @@ fn whatever_moment_is_the_last() {
         let left = opened.map(|(segment, facts)| read(&mut Reader::new(segment, facts)));
         slowest = slowest.max(look.elapsed());
         early += u64::from(left.is_none());
-        // What one thread began while the other one registered the point is not the point's.
+        // A region that one thread begins while the other one registers the point is missed.
         let missed = left.as_ref().map_or(0, |left| left.picture.losses.begins_missed);
         let mut short = 0;
         for (at, name) in NAMES.iter().enumerate() {
@@ -233,7 +232,7 @@ fn whatever_moment_is_the_last() {
             );
             short += least.saturating_sub(counted);
             for cell in cells() {
-                // A thread that found the other one claiming a lane has none.
+                // A thread that found the other one claiming a lane has no lane of its own.
                 if u64::from(cell.lane) < LANES {
                     cells::check_left(cell);
                 } else {

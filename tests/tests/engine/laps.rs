@@ -1,5 +1,5 @@
-//! Laps: regions one after the other that share a reading of the clock. Nothing
-//! lies between them, nothing is counted twice.
+//! Laps: consecutive regions that share a reading of the clock. No time falls between them, and no
+//! time counts twice.
 
 use std::panic::catch_unwind;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use pfp_tests::{figure, stolen};
 
 const ROUNDS: u64 = 20;
 const STEP: Duration = Duration::from_millis(2);
-/// How near figures are to the CPU time, which is read with a system call on
-/// either side.
+/// Tolerance of the figures relative to the CPU time, which takes a system call to read on either
+/// side.
 const NEAR: f64 = 0.01;
 
 fn seconds(ticks: u64) -> f64 {
     ticks as f64 / pfp::ticks_per_second()
 }
 
-/// `unknown` as it was stolen from the thread in the region and in those beside it, or nearly.
+/// `unknown` is roughly the time stolen from the thread in the region and in its neighbours.
 fn assert_near(what: &str, ticks: u64, cpu: Duration, unknown: Duration) {
     let off = seconds(ticks) / cpu.as_secs_f64() - 1.0;
     let said = format!("{what}: {off:+.5} from {cpu:?}, {unknown:?} unknown");
@@ -40,9 +40,9 @@ fn phases_of_a_loop_share_all_of_its_cpu_time() {
             busy += burn(STEP);
             pfp::lap!("phase that sleeps");
             let before = thread_cpu();
-            // Long enough that what the readings take is nothing beside it.
+            // Long enough that the clock readings are negligible.
             burn(STEP);
-            // Asleep, which is no phase's time.
+            // The sleep counts for neither phase.
             std::thread::sleep(STEP / 4);
             sleepy += thread_cpu() - before;
         }
@@ -65,7 +65,7 @@ fn laps_lie_inside_the_region_around_them() {
     pfp::register_thread("inside");
     let [mut own, mut first, mut second, mut innermost] = [Duration::ZERO; 4];
     let stolen = stolen::so_far();
-    // More than once, since the first time has pages to make.
+    // Several rounds, since the first one touches new pages.
     for _ in 0..ROUNDS {
         pfp::scope!("around laps");
         own += burn(STEP);
@@ -73,7 +73,7 @@ fn laps_lie_inside_the_region_around_them() {
         first += burn(STEP);
         pfp::lap!("second lap inside");
         {
-            // Laps of a block inside are inside this one's.
+            // Laps of a nested block count as inside this one's.
             pfp::laps!("innermost lap");
             innermost += burn(STEP);
             pfp::lap!("innermost lap two");
@@ -92,7 +92,7 @@ fn laps_lie_inside_the_region_around_them() {
     assert_near("the lap around laps and they", found.inclusive, second + innermost, unknown);
 }
 
-/// A lap is an expression, so that a match can name the phase.
+/// A lap is an expression, so the arms of a match can name the phases.
 #[test]
 fn laps_stand_in_the_arms_of_a_match() {
     pfp::laps!();
@@ -108,7 +108,7 @@ fn laps_stand_in_the_arms_of_a_match() {
     assert_eq!(counts, [2, 1, 1]);
 }
 
-/// Points that are off leave a gap, and nothing else.
+/// A lap to a disabled point leaves a gap, and changes nothing else.
 #[test]
 fn a_lap_to_a_point_that_is_off_only_ends() {
     static ON: pfp::Point = pfp::Point::new("on before off");
@@ -126,7 +126,7 @@ fn a_lap_to_a_point_that_is_off_only_ends() {
     OFF.enable();
     let mut guard = ON.measure();
     guard.lap(&OFF);
-    // Off while it is open: it is finished all the same.
+    // The point is disabled while its lap is open: the lap is still recorded.
     OFF.disable();
     guard.lap(&ON);
     drop(guard);
@@ -134,7 +134,7 @@ fn a_lap_to_a_point_that_is_off_only_ends() {
     assert_eq!(ON.stats().map(|stats| stats.count), Some(103));
 }
 
-/// One point lap after lap is counted each time, its time once.
+/// Consecutive laps of one point are each counted, and their time counts once.
 #[test]
 fn a_lap_may_go_on_with_the_same_point() {
     static SAME: pfp::Point = pfp::Point::new("the same again");
@@ -175,12 +175,12 @@ fn a_reset_and_a_panic_between_laps_lose_nothing_else() {
     assert_eq!(counts(), [2, 2]);
 }
 
-/// In the flight recorder, each lap begins where the one before ends, but for
-/// what its recording took.
+/// In the flight recorder, each lap begins where the last one ends, except for the time of
+/// recording it.
 #[test]
 fn records_of_laps_follow_on_one_another() {
     pfp::register_thread("records");
-    // All lengths have been there before, so that none takes the long way.
+    // All durations have occurred before, so that no lap takes a slow path.
     for _ in 0..2 {
         pfp::laps!();
         for _ in 0..1_000 {
@@ -207,8 +207,8 @@ fn records_of_laps_follow_on_one_another() {
     gaps.sort_unstable();
     let usual = gaps[gaps.len() / 2];
     figure(&format!("laps: {usual} ticks from the end of a record to the start of the next"));
-    // What recording takes varies by a step of the counter, which may be tens of ticks; only a
-    // switch makes a gap of its own.
+    // The time of recording varies by a step of the counter, which may be tens of ticks. Only a
+    // switch makes a larger gap.
     let alike = gaps.iter().filter(|&&gap| gap <= 2 * usual).count();
     assert!(alike * 10 >= gaps.len() * 9, "{alike} gaps are like {usual} ticks: {gaps:?}");
     assert!(gaps[0] >= 0, "a lap that begins {} ticks before the one before ends", -gaps[0]);

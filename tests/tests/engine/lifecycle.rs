@@ -1,5 +1,5 @@
-//! A program's life as a viewer sees it: what its points are called, how it ends,
-//! what is left of it, and what it says of itself.
+//! A program's life in a viewer: the names of its points, its end, what it leaves, and the figures
+//! that it reads of itself.
 
 use pfp_shm_layout::control::Change;
 use pfp_shm_layout::find::KEEP;
@@ -84,8 +84,8 @@ fn the_quantiles_of_threads_that_have_just_ended_are_theirs() {
     target.end_well();
 }
 
-/// The program's times and quantiles are those of the histogram and the sums that a reader
-/// finds, over all lanes since the reset.
+/// The program's own times and quantiles agree with the histogram and the sums that a reader finds,
+/// over all lanes since the reset.
 #[test]
 fn a_program_knows_its_times_and_quantiles() {
     let place = Place::new();
@@ -114,12 +114,12 @@ fn a_program_knows_its_times_and_quantiles() {
     let times = said.all::<f64>("time");
     assert_eq!(times.len(), ticks.len());
     for (at, (time, ticks)) in times.iter().zip(ticks).enumerate() {
-        // Which thread's measurement is the last is not said.
+        // With several threads, either may have made the last measurement.
         if at != 5 {
             assert!(is_near(time[0], ticks, ticks), "time {at}: {time:?}, {ticks} ticks");
         }
     }
-    // Each measurement as the bucket that it is in, in order.
+    // Each measurement in order, represented by its bucket.
     let cells = watch::cells(picture, watch::id(picture, "spread"));
     let mut buckets: Vec<(u64, u64)> = cells
         .flat_map(|cell| cell.histogram.iter())
@@ -141,7 +141,7 @@ fn a_program_knows_its_times_and_quantiles() {
     target.end_well();
 }
 
-/// A program lists the points that it has met as a reader finds them.
+/// A program's own list of points agrees with a reader's.
 #[test]
 fn a_program_lists_its_points() {
     let place = Place::new();
@@ -184,8 +184,8 @@ fn a_program_lists_its_points() {
     target.end_well();
 }
 
-/// Frames are a row as any: their number, and as their time what the clock says around them,
-/// also where they end inside a region, which loses nothing.
+/// Frames have a row like any point, with their number and their time by the wall clock. A frame
+/// may end inside a region, which loses nothing.
 #[test]
 fn frames_are_measured_from_one_end_to_the_next() {
     let place = Place::new();
@@ -201,7 +201,7 @@ fn frames_are_measured_from_one_end_to_the_next() {
     assert_eq!([frame.count, round.count, draw.count], [frames, frames, frames + 2]);
     let seconds = frame.exclusive as f64 / rate;
     assert!((0.999 * sum(1)..=1.001 * sum(2)).contains(&seconds), "{seconds}, {threads:?}");
-    // Each of them slept, which is in the frame and not in the load.
+    // Each frame slept: the sleep is in the frame's time and not in its load.
     assert!(frame.min as f64 / rate > 0.001, "{frame:?}");
     let is_apart = |name: &str| picture.points.iter().any(|it| it.name == name && it.device);
     assert!(is_apart("frame") && !is_apart("round"));
@@ -242,7 +242,7 @@ fn a_crash_leaves_the_last_figures() {
     target.kill();
     let entry = place.entry(pid).expect("the beacon is still there");
     assert_eq!(entry.state, Liveness::Dead);
-    // Also for a reader that comes after the crash.
+    // A reader that attaches after the crash sees the figures, too.
     let mut late = Watch::open(&entry);
     for watch in [&mut early, &mut late] {
         let picture = watch.poll_dead();
@@ -250,7 +250,7 @@ fn a_crash_leaves_the_last_figures() {
         for name in POINTS {
             assert_eq!(watch::named(picture, name).count, CALLS, "{name}");
         }
-        // The flight recorder as well.
+        // The flight recorder is complete as well.
         assert!(watch.reader().records().len() as u64 >= POINTS.len() as u64 * CALLS);
     }
 }
@@ -266,7 +266,7 @@ fn crashes_one_after_the_other_keep_the_last_three() {
         pids.push(target.pid());
         target.kill();
     }
-    // The next run sweeps at its start, and then ends in order.
+    // The next process sweeps when it starts, and then ends in order.
     let mut target = place.start(TARGET, &["life"]);
     target.reach("done");
     target.end_well();
@@ -283,7 +283,7 @@ fn points_start_off_where_the_environment_says_so() {
     let mut watch = Watch::attach(&place, &target);
     let picture = watch.poll();
     for point in &picture.points {
-        // Number 3 is switched on by the program, 0 is the calibration's.
+        // The program enables point 3; point 0 belongs to the calibration.
         let on = point.id == 3;
         assert!(point.id == 0 || point.control.enabled() == on, "{point:?}");
         let count = watch::total(picture, point.id).count;
@@ -292,8 +292,8 @@ fn points_start_off_where_the_environment_says_so() {
     target.end_well();
 }
 
-/// Of two threads, one meets a point for the first time while the other switches all of
-/// them off or on: that one is then as all others are.
+/// One thread reaches new points while another one enables or disables all points: each new point
+/// ends in the state of all others.
 #[test]
 fn a_point_that_is_met_while_all_are_switched_follows_the_others() {
     let place = Place::new();
@@ -316,7 +316,7 @@ fn numbered_points_follow_the_rules() {
     let mut target = place.start(TARGET, &["steered"]);
     let said = target.reach("steered").clone();
     assert!(said.one::<bool>("off"), "a point that nobody enabled has measured");
-    // Ten begins, ten ends that match one.
+    // Ten begins, and ten ends, of which each matches a begin.
     assert_eq!(said.one::<u64>("end_first"), 10);
     let latched = said.all::<f64>("latched").remove(0);
     assert_eq!(latched[0], 1.0, "three latched parts are one measurement");
@@ -325,7 +325,7 @@ fn numbered_points_follow_the_rules() {
     figure(&said_of_it);
     assert!((ms / burnt - 1.0).abs() < 0.02 + stolen / burnt, "{said_of_it}");
     assert_eq!(said.one::<u64>("invalid"), 0);
-    // The region that was open at the reset ends in the new window or in none.
+    // The region that was open at the reset ends in the new window or is not counted.
     assert!(said.one::<u64>("at_reset") <= 1);
     assert_eq!(said.one::<u64>("after_reset"), said.one::<u64>("at_reset") + 1);
     assert_eq!(said.all::<bool>("nowhere"), vec![vec![true, true]; 3]);
@@ -338,11 +338,11 @@ fn numbered_points_follow_the_rules() {
     };
     let invalid = control(&mut watch, 4);
     assert!(invalid.invalid() && !invalid.enabled());
-    // 100 ms over 500 ms.
+    // The weight of a 100 ms period with a time constant of 500 ms.
     let alpha = control(&mut watch, 6).alpha().expect("it was set");
     assert!((alpha - 0.2).abs() < 1e-6, "{alpha}");
     assert_eq!(control(&mut watch, 5).epoch(), 1);
-    // Refused ones were counted, and are nowhere to be seen.
+    // Refused points were counted, and do not appear anywhere.
     let picture = watch.poll();
     assert!(picture.losses.points_refused > 0);
     assert!(picture.points.iter().all(|point| point.name != "nowhere"));
@@ -355,7 +355,7 @@ fn numbered_points_follow_the_rules() {
     target.end_well();
 }
 
-/// A reset by a viewer, while the program runs: nothing of before is shown.
+/// A viewer resets while the program runs: nothing from before is shown.
 #[test]
 fn a_viewers_reset_starts_afresh() {
     let place = Place::new();
@@ -382,7 +382,7 @@ fn a_viewers_reset_starts_afresh() {
     }
     let rounds: u64 = target.said().one("rounds");
     let picture = watch.poll();
-    // Each window's measurements are in the sum of all windows.
+    // The sum of all windows has each window's measurements.
     let lifetime: u64 = watch::cells(picture, id).map(|cell| cell.lifetime_count).sum();
     assert_eq!(lifetime, rounds);
     watch::cells(picture, id).for_each(|cell| cells::check(cell, true));

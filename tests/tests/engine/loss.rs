@@ -1,6 +1,6 @@
-//! Loss is always counted: of every thread, the records that a reader got, those that
-//! were overwritten before it could copy them and those for which there was no room are
-//! together all that there were, and what could not be measured is counted too.
+//! Every loss is counted: for each thread, the records that a reader got, those overwritten before
+//! it could copy them and those for which there was no memory add up to all records. Measurements
+//! that are lost are counted, too.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -20,13 +20,13 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 const THREADS: u64 = 8;
 
-/// How often each ring is gone through.
+/// Number of times that each ring wraps.
 const WRAPS: u64 = size(30, 1_000);
-/// How long the reader is stopped, and over how many wraps at least.
+/// Time for which the reader is stopped, while the ring wraps several times.
 const STOPPED: Duration = Duration::from_millis(size(300, 10_000));
 const WRAPS_STOPPED: u64 = 3;
 
-/// The fewest records of any of the threads' lanes.
+/// The lowest number of records on a lane.
 fn least_written(watch: &mut Watch) -> u64 {
     let written = watch.poll().lanes.iter().skip(1).map(|lane| lane.written);
     written.min().expect("the threads have lanes")
@@ -82,9 +82,9 @@ fn what_a_stopped_reader_missed_is_counted() {
     target.end_well();
 }
 
-/// Lets a program run with a small `/dev/shm`.
+/// Makes a program run with a small `/dev/shm`.
 fn in_small_shm(command: &mut Command) -> &mut Command {
-    // SAFETY: only system calls between fork and exec.
+    // SAFETY: the closure makes only system calls between fork and exec.
     unsafe { command.pre_exec(|| own_shm(0, c"size=2m")) }
 }
 
@@ -109,7 +109,7 @@ fn what_found_no_room_is_counted() {
             records_missed += lane[2];
         }
         assert_eq!(records_missed, missed[1], "{pages} pages");
-        // What the viewer says is the same.
+        // The viewer shows this number, too.
         assert_eq!(said.all::<u64>("viewer"), std::slice::from_ref(&missed), "{pages} pages");
         without_record += u64::from(missed[1] > 0);
         unmeasured += u64::from(missed[0] > 0);
@@ -123,8 +123,8 @@ fn what_found_no_room_is_counted() {
     ));
 }
 
-/// More pairs of a caller and a callee than a lane has edges for: what found no edge is counted
-/// beside those that did, and in the points all the same.
+/// More pairs of caller and callee than a lane has edges for: calls without an edge are counted
+/// separately, and the points count all calls.
 #[test]
 fn what_found_no_edge_is_counted() {
     const CALLERS: usize = 30;
@@ -155,7 +155,7 @@ fn what_found_no_edge_is_counted() {
     let is_here = |call: &&Call| outer.contains(&call.callee) || inner.contains(&call.callee);
     let edges = calls.iter().flat_map(|lane| &lane.edges).filter(is_here);
     let placed: u64 = edges.map(|call| call.sums.count).sum();
-    // No other test has so many on its thread.
+    // No other test makes that many pairs on its thread.
     let unplaced: u64 = calls.iter().map(|lane| lane.unplaced).sum();
     assert!(unplaced > 0, "there is no room for all");
     assert_eq!(placed + unplaced, outer_count + inner_count, "{placed} placed");

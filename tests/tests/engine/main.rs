@@ -1,5 +1,5 @@
-//! What is measured, judged by other means: figures, clocks, threads, forks, signals,
-//! and what a measuring program leaves when it ends at any instruction.
+//! Checks measurements by other means: figures, clocks, threads, forks, signals, and the state that
+//! a program leaves when it ends at any instruction.
 
 pfp_tests::measures_from_the_start!();
 

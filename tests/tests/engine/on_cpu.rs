@@ -1,6 +1,6 @@
-//! The clock tells the truth: under heavy competition and with blocking inside,
-//! what a thread's regions add up to is the CPU time that the kernel counted for
-//! the thread, on every clock source that claims it.
+//! The on-CPU clock is correct: with many threads per CPU and with blocking regions, the times of a
+//! thread's regions add up to the CPU time that the kernel counted for it, on every clock source
+//! that promises this.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,19 +15,19 @@ use pfp_tests::{figure, os, own, size, skipped, stolen};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// What two figures of the same thing may differ by.
+/// Allowed relative difference between two figures of the same time.
 const NEAR: f64 = 0.005;
 
 fn ratio(found: f64, expected: f64) -> f64 {
     found / expected - 1.0
 }
 
-/// As [`ratio`], 0 for whatever lies between two figures.
+/// Like [`ratio`], but 0 if `found` is between the two bounds.
 fn ratio_to_either(found: f64, least: f64, most: f64) -> f64 {
     ratio(found, found.clamp(least, most))
 }
 
-/// Runs threads that compete for one CPU on a clock source; None if it is not to be had.
+/// Runs threads that compete for one CPU on a clock source; `None` if the source is not available.
 fn compete(name: &str, kind: ClockKind) -> Option<(Watch, Vec<Vec<f64>>)> {
     let place = Place::new();
     let threads = 2 * os::cpus().len();
@@ -46,7 +46,7 @@ fn compete(name: &str, kind: ClockKind) -> Option<(Watch, Vec<Vec<f64>>)> {
     Some((watch, said))
 }
 
-/// The clock source's figures against the kernel's.
+/// Compares the clock source's figures with the kernel's.
 fn agrees_with_the_kernel(name: &str, kind: ClockKind) {
     let Some((mut watch, threads)) = compete(name, kind) else { return };
     let picture = watch.poll();
@@ -71,7 +71,7 @@ fn agrees_with_the_kernel(name: &str, kind: ClockKind) {
         );
         worst_cpu = worst_cpu.max(off.abs());
 
-        // The competition was real.
+        // The threads really competed.
         assert!(inside_ns >= 2.0 * cpu_ns, "{name}: {inside_ns} ns of wall, {cpu_ns} ns of CPU");
         let covering = watch::cells(picture, everything).find(|cell| cell.lane == lane);
         let covering = covering.expect("every thread ran under it");
@@ -112,7 +112,7 @@ fn cputime_agrees_with_the_kernel() {
     agrees_with_the_kernel("cputime", ClockKind::Cputime);
 }
 
-/// The last clock source claims nothing, and says so: its figures are wall time.
+/// The last clock source promises nothing, and is marked: its figures are wall time.
 #[test]
 fn wall_is_marked_as_such() {
     let (mut watch, threads) = compete("wall", ClockKind::Wall).expect("it is always to be had");
@@ -126,31 +126,32 @@ fn wall_is_marked_as_such() {
     assert_eq!((everything.off_cpu, everything.switches), (0, 0));
 }
 
-/// Each step waits for the one before. The same instructions for all callers.
+/// Each step depends on the one before. All callers run these same instructions.
 #[inline(never)]
 fn work(steps: u64) {
     let last = (0..steps).fold(1u64, |value, _| black_box(value.wrapping_mul(3)));
     black_box(last);
 }
 
-/// How long work took, with what the clock takes.
+/// The duration of some work, including the clock readings.
 fn timed(work: impl FnOnce()) -> Duration {
     let began = Instant::now();
     work();
     began.elapsed()
 }
 
-/// A region of fixed work is told as neither shorter nor longer than it was, on a thread that is
-/// left alone and among others that want its CPU, though time off the CPU is learnt late.
+/// A region of fixed work is measured as neither shorter nor longer than it was, on a thread that
+/// is left alone and among others that compete for its CPU, although pfp learns of off-CPU time
+/// late.
 ///
-/// A core's rate changes, so the same work without pfp, in turn with the regions, says how short
-/// it can be; the thread's own clock, read on both sides of each region, how long. Only what a
-/// hypervisor has taken from the thread may be missing or too much. In all, it is the kernel's
-/// CPU time.
+/// A core's speed changes. So the same work without pfp, alternating with the regions, gives a
+/// lower bound, and the thread's own clock, read on both sides of each region, gives an upper
+/// bound. Only time that a hypervisor has stolen may be missing or in excess. In total, the regions
+/// equal the kernel's CPU time.
 #[test]
 fn a_region_of_fixed_work_is_as_long_as_it_was() {
     const REGIONS: u64 = size(50_000, 500_000);
-    /// Of the kernel's CPU time.
+    /// Tolerance as a share of the kernel's CPU time.
     const NEAR: f64 = 0.0005;
     static POINTS: [[Point; 2]; 2] = [
         [Point::new("short, alone"), Point::new("long, alone")],
@@ -161,9 +162,9 @@ fn a_region_of_fixed_work_is_as_long_as_it_was() {
         [Point::new("around short, competing"), Point::new("around long, competing")],
     ];
     for ((points, around), competitors) in POINTS.iter().zip(&AROUND).zip([0, 4]) {
-        // Half a microsecond and ten, or so.
+        // Steps for roughly half a microsecond, and ten.
         for ((point, around), steps) in points.iter().zip(around).zip([1_600, 32_000]) {
-            // A thread's first region, and a point's, begins late.
+            // The first region of a thread, and of a point, begins late.
             drop((around.measure(), point.measure()));
             around.reset();
             point.reset();
@@ -225,22 +226,23 @@ fn a_region_of_fixed_work_is_as_long_as_it_was() {
             );
             figure(&format!("on_cpu {said}"));
             assert!(missing <= stolen + stolen::SWITCH, "{said}");
-            // The least is somewhere in its bucket.
+            // The minimum may be anywhere in its bucket.
             let least = time(sums.min) * 20 / 19;
             assert!(missing > Duration::ZERO || least >= shortest, "{said}");
-            // A slice of another thread that was taken for the region's would be milliseconds.
+            // If another thread's time slice counted for the region, it would be milliseconds
+            // longer.
             assert!(time(sums.max) <= longest + stolen + 5 * stolen::SWITCH, "{said}");
             assert!(off <= all.mul_f64(NEAR) + stolen + 2 * stolen::SWITCH, "{said}");
         }
     }
 }
 
-/// What measuring costs, the folding of records included, is in no region around: four levels of
-/// empty regions around a known load, beside the same load without them.
+/// The cost of measuring, including folds, counts for no surrounding region. The test compares four
+/// levels of empty regions around a known load with the same load alone.
 #[test]
 fn what_measuring_costs_is_in_no_parent() {
     const ROUNDS: usize = 400;
-    /// Regions in a round; a page of records and more.
+    /// Regions in a round: more than one page of records.
     const REGIONS: u32 = 4 * 100;
     static ALONE: Point = Point::new("the load alone");
     static AROUND: Point = Point::new("the load and regions");
@@ -291,6 +293,6 @@ fn what_measuring_costs_is_in_no_parent() {
         .map(|level| exclusive(level) as f64 * ns / own::figures(&level.name()).count as f64)
         .collect();
     figure(&format!("an empty region: {taken:.1} ns, {off:.2} in the parent; levels {own:.1?}"));
-    // Five nanoseconds, or an eighth of what it takes where that is more.
+    // Five nanoseconds, or an eighth of the cost if that is more.
     assert!(off.abs() <= f64::max(5.0, taken / 8.0), "{off} of {taken}");
 }

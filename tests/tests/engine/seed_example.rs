@@ -1,7 +1,6 @@
-//! The seed example: two periodic tasks that pre-empt one another on one CPU, in
-//! Rust and in C, and in C as fibres of one thread. The table it prints shows their
-//! loads, and the flight recorder's account of the same run adds up to the same
-//! totals.
+//! The seed example: two periodic tasks that pre-empt each other on one CPU, in Rust and in C, and
+//! in C as fibres of one thread. The printed table shows their loads, and the flight recorder's
+//! records of the run add up to the same totals.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,14 +18,13 @@ const EXAMPLE: &str = env!("CARGO_BIN_EXE_two_tasks");
 const C_EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe/examples/c");
 
 const PERIODS: u64 = 100;
-/// Points by number, with their loads: the outer region, the inner one, and the
-/// other task.
+/// Numbers of the points with their loads: the outer region, the inner one, and the other task.
 const LOADS: [(u32, Duration); 3] = [
     (2, Duration::from_millis(2)),
     (3, Duration::from_millis(4)),
     (4, Duration::from_micros(1300)),
 ];
-/// What the fibres' interrupt computes.
+/// Load of the fibres' interrupt.
 const INTERRUPT: (u32, Duration) = (5, Duration::from_micros(500));
 
 /// One line of the table.
@@ -41,7 +39,7 @@ struct Row {
 }
 
 impl Row {
-    /// `ID: 02, n=100, C=..., Cmin=..., Cmax=..., C-avg=..., Avg-T=...ms`
+    /// Parses `ID: 02, n=100, C=..., Cmin=..., Cmax=..., C-avg=..., Avg-T=...ms`.
     fn parse(line: &str) -> Option<Self> {
         let mut parts = line.strip_prefix("ID: ")?.split(", ");
         let id = parts.next().filter(|id| id.len() == 2)?.parse().ok()?;
@@ -61,30 +59,30 @@ impl Row {
     }
 }
 
-/// How long one load of a point took, in milliseconds, by the kernel's clock, by which
-/// the example stopped: `# ID: 02 computed T=...ms`.
+/// Milliseconds of one load of a point, by the kernel's clock that ended it: parses `# ID: 02
+/// computed T=...ms`.
 fn computed_ms(line: &str) -> Option<(u32, f64)> {
     let (id, time) = line.strip_prefix("# ID: ")?.split_once(" computed T=")?;
     Some((id.parse().ok()?, time.strip_suffix("ms")?.parse().ok()?))
 }
 
-/// The most ticks that a record leaves out: of ticks that take more than 31 bits, which
-/// is a second or so with the time off the CPU, it has the upper 31.
+/// Ticks by which a record may be too low: a record stores the upper 31 bits of a duration, so a
+/// long one, above a second or so including off-CPU time, loses its lowest bits.
 fn unsaid(record: &Record) -> u64 {
     let bits = u64::BITS - record.span.max(record.exclusive).leading_zeros();
     (1 << bits.saturating_sub(31)) - 1
 }
 
-/// Runs an example and judges its table and its segment. A load may be off by this
-/// share of what the example has computed, which is more than it wanted to where a
-/// hypervisor stopped it for longer than was left.
+/// Runs an example and checks its table and its segment. A load may differ by `near` from what the
+/// example has computed. That is more than the planned load if a hypervisor stopped the example
+/// near its end.
 fn judge(program: &Path, loads: &[(u32, Duration)], near: f64) -> Watch {
     let name = program.file_name().and_then(|name| name.to_str()).expect("it has a name");
     let place = Place::new();
     let mut target =
         Target::start(place.command(program.to_str().expect("it is plain text")).args([
             &PERIODS.to_string(),
-            // It stays until its standard input ends.
+            // With this option the example stays until its standard input ends.
             "--hold",
         ]));
     let account = Outside::of(target.pid());
@@ -124,7 +122,7 @@ fn judge(program: &Path, loads: &[(u32, Duration)], near: f64) -> Watch {
 
         assert_eq!((cells.count, cells.exclusive), (row.count, row.cycles));
         assert_eq!((cells.min, cells.max), (row.min, row.max));
-        // From the least to the most that each can have been.
+        // Lower and upper bound of each duration.
         let ring: Vec<(u64, u64)> = records
             .iter()
             .filter(|(_, record)| record.point == id)
@@ -134,8 +132,8 @@ fn judge(program: &Path, loads: &[(u32, Duration)], near: f64) -> Watch {
         let least: u64 = ring.iter().map(|(least, _)| least).sum();
         let most: u64 = ring.iter().map(|(_, most)| most).sum();
         assert!((least..=most).contains(&cells.exclusive), "point {id}: {least} to {most}");
-        // The ring has what the example printed. The minimum leaves out measurements that an
-        // interruption has made too short.
+        // The ring has the durations that the example printed. The minimum excludes measurements
+        // that an interruption has made too short.
         let has = |ticks| ring.iter().any(|&(least, most)| (least..=most).contains(&ticks));
         let mean = cells.exclusive / cells.count;
         let shortest = ring.iter().map(|&(least, _)| least).min();
@@ -144,8 +142,7 @@ fn judge(program: &Path, loads: &[(u32, Duration)], near: f64) -> Watch {
         let longest = ring.iter().map(|&(least, _)| least).max();
         assert!(longest <= Some(cells.max) && has(cells.max), "{row:?}");
     }
-    // The two did fall over each other: the tasks share one CPU, and an outer
-    // region holds an inner one.
+    // The regions did overlap: the tasks share one CPU, and an outer region contains an inner one.
     let (outer, inner) = (watch::total(picture, 2), watch::total(picture, 3));
     assert!(outer.inclusive > outer.exclusive + inner.exclusive - inner.exclusive / 100);
     assert!(outer.off_cpu > 0, "task 1 never pre-empted task 0");
@@ -155,8 +152,8 @@ fn judge(program: &Path, loads: &[(u32, Duration)], near: f64) -> Watch {
     watch
 }
 
-/// An example in C, by whatever the system calls its compiler; it must compile with
-/// the others as well.
+/// An example in C, built by the system's default compiler; the other compilers must compile it,
+/// too.
 fn in_c(name: &str) -> PathBuf {
     let source = format!("{C_EXAMPLES}/{name}.c");
     for compiler in Compiler::all().filter(|compiler| !compiler.is_cxx()) {
@@ -175,8 +172,8 @@ fn the_table_is_the_same_from_c() {
     judge(&in_c("two_tasks"), &LOADS, 0.01);
 }
 
-/// Tasks of the program's own scheduler, and an interrupt. The regions of a task
-/// that was put aside take in what the scheduler needs for that.
+/// Tasks of the program's own scheduler, and an interrupt. The regions of a suspended task include
+/// the scheduler's work for the switch.
 #[test]
 fn the_table_is_the_same_from_fibres() {
     let loads: Vec<_> = LOADS.into_iter().chain([INTERRUPT]).collect();
@@ -184,8 +181,8 @@ fn the_table_is_the_same_from_fibres() {
     let records = watch.reader().records();
     let picture = watch.poll_dead();
     let total = |id| watch::total(picture, id);
-    // Put aside is off the CPU: the other task's time, and the interrupt's, which
-    // is nested in nobody's.
+    // A suspended task is off the CPU during the other task and the interrupt. The interrupt is
+    // nested in neither.
     let aside = total(4).inclusive + total(5).inclusive;
     for id in [2, 3] {
         assert!(total(id).off_cpu >= aside - aside / 100, "point {id}: {:?}", total(id));
@@ -193,7 +190,7 @@ fn the_table_is_the_same_from_fibres() {
     let span = total(2).inclusive as f64 / (total(2).exclusive + total(3).exclusive) as f64 - 1.0;
     assert!(span.abs() < 0.001, "{span:+.5}");
     assert_eq!(total(4).inclusive, total(4).exclusive);
-    // Each has a context of its own, and the records say whose they are.
+    // Each task has a context of its own, which its records name.
     let contexts = |id: u32| -> BTreeSet<u32> {
         let its = records.iter().filter(|(_, record)| record.point == id);
         its.map(|(_, record)| record.context).collect()

@@ -1,6 +1,6 @@
-//! Signals: handlers that use points and land anywhere, in the middle of the
-//! probe's own work and of each other, lose no call of anybody, hang nothing and ask
-//! for no memory. What cannot be measured is counted.
+//! Signals: handlers that measure and run at any moment, in the middle of the probe's own work and
+//! of each other. No call is lost without being counted, no thread hangs, and no handler allocates
+//! memory.
 
 use pfp_shm_layout::reader::Picture;
 use pfp_tests::c::{self, Compiler, Link};
@@ -12,13 +12,13 @@ use pfp_tests::{figure, size, skipped};
 const STRICT: &str = env!("CARGO_BIN_EXE_strict");
 
 const HANDLED: u64 = size(60_000, 1_000_000);
-/// Threads that claim a lane under signals, and programs in which some do.
+/// Number of threads that claim a lane under signals, and number of programs in which some do.
 const THREADS: u64 = size(2_000, 100_000);
 const PROGRAMS: u64 = size(10, 300);
 const THREADS_OF_A_PROGRAM: u64 = 8;
 
-/// Checks what was counted of the threads' own regions, and of those in handlers; returns
-/// how many of these could not be measured.
+/// Checks the counts of the threads' own regions and of those in handlers; returns how many of the
+/// handlers' could not be measured.
 fn check(picture: &Picture, said: &Said, names: &[&str]) -> u64 {
     let calls: u64 = said.one("calls");
     for name in names {
@@ -36,7 +36,7 @@ fn check(picture: &Picture, said: &Said, names: &[&str]) -> u64 {
     refused
 }
 
-/// Handlers by how many others they interrupted.
+/// Number of handlers by the number of others they interrupted.
 fn by_depth(said: &Said) -> Vec<u64> {
     said.all("handled").into_iter().flatten().collect()
 }
@@ -65,20 +65,20 @@ fn a_storm_of_signals_loses_nothing() {
 #[test]
 fn signals_while_lanes_are_claimed_lose_nothing_uncounted() {
     let claims = Claims::run(1, THREADS);
-    // The first thread's, two at once, and what others need while they end.
+    // The first thread's lane, those of two threads at once, and some for threads that are ending.
     assert!(claims.lanes <= 3 + 8, "{claims:?}");
     figure(&format!("signals: {THREADS} threads that claim lanes at a time, {claims:?}"));
 }
 
-/// The first region of all, which makes the segment, is interrupted as well.
+/// The very first region, which creates the segment, is interrupted as well.
 #[test]
 fn signals_while_the_segment_is_made_lose_nothing_uncounted() {
     let claims = Claims::run(PROGRAMS, THREADS_OF_A_PROGRAM);
     figure(&format!("signals: segments made and first lanes claimed, {claims:?}"));
 }
 
-/// A handler that jumps out of a begin or end may jump out of the reading of the clock. What the
-/// thread measures next has its CPU time and not the time that it sleeps, after each jump.
+/// A handler that jumps out of a begin or end may jump out of a reading of the clock. After each
+/// jump, the thread's next measurement has its CPU time, without the time that it sleeps.
 #[test]
 fn after_a_jump_a_thread_still_has_its_cpu_time() {
     if cfg!(not(target_arch = "x86_64")) {
@@ -95,7 +95,7 @@ fn after_a_jump_a_thread_still_has_its_cpu_time() {
             let said = target.reach("done").clone();
             let number = |key: &str| said.one::<u64>(key);
             assert!(number("stepped") > 20, "{link:?} {clock}");
-            // It sleeps 5,000 us each time.
+            // The program sleeps 5,000 us each time.
             let (busy, asleep) = (number("busy_us"), number("asleep_us"));
             assert!(busy < 1_000 && asleep < 1_000, "{link:?} {clock}: {busy}, {asleep} us off");
             figure(&format!(
@@ -134,19 +134,19 @@ fn after_a_jump_out_of_a_scope_on_the_heap_a_thread_still_has_records() {
     }
 }
 
-/// What came of programs whose threads claim lanes under signals.
+/// The totals of programs whose threads claim lanes under signals.
 #[derive(Debug, Default)]
 struct Claims {
     programs: u64,
     handlers: u64,
-    /// Regions of handlers that were not measured, each of which was counted.
+    /// Handlers' regions that were not measured; each of them was counted as missed.
     missed: u64,
-    /// Most lanes that any of them used.
+    /// Maximum number of lanes that one program used.
     lanes: usize,
 }
 
 impl Claims {
-    /// So many programs of so many threads. No handler comes where it cannot be measured.
+    /// Runs this many programs with this many threads. The handlers can measure at every moment.
     fn run(programs: u64, threads: u64) -> Self {
         let mut claims = Self::default();
         while claims.programs < programs {

@@ -1,6 +1,5 @@
-//! A week: as many polls as ten a second make in seven days, of a program that measures
-//! meanwhile as fast as it can. Neither side takes more memory in the end than in the
-//! beginning, and what the viewer has counted is what there was.
+//! A week: polls a program that measures as fast as it can as often as ten polls per second would
+//! in seven days. Neither side's memory grows, and the viewer's counts are the true ones.
 
 use pfp_tests::place::Place;
 use pfp_tests::{figure, size};
@@ -9,10 +8,10 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 const THREADS: u64 = 2;
 const POLLS: u64 = size(40_000, 7 * 24 * 3600 * 10);
-/// What a side may have more of in the end: histograms' parts, and the last tier of the
-/// histories. Far less than a byte for each poll.
+/// Memory by which a side may grow: parts of histograms, and the last tier of the histories. That
+/// is far less than a byte per poll.
 const SLACK: u64 = size(4 << 20, 1 << 20);
-/// What two figures of the same CPU time may differ by.
+/// Allowed relative difference between two figures of the same CPU time.
 const NEAR: f64 = 0.005;
 
 #[test]
@@ -28,7 +27,7 @@ fn a_week_of_polls_leaves_nothing_behind() {
     viewer.go();
     let counted = viewer.end_well();
 
-    // Of the first fifth, things fill up.
+    // In the first fifth, caches and histories still fill up.
     let warm = &resident[resident.len() / 5];
     let end = resident.last().expect("there are samples");
     assert!(end[0] <= warm[0] + SLACK, "the viewer grows: {resident:?}");

@@ -1,5 +1,5 @@
-//! Resets and toggles as fast as a viewer can write them, against eight threads that
-//! measure: what all windows held is what there was.
+//! Resets and switches as fast as a viewer can write them, against eight threads that measure: all
+//! windows together have all measurements.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,18 +15,18 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 const THREADS: usize = 8;
 const RESETS: u64 = size(5_000, 100_000);
-/// Bits of a control word below the count of resets, and bits of that.
+/// Position of the reset count in a control word, and its width in bits.
 const EPOCH_SHIFT: u32 = 36;
 const EPOCHS: u64 = 1 << 28;
 
-/// The windows of a point in one cell, as they were seen to close.
+/// The windows of a point in one cell, as the reader saw them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Windows {
-    /// Measurements in windows that are over.
+    /// Measurements in closed windows.
     closed: u64,
-    /// What was last seen in the one that is open.
+    /// Measurements last seen in the open window.
     seen: u64,
-    /// Windows that something was seen to be in.
+    /// Number of windows in which the reader saw measurements.
     count: u64,
 }
 
@@ -41,7 +41,7 @@ impl Windows {
             self.count += 1;
             *self = Self { closed, seen: 0, count: self.count };
         }
-        // A cell that has not restarted yet shows nothing of its old window.
+        // A cell that has not restarted yet shows no measurements of its old window.
         assert!(live == 0 || live >= self.seen, "the open window shrank: {self:?}, {cell:?}");
         self.seen = self.seen.max(live);
     }
@@ -54,9 +54,9 @@ fn note(all: &mut HashMap<u32, Windows>, picture: &Picture, point: u32) {
     }
 }
 
-/// Threads without a lane share a point's cells: after resets that come as fast, and while the
-/// threads that clear cells are put off the CPU, count, sums and histogram are of one window, and
-/// nothing is lost over all of them.
+/// Threads without a lane share a point's cells. After resets in rapid succession, and while
+/// threads that clear cells lose their CPU, count, sums and histogram belong to one window, and the
+/// total over all windows is complete.
 #[test]
 fn a_window_that_threads_share_is_whole() {
     let place = Place::new();
@@ -90,8 +90,8 @@ fn the_sum_of_the_windows_is_the_total() {
     let mut watch = Watch::attach(&place, &target);
     let (steady, flicker) = (watch::id(watch.poll(), "steady"), watch::id(watch.poll(), "flicker"));
 
-    // The count of resets is brought to near its end, so that it starts again half way
-    // through. In steps that no cell takes for a step back.
+    // The reset count is advanced to near its end, so that it wraps halfway through. The steps are
+    // small enough that cells do not take them for steps back.
     for _ in 0..3 {
         let before =
             watch::cells(watch.poll(), steady).map(|cell| cell.lifetime_count).sum::<u64>();
@@ -134,8 +134,8 @@ fn the_sum_of_the_windows_is_the_total() {
         assert_eq!(windows.closed + windows.seen, thread[1], "lane {lane}: {windows:?}");
         total += thread[1];
         seen += windows.count;
-        // What the threads could not tell, of the point that was off and on: the ring
-        // counts every measurement of all of the lane's points.
+        // The threads cannot know how often they measured the point that was switched; but the ring
+        // counts every measurement of the lane.
         let reading = picture.lanes.iter().find(|reading| reading.id == lane).expect("found");
         let cells = picture.cells.iter().filter(|cell| cell.lane == lane);
         let measured: u64 = cells.map(|cell| cell.lifetime_count).sum();

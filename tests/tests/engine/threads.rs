@@ -1,6 +1,6 @@
-//! Threads come and go: memory follows the peak and not the number of threads,
-//! threads without a lane of their own are counted as exactly, and so are
-//! regions in a thread's last moments.
+//! Threads that start and end: memory follows the peak number of threads and not their total.
+//! Threads without a lane of their own are counted exactly, too, and so are regions in a thread's
+//! destructors.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -42,11 +42,11 @@ fn short_threads_leave_figures_and_no_memory() {
     assert_eq!(picture.lanes.len(), lanes);
     assert_eq!(watch::named(picture, "short").count, THREADS * 10 + 1);
     assert_eq!(picture.losses.lanes_overflowed, 0);
-    // A lane takes a block for its histograms when the first needs one, and the
-    // threads library keeps some stacks for later.
+    // A lane takes a block for histograms when it first needs one, and the threads library caches
+    // some stacks.
     assert!(blocks_after <= blocks + lanes as u64, "{blocks} blocks became {blocks_after}");
     assert!(mappings_after <= mappings + 4, "{mappings} mappings became {mappings_after}");
-    // Rings that were not full yet fill up, and each keeps what it has.
+    // Rings that were not full before fill up, and keep their memory.
     let rings = (lanes * RING_SLOTS * size_of::<Slot>()) as u64;
     let most = resident + rings + (1 << 20);
     assert!(resident_after <= most, "{resident} bytes became {resident_after}");
@@ -59,12 +59,11 @@ fn short_threads_leave_figures_and_no_memory() {
     target.end_well();
 }
 
-/// A lane counts its owners in 32 bits, and goes on after the last: the lanes are set to
-/// near the end of it.
+/// A lane counts its owners in 32 bits, and the count wraps. The test sets the lanes close to that.
 #[test]
 fn a_lane_may_have_more_owners_than_it_can_count() {
     const THREADS: u64 = size(4_000, 40_000);
-    /// How many owners are left before the count starts again.
+    /// Number of owners until the count wraps.
     const LEFT: u64 = 50;
     let place = Place::new();
     let mut target = place.start(TARGET, &["short-threads", &THREADS.to_string()]);
@@ -81,7 +80,7 @@ fn a_lane_may_have_more_owners_than_it_can_count() {
     for &(id, generation) in &ended {
         let lane = std::ptr::from_ref(segment.lane(id as usize).expect("it is there"));
         let offset = (lane.addr() - segment.base().addr()) as u64;
-        // The state is the lane's first word: owners so far, and two bits of what it is.
+        // The first word of a lane holds the number of owners so far, and two bits of state.
         let mut word = [0; 8];
         object.read_exact_at(&mut word, offset).expect("it is within the object");
         let word = u64::from_ne_bytes(word);
@@ -119,11 +118,11 @@ fn threads_without_a_lane_are_counted_exactly() {
         let histograms: u64 = watch::cells(picture, id).map(pfp_tests::cells::in_histogram).sum();
         assert_eq!(histograms, THREADS * CALLS, "{name}");
     }
-    // One of the lanes is the first thread's.
+    // The first thread has one of the lanes.
     assert_eq!(picture.losses.lanes_overflowed, THREADS - (LANES - 1));
     assert!(picture.lanes.iter().any(|lane| lane.overflow));
     assert_eq!(picture.losses.mismatched_ends, 0);
-    // Those that share have no ring.
+    // Threads that share cells have no ring.
     let without_record: u64 = (picture.cells.iter())
         .filter(|cell| picture.lanes.iter().any(|lane| lane.overflow && lane.id == cell.lane))
         .map(|cell| cell.lifetime_count)
@@ -146,15 +145,15 @@ fn the_last_moments_of_a_thread_count() {
     let picture = watch.poll();
     assert_eq!(watch::named(picture, "work").count, THREADS);
     assert_eq!(watch::named(picture, "in a destructor").count, THREADS);
-    // Of a key that is older than the probe's, and of one that is younger.
+    // In the destructors of a key that is older than the probe's, and of one that is newer.
     assert_eq!(watch::named(picture, "in a key's destructor").count, 2 * THREADS);
-    // One thread at a time, beside the first.
+    // The first thread, and one other at a time.
     assert_eq!(picture.lanes.len(), 2);
     target.end_well();
 }
 
-/// A thread that measures when nothing of the probe's is called any more leaves its lane
-/// claimed, and cannot give it back. Whoever comes next does.
+/// A thread that measures after the probe's last destructor leaves its lane claimed, and cannot
+/// release it. The next thread that starts does.
 #[test]
 fn a_lane_outlives_its_thread_only_until_the_next_one_starts() {
     const THREADS: u64 = 50;
@@ -164,7 +163,7 @@ fn a_lane_outlives_its_thread_only_until_the_next_one_starts() {
     let mut watch = Watch::attach(&place, &target);
     let picture = watch.poll();
     assert_eq!(watch::named(picture, "work").count, THREADS);
-    // The threads library calls a destructor no more often.
+    // This is the maximum number of times that the threads library calls a destructor.
     assert_eq!(watch::named(picture, "again and again").count, 4 * THREADS);
     assert_eq!(picture.lanes.len(), 2, "a lane for each thread: {:?}", picture.lanes);
     target.go();
@@ -175,8 +174,8 @@ fn a_lane_outlives_its_thread_only_until_the_next_one_starts() {
     target.end_well();
 }
 
-/// What the viewer has from the kernel for a thread that works and rests by turns is what
-/// the thread's own clock says, and so is its share of a CPU between two polls.
+/// The CPU time that the viewer reads from the kernel for a thread that alternates between work and
+/// sleep equals the thread's own clock, and so does the thread's share of a CPU between two polls.
 #[test]
 fn the_kernels_share_of_a_thread_is_what_its_own_clock_says() {
     const WORK: Duration = Duration::from_millis(20);
@@ -185,7 +184,7 @@ fn the_kernels_share_of_a_thread_is_what_its_own_clock_says() {
     let thread = thread::spawn(move || {
         pfp::register_thread("works and rests");
         let tid = os::tid();
-        // What it has used before each rest, and after.
+        // The thread's CPU time before and after each sleep.
         loop {
             os::burn(WORK);
             say.send((tid, os::thread_cpu())).expect("the test listens");
@@ -199,14 +198,15 @@ fn the_kernels_share_of_a_thread_is_what_its_own_clock_says() {
     let me = found.iter().find(|candidate| candidate.pid == std::process::id());
     let mut viewer = source::attach(me.expect("this process measures")).expect("it can be watched");
     let mut model = Model::new(1.0);
-    // By the thread before and after its rest, and when the poll began and had ended.
+    // The thread's CPU time before and after its sleep, and the times at which the poll began and
+    // ended.
     let mut polled = || {
         let (tid, before) = said.recv().expect("it rests");
         let of_thread = |snapshot: &Snapshot| {
             let lane = snapshot.lanes.iter().find(|lane| lane.tid == tid)?;
             lane.cpu_ns.map(Duration::from_nanos)
         };
-        // The kernel counts up to when the thread has left the CPU.
+        // The kernel's figure is complete once the thread has left the CPU.
         let (began, snapshot) = wait_for("the thread to rest", || {
             let began = os::wall();
             let snapshot = viewer.poll().expect("it runs");
@@ -223,14 +223,14 @@ fn the_kernels_share_of_a_thread_is_what_its_own_clock_says() {
     };
     let (none, used, polls) = polled();
     assert_eq!(none, None, "since when is not known");
-    // It rests beside this one's work, too.
+    // The thread sleeps while this one works.
     os::burn(WORK);
     let (share, used_then, polls_then) = polled();
     let share = share.expect("it was there before");
     let least = (used_then[0] - used[1]).div_duration_f64(polls_then[1] - polls[0]);
     let most = (used_then[1] - used[0]).div_duration_f64(polls_then[0] - polls[1]);
     figure(&format!("threads: the kernel's share {share:.4}, by the thread {least:.4}..{most:.4}"));
-    // The rates of two clocks differ by what the network's time steers, 500 ppm.
+    // The rates of the two clocks differ by what NTP corrects, at most 500 ppm.
     assert!(least * 0.999 <= share && share <= most * 1.001, "{share}, {least} to {most}");
     drop(wake);
     thread.join().expect("it ends");

@@ -1,4 +1,4 @@
-//! Timers and samples, held against clocks that are not theirs.
+//! Timers and samples, compared with independent clocks.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -20,8 +20,8 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The kernel's wall clocks differ in rate by what the network's time steers, at most
-/// 500 ppm; the rest is what reading them takes.
+/// The kernel's wall clocks differ in rate by what NTP corrects, at most 500 ppm; the rest is the
+/// time of reading them.
 const NEAR_MS: f64 = 0.5;
 
 #[test]
@@ -39,7 +39,7 @@ fn a_timer_tells_both_times_as_often_as_it_is_asked() {
         burn(Duration::from_millis(2));
         std::thread::sleep(Duration::from_millis(4));
         let now = timer.elapsed_ms();
-        // What is asked does not stop it.
+        // Reading the timer does not stop it.
         assert!(timer.is_running() && now >= before + 6.0, "{now} after {before}");
         assert!(timer.on_cpu_ms().expect("it is this thread's") <= now + NEAR_MS);
         before = now;
@@ -51,7 +51,7 @@ fn a_timer_tells_both_times_as_often_as_it_is_asked() {
     timer.stop();
 
     let (elapsed, on_cpu) = (timer.elapsed_ms(), timer.on_cpu_ms().expect("as above"));
-    // Between what was read just inside and just outside of it.
+    // The timer's value is between the readings just inside and just outside of it.
     assert!(elapsed >= ms(inner) * 0.9995 && elapsed <= ms(outer) * 1.0005, "{elapsed} {inner:?}");
     assert!(on_cpu >= ms(inner_cpu) && on_cpu <= ms(outer_cpu), "{on_cpu} {inner_cpu:?}");
     assert!(elapsed > on_cpu + 15.0, "asleep is not on the CPU: {elapsed} and {on_cpu}");
@@ -127,7 +127,7 @@ fn samples_are_a_point_and_their_mean_is_the_cpu_time() {
     let spent = &spent[3..];
     let mean = spent.iter().sum::<f64>() / spent.len() as f64;
     let off = found.mean / mean - 1.0;
-    // What both clocks do not know of a switch, and each run sleeps once.
+    // Each switch has an uncertainty on both clocks, and each run sleeps once.
     let unknown = stolen + stolen::SWITCH * samples;
     let room = 0.01 + unknown.as_secs_f64() / spent.iter().sum::<f64>();
     figure(&format!("samples: mean {off:+.5} from the CPU time, {stolen:?} stolen; {found}"));
@@ -136,7 +136,7 @@ fn samples_are_a_point_and_their_mean_is_the_cpu_time() {
     assert!(found.least >= 500e-6 * 0.99 - stolen.as_secs_f64());
     assert!(found.median <= found.greatest);
     assert!(found.elapsed > f64::from(samples) * 600e-6, "{}", found.elapsed);
-    // No warm-up is among them.
+    // No warm-up run is among them.
     let point = figures("a burn");
     assert_eq!(point.count, u64::from(samples));
     let recorded = point.exclusive as f64 / pfp::ticks_per_second() / f64::from(samples);
@@ -144,15 +144,15 @@ fn samples_are_a_point_and_their_mean_is_the_cpu_time() {
     assert!(found.to_string().starts_with("a burn: "), "{found}");
 }
 
-/// Names of the kernel's clock source, and of those that it could use.
+/// Files with the names of the kernel's clock source, and of those that it could use.
 const CLOCK_SOURCES: [(&CStr, &str); 2] = [
     (c"/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n"),
     (c"/sys/devices/system/clocksource/clocksource0/available_clocksource", "hpet acpi_pm\n"),
 ];
 
-/// Whatever a tick is, and whether there is a segment or not: where the kernel has given
-/// up the counter the system's clock stands in for it, and a read-only `/dev/shm` holds no
-/// segment that a rate could be in.
+/// Stamps and their rate match on any clock, with or without a segment. If the kernel does not use
+/// the counter, stamps come from the system's clock; on a read-only `/dev/shm` there is no segment
+/// that could hold a rate.
 #[test]
 fn a_stamp_and_its_rate_belong_together() {
     let place = Place::new();
@@ -174,7 +174,7 @@ fn a_stamp_and_its_rate_belong_together() {
             let files = files.iter().map(|(own, name)| (own.as_c_str(), *name));
             if given_up { own_files(files) } else { Ok(()) }
         };
-        // SAFETY: only system calls between fork and exec.
+        // SAFETY: the closure makes only system calls between fork and exec.
         unsafe { command.pre_exec(change) };
         if let Err(error) = command.output() {
             skipped(&what, &error.to_string());

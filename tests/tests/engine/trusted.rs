@@ -1,4 +1,5 @@
-//! Whoever starts a set-user-id program chooses nothing of what it does as its owner.
+//! The user who starts a set-user-id program cannot influence what pfp does in it with its owner's
+//! rights.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +21,7 @@ use pfp_tests::{skipped, tools};
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 const NOBODY: u32 = 65534;
 
-/// What the environment made a program do, by variable.
+/// Effects of the environment on a program, by variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Effects {
     dir: bool,
@@ -79,22 +80,22 @@ struct Program {
     name: &'static str,
     path: PathBuf,
     arguments: Vec<String>,
-    /// What an interpreter needs.
+    /// Variables that an interpreter needs.
     variables: Vec<(&'static str, PathBuf)>,
-    /// What all variables do in it that its own user sets.
+    /// The effects of all variables when its own user starts the program.
     all: Effects,
 }
 
-/// Runs a program with every variable of pfp's, as another user if asked; none if it has
-/// not the rights of its owner although it is another user's.
+/// Runs a program with every variable of pfp's, as another user if `user` is set. Returns `None` if
+/// the program then did not get its owner's rights.
 fn effects(program: &Program, path: &Path, cuda: &Path, user: Option<u32>) -> Option<Effects> {
     let place = Place::new();
     let of = |name: &str| place.path(name);
     let runtime_dir = of("runtime");
     let mut effects = Effects::NONE;
-    // The folder of beacons last, since it goes before the other one.
+    // The folder of beacons comes last, since it takes precedence over the other folder.
     for with_dir in [false, true] {
-        // A folder that the program's owner would take.
+        // The owner of the program would accept this folder.
         let _ = fs::create_dir(&runtime_dir);
         let mut command = Command::new(path);
         command.env_clear().args(&program.arguments);
@@ -122,7 +123,7 @@ fn effects(program: &Program, path: &Path, cuda: &Path, user: Option<u32>) -> Op
         let mut target = Target::start(&mut command);
         let said = target.reach("done");
         let is_secure = said.one::<u64>("secure") == 1;
-        // C has no spans.
+        // Programs in C have no spans.
         effects.tracing |= said.all("traced").contains(&vec![0u64]);
         if is_secure != user.is_some() {
             return None;
@@ -159,8 +160,8 @@ fn effects(program: &Program, path: &Path, cuda: &Path, user: Option<u32>) -> Op
     Some(effects)
 }
 
-/// Each variable has its effect in a program that its own user starts, or this would show
-/// nothing, and none in a set-user-id program.
+/// Each variable has its effect in a program that its own user starts, which shows that the test
+/// works, and none in a set-user-id program.
 fn check(program: &Program) {
     let name = program.name;
     let stand_in = StandIn::new(name);
@@ -168,7 +169,7 @@ fn check(program: &Program) {
     let plain = effects(program, &program.path, cuda, None).expect("no other rights");
     assert_eq!(plain, program.all, "{name}");
 
-    // Where another user may start it.
+    // A folder from which another user may start it.
     let open: PathBuf = std::env::temp_dir().join(format!("pfp-{name}-{}", std::process::id()));
     pfp_tests::os::copy_program(&program.path, &open);
     fs::set_permissions(&open, Permissions::from_mode(0o4755)).expect("it is ours");
@@ -180,9 +181,9 @@ fn check(program: &Program) {
     }
 }
 
-/// Whether set-user-id programs can be made here.
+/// Whether this test may create set-user-id programs.
 fn may_make() -> bool {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
     if !is_root {
         skipped("a set-user-id program", "not root");
@@ -195,7 +196,7 @@ fn the_environment_of_a_set_user_id_program_has_no_effect() {
     if !may_make() {
         return;
     }
-    // C has neither timers for devices nor spans, and only names of other tools are folded.
+    // C has no device timers and no spans, and folds digits only in names from other tools.
     let of_c = Effects { cuda_library: false, tracing: false, fold_digits: false, ..Effects::ALL };
     let program =
         |name, path, all| Program { name, path, arguments: vec![], variables: vec![], all };
@@ -213,7 +214,7 @@ fn the_environment_of_a_set_user_id_program_has_no_effect() {
     check(&Program { arguments, ..program(name, path, all) });
 }
 
-/// So it is in an interpreter that its owner has made one.
+/// An interpreter that is set-user-id ignores the variables as well.
 #[test]
 fn the_environment_of_a_set_user_id_interpreter_has_no_effect() {
     const SCRIPT: &str = "import ctypes, pfp, sys
@@ -242,7 +243,8 @@ sys.stdin.readline()";
     fs::copy(c::python(), package.join("_pfp.abi3.so")).expect("there is room");
     check(&Program {
         name: "trusted-Python",
-        // Beside it a copy would not find what an environment of its own has.
+        // The link is resolved, since a copied link would not find the packages of its virtual
+        // environment.
         path: fs::canonicalize(python).expect("it is there"),
         arguments: ["-B", "-c", SCRIPT].map(str::to_owned).to_vec(),
         variables: vec![("PYTHONPATH", folder.path("packages"))],

@@ -1,5 +1,5 @@
-//! Many machines: a hundred endpoints, a Prometheus that scrapes them all, and the rules that
-//! people copy.
+//! Many machines: a hundred endpoints, a Prometheus that scrapes them all, and the rules in docs/
+//! that users copy.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ const RULES: &str = "assets/prometheus-rules.yml";
 const MACHINES: usize = 100;
 const POINTS: usize = 200;
 
-/// A machine of its own: a program, and who tells of it.
+/// A simulated machine: a program, and its endpoint.
 struct Machine {
     served: Served,
     _target: Target,
@@ -30,7 +30,7 @@ impl Machine {
         Self { served: Served::start(&place, arguments), _target: target, _place: place }
     }
 
-    /// Lines of series of points, once there are any.
+    /// The series of points, once there are any.
     fn series(&self) -> Vec<String> {
         wait_for("the process", || {
             let text = self.served.metrics();
@@ -51,9 +51,9 @@ fn what_is_told_can_be_less() {
     assert!(calls >= POINTS && of(&whole, "pfp_call_exclusive_seconds_count") == calls);
     let without = Machine::start(&["-i", "0.05", "--no-histograms"]).series();
     assert_eq!((of(&without, "pfp_calls_total"), without.len()), (calls, 7 * calls));
-    // As docs/monitoring.md says.
+    // docs/monitoring.md states this number.
     assert_eq!(whole.len(), 44 * calls);
-    // Four of fifty parts have these names, of four points each.
+    // Four of fifty parts match the filter, each with four points.
     let filtered = Machine::start(&["-i", "0.05", "--filter", "^part0[1-4]", "--no-histograms"]);
     let filtered = filtered.series();
     assert_eq!(filtered.len(), 7 * 16, "{filtered:?}");
@@ -99,7 +99,7 @@ fn one_prometheus_scrapes_a_hundred_machines() {
     let features = ["native-histograms"];
     let prometheus = Prometheus::with(&place.path("prometheus"), &config, &features);
     let number = |query: &str| prometheus.value(query, None);
-    // On a busy machine a scrape may come too late and be one of none.
+    // On a busy machine a scrape may time out and have no series.
     let most = wait_for("all to be scraped, each whole", || {
         let machines = format!("count(count by (instance) (pfp_calls_total) >= {POINTS})");
         let all = [machines.as_str(), "count(up == 1)"];
@@ -108,10 +108,11 @@ fn one_prometheus_scrapes_a_hundred_machines() {
             ["min", "max"].map(|which| number(&format!("{which}(scrape_samples_scraped)")));
         (are_whole && least == most).then_some(most?)
     });
-    // Seven series a point and its histogram, and some of the process: each as many as the others.
+    // Seven series for each point, its histogram, and a few of the process; all scrapes have
+    // equally many.
     let points = number("count(pfp_calls_total)").expect("there are some") / MACHINES as f64;
     assert!(most >= 8.0 * points && most <= 8.0 * points + 40.0, "{most} for {points} points");
-    // What was seen first is no series less an hour later.
+    // An hour later, the first scrapes have not lost a series.
     assert_eq!(number("max(scrape_series_added)").map(|added| added <= most), Some(true));
     figure(&format!(
         "fleet: {MACHINES} machines of {points} points: {most} samples a scrape, {:?} s on average, {:?} s at most",
@@ -119,7 +120,7 @@ fn one_prometheus_scrapes_a_hundred_machines() {
         number("max(scrape_duration_seconds)")
     ));
 
-    // The rules add up what has the same name: a series a point, of all machines.
+    // The rules sum series with equal names: one series per point, over all machines.
     wait_for("the rules' series", || {
         (number("count(point:pfp_calls:rate5m)")? == points).then_some(())
     });
@@ -127,7 +128,7 @@ fn one_prometheus_scrapes_a_hundred_machines() {
         let found = prometheus.query(&format!("count by (job, process) ({rule})"), None);
         assert!(found.len() <= 1, "{rule}: {found:?}");
     }
-    // One that was not run yet has no health.
+    // A rule that was not evaluated yet has no health.
     wait_for("each rule to run without an error", || {
         let rules = prometheus.api("rules");
         let groups = rules["groups"].as_array().expect("there are groups");

@@ -1,4 +1,5 @@
-//! What leaves the viewer: snapshots, recordings, and figures that others scrape or get.
+//! Everything that the viewer exports: snapshots, recordings, and figures that others scrape or
+//! receive.
 
 mod fleet;
 mod push;

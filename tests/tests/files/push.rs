@@ -1,6 +1,5 @@
-//! What `pfp-top push` sends to a stand-in for a collector, read with the published
-//! messages and compared with the segment; and what it does when the collector does not
-//! want it.
+//! Pushes to a stand-in for a collector, decodes the messages with the published definitions and
+//! compares them with the segment. Also tests `pfp-top push` when the collector refuses.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,11 +22,11 @@ fn push(place: &Place, collector: &Collector, arguments: &[&str]) -> Target {
     Target::start(&mut command)
 }
 
-/// A program that has worked for the first time, and whose clock's rate is known.
+/// Starts a program, and returns once it has worked and its clock has settled.
 fn start(place: &Place) -> (Target, Watch) {
     let mut target = place.start(TARGET, &["served"]);
     target.reach("worked");
-    // Until its clock is a second old nobody is told of it.
+    // Figures of a process are pushed only once its clock is a second old.
     let (early, pid) = (Collector::new(), target.pid());
     let mut pusher = push(place, &early, &["-p", &pid.to_string(), "-i", "100ms"]);
     wait_for("it to be told of", || tells_of(&early.requests(), pid));
@@ -36,7 +35,7 @@ fn start(place: &Place) -> (Target, Watch) {
     (target, watch)
 }
 
-/// What requests say, each a list of figures; none where there is nobody to read them.
+/// Decodes requests into lists of figures; `None` if no decoder is installed.
 fn read(place: &Place, requests: &[Request]) -> Option<Vec<Vec<Value>>> {
     let bodies: Vec<Vec<u8>> = requests.iter().map(|request| request.body.clone()).collect();
     let all = decoded(place.folder(), &bodies)?;
@@ -50,7 +49,7 @@ fn figures<'a>(all: &'a [Value], name: &'a str, point: &'a str) -> impl Iterator
     })
 }
 
-/// The only figure of that name.
+/// The only figure with this name.
 #[track_caller]
 fn figure<'a>(all: &'a [Value], name: &'a str, point: &'a str) -> &'a Value {
     let mut found = figures(all, name, point);
@@ -59,7 +58,7 @@ fn figure<'a>(all: &'a [Value], name: &'a str, point: &'a str) -> &'a Value {
     figure
 }
 
-/// Every figure of a point is the segment's.
+/// Compares every figure of a point with the segment.
 fn compare(all: &[Value], name: &str, expected: &Own) {
     for (family, expected) in [("pfp.calls", expected.count), ("pfp.switches", expected.switches)] {
         assert_eq!(figure(all, family, name)["value"], json!(expected), "{family} of {name}");
@@ -72,13 +71,13 @@ fn compare(all: &[Value], name: &str, expected: &Own) {
         let found = figure(all, family, name);
         assert_eq!(found["unit"], "s");
         let found = found["value"].as_f64().unwrap();
-        // By the clock as it was calibrated then.
+        // The tolerance covers the calibration of the clock at that time.
         assert!(is_near(found, expected, 1e-3), "{family} of {name}: {found} for {expected}");
     }
     for figure in all.iter().filter(|figure| figure["attributes"]["pfp.point"] == name) {
         let gauge = figure["kind"] == "gauge";
         let (temporality, monotonic) = (&figure["temporality"], &figure["monotonic"]);
-        // 2 is cumulative.
+        // 2 means cumulative.
         assert_eq!(*temporality, if gauge { Value::Null } else { json!(2) }, "{figure}");
         assert_eq!(*monotonic, if figure["kind"] == "sum" { json!(true) } else { Value::Null });
         let (start, time) = (figure["start"].as_u64().unwrap(), figure["time"].as_u64().unwrap());
@@ -92,8 +91,8 @@ fn compare(all: &[Value], name: &str, expected: &Own) {
     let mut so_far = calls["zero_count"].as_u64().unwrap();
     for (place, count) in calls["buckets"].as_array().unwrap().iter().enumerate() {
         so_far += count.as_u64().unwrap();
-        // A bucket of the segment counts where its middle lies; a sixty-fourth on either
-        // side is the most that it reaches beyond, and a thousandth is the clock's.
+        // A bucket of the segment counts at its middle, so it may exceed the limit by a
+        // sixty-fourth of its value; the clock adds a thousandth.
         let end = base.powi(offset + place as i32 + 1);
         let ((surely, _), (_, most)) = (expected.up_to(end / 1.02), expected.up_to(end * 1.02));
         assert!((surely..=most).contains(&so_far), "{name} up to {end}: {so_far}");
@@ -114,11 +113,11 @@ fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
     let names = ["request", "parse", "wait"];
     let before = names.map(|name| own(&picture, name));
     assert_eq!((before[0].count, before[1].count, before[2].count), (400, 500, 8));
-    // The first has no load, which takes two looks.
+    // The first push has no load, which needs two polls.
     let first = collector.wait_for(2).len();
     let parse = picture.points.iter().find(|point| point.name == "parse").unwrap().id;
     watch.change(parse, Change::Reset);
-    // It is to have been seen.
+    // Wait until the pusher has seen the reset.
     collector.wait_for(first + 2);
     target.go();
     target.reach("worked");
@@ -150,7 +149,7 @@ fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
         compare(request, "parse", &before[1].plus(&now[1]));
         compare(request, "wait", &now[2]);
     }
-    // No sum goes back, and each has one beginning.
+    // Sums never decrease, and each has one start time.
     for pair in all.windows(2) {
         for then in pair[0].iter().filter(|figure| figure["kind"] != "gauge") {
             let same = |figure: &&Value| {
@@ -163,7 +162,7 @@ fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
             }
         }
     }
-    // The process, and what is told of it as a whole.
+    // Attributes of the process, which apply to all of its figures.
     let exe = std::fs::canonicalize(TARGET).unwrap();
     let last = &all[all.len() - 1];
     for figure in last {
@@ -222,7 +221,7 @@ fn ctrl_c_ends_it_after_a_last_push() {
     assert!(names.is_subset(&BTreeSet::from(["one", "two"])), "{names:?}");
 }
 
-/// What a collector says that does not want it now, for good, or in part.
+/// Replies of a collector that refuses for now, for good, or in part.
 #[test]
 fn a_collector_is_heeded_and_the_user_told() {
     let place = Place::new();
@@ -234,7 +233,7 @@ fn a_collector_is_heeded_and_the_user_told() {
     // `partial_success`: 3 rejected, and a message.
     let partial = b"\x0a\x0a\x08\x03\x12\x06no\x1bway".to_vec();
     collector.next(Reply::Http("200 OK", "content-type: application/x-protobuf\r\n", partial));
-    // `google.rpc.Status`: code 3, and a message; not to be tried again.
+    // `google.rpc.Status`: code 3, and a message; the request must not be retried.
     let status = b"\x08\x03\x12\x04ugly".to_vec();
     let head = "content-type: application/x-protobuf\r\n";
     collector.next(Reply::Http("400 Bad Request", head, status));
@@ -242,7 +241,7 @@ fn a_collector_is_heeded_and_the_user_told() {
     let ended = pusher.end();
     assert!(ended.status.success(), "{}", ended.errors);
     let (requests, answered) = (collector.requests(), collector.answered());
-    // Three pushes, the first of them three times.
+    // Three pushes, the first of them with three attempts.
     assert_eq!(requests.len(), 5);
     assert!(requests[1].at - answered[0] >= Duration::from_secs(2), "it is left alone");
     assert!(requests[2].at - requests[1].at >= Duration::from_secs(2), "pauses double");
@@ -260,7 +259,7 @@ fn a_collector_is_heeded_and_the_user_told() {
         assert!(said.contains(expected) && !said.contains('\u{1b}'), "{said}");
     }
     let Some(all) = read(&place, &requests) else { return };
-    // Each try has the figures of its own moment.
+    // Each attempt has the figures of its own moment.
     let elapsed = |figures: &[Value]| figure(figures, "pfp.elapsed", "")["value"].as_f64().unwrap();
     assert!(all.windows(2).all(|two| elapsed(&two[0]) < elapsed(&two[1])));
 }
@@ -270,7 +269,7 @@ fn without_a_collector_it_goes_on_and_says_so_in_the_end() {
     let place = Place::new();
     let (_target, _) = start(&place);
     let collector = Collector::new();
-    // Nobody answers: the time of a request has an end.
+    // The collector accepts the request and never replies: the request times out.
     collector.next(Reply::Silence);
     let pusher = push(&place, &collector, &["-i", "1h", "--timeout", "200ms"]);
     collector.wait_for(2);
@@ -279,7 +278,7 @@ fn without_a_collector_it_goes_on_and_says_so_in_the_end() {
     assert!(ended.status.success(), "{}", ended.errors);
     assert!(ended.errors.contains("timeout"), "{}", ended.errors);
 
-    // Nobody listens, not even in the end.
+    // No collector listens at all, even for the last push.
     let mut command = place.command(pfp_top());
     let mut pusher = Target::start(command.args(["push", "--endpoint", "http://127.0.0.1:1"]));
     wait_for("its first words", || !pusher.lines_so_far().is_empty());
@@ -287,7 +286,7 @@ fn without_a_collector_it_goes_on_and_says_so_in_the_end() {
     let ended = pusher.end();
     assert_eq!(ended.status.code(), Some(2), "{}", ended.errors);
     assert!(ended.errors.contains("did not take the last figures"), "{}", ended.errors);
-    // Where it would follow to, or speak in plain what was to be secret.
+    // Endpoints that would be redirected, or would send secrets unencrypted, are refused.
     for wrong in ["https://127.0.0.1:4318", "127.0.0.1:4318"] {
         let refused = place.pfp_top(&["push", "--endpoint", wrong]);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -311,7 +310,7 @@ fn processes_come_and_their_last_figures_wait_for_the_collector() {
         let seen = pids.map(|pid| tells_of(&collector.requests(), pid));
         seen == [true, true]
     });
-    // While the collector is away one of them ends.
+    // One process ends while the collector is unavailable.
     for _ in 0..2 {
         collector.next(Reply::Http("503 Service Unavailable", "retry-after: 1\r\n", vec![]));
     }
@@ -334,12 +333,12 @@ fn processes_come_and_their_last_figures_wait_for_the_collector() {
     let exited = Some("exited".to_owned());
     let of_one = states(pids[0]);
     assert!(of_one.contains(&exited), "{of_one:?}");
-    // Told until it is taken, and then no more.
+    // The last figures are sent until the collector accepts them, and never again.
     assert_eq!(of_one.last(), Some(&None), "{of_one:?}");
     assert_eq!(states(pids[1]).last(), Some(&Some("running".to_owned())));
 }
 
-/// The process's id, as an attribute has it: a whole number in a `KeyValue`.
+/// Whether a request has the process' id as an attribute: a whole number in a `KeyValue`.
 fn tells_of(requests: &[Request], pid: u32) -> bool {
     let mut wanted = b"process.pid\x12".to_vec();
     let mut varint = Vec::new();

@@ -1,5 +1,5 @@
-//! Recordings of real processes, and what becomes of the file when the recorder, the
-//! process or the disk comes to an end.
+//! Recordings of real processes, and the state of the file when the recorder or the process ends,
+//! or the disk is full.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,11 +22,12 @@ use pfp_top::source::{Recording, Source};
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Starts a recorder and waits until there is a file.
+/// Starts a recorder and waits until the file exists.
 fn record(place: &Place, target: &Target, file: &Path, more: &[&str]) -> Child {
     let mut command = place.command(pfp_top());
     command.args(["record", "-p", &target.pid().to_string(), "-o"]).arg(file).args(more);
-    // The C library gives back what is freed, so that what is resident is held.
+    // With these settings the C library returns freed memory at once, so that resident memory is
+    // what is in use.
     command.env("MALLOC_TRIM_THRESHOLD_", "0").env("MALLOC_MMAP_THRESHOLD_", "16384");
     let child = command.stderr(Stdio::piped()).spawn().expect("pfp-top starts");
     wait_for("the recording", || file.exists());
@@ -51,7 +52,7 @@ fn read(file: &Path) -> Recording {
     Recording::read(File::open(file).unwrap(), file).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
-/// All its snapshots, which are in order and of growing figures.
+/// Reads all snapshots, and checks that they are in order and that figures never decrease.
 fn snapshots(recording: &mut Recording) -> Vec<Snapshot> {
     let mut all: Vec<Snapshot> = Vec::new();
     for place in 0..recording.len() {
@@ -90,7 +91,7 @@ fn ctrl_c_ends_it_with_the_file_whole() {
     let all = snapshots(&mut recording);
     assert!(count(&all[all.len() - 1], "work") > 0);
 
-    // No file is written over, and a recording of another process is not gone on with.
+    // The recorder overwrites no file, and does not append to a recording of another process.
     let before = std::fs::read(&file).unwrap();
     let other = place.start_watched(STEADY, &[]);
     for more in [None, Some("--append")] {
@@ -132,8 +133,8 @@ fn it_ends_after_its_time_or_with_the_process() {
     assert_eq!(all[all.len() - 1].process.state, ProcessState::Crashed);
 }
 
-/// Each record of each thread is delivered once or counted as lost, whatever was
-/// between two snapshots; the target says how many there were.
+/// Each record of each thread is delivered once or counted as lost, however many come between two
+/// snapshots. The target prints the true number.
 #[test]
 fn delivered_and_lost_records_are_what_was_written() {
     let place = Place::new();
@@ -142,7 +143,7 @@ fn delivered_and_lost_records_are_what_was_written() {
     let recorder = record(&place, &target, &file, &["-i", "10ms", "--events"]);
     target.tell("");
     let oracle = place.path("oracle.json");
-    // Eight threads of 10,000 rounds, and one round before.
+    // Eight threads with 10,000 rounds each, and one round before.
     wait_for("all rounds", || {
         let path = oracle.to_str().unwrap();
         let output = place.pfp_top(&["snapshot", "-p", &pid, "-o", path, "--force"]);
@@ -173,22 +174,22 @@ fn delivered_and_lost_records_are_what_was_written() {
             continue;
         };
         assert_eq!(lost + records.len() as u64, lane.records_written, "lane {}", lane.id);
-        // The calibration measures without a record.
+        // The calibration measures without writing records.
         assert!(lane.records_written <= measured, "lane {}", lane.id);
-        // No record twice: regions of a thread end one after the other.
+        // No record appears twice: the regions of a thread end one after the other.
         let ends = records.iter().map(|record| (record.start + record.span, record.start));
         let ends: Vec<(u64, u64)> = ends.collect();
         assert!(ends.windows(2).all(|two| two[0].0 <= two[1].0), "lane {}", lane.id);
-        // What the ring held at the end, at least.
+        // At least the records that were in the ring at the end are there.
         let held = lane.records_written.min(RING_SLOTS as u64 - 1);
         assert!(records.len() as u64 >= held, "lane {}: {} of {held}", lane.id, records.len());
     }
     let written: u64 = oracle.lanes.iter().map(|lane| lane.records_written).sum();
-    // Seven regions a round.
+    // Seven regions per round.
     assert!(written >= 7 * 80_001, "{written}");
 }
 
-/// Killed again and again, always going on with the same file: what was whole stays.
+/// The recorder is killed repeatedly and resumes the same file each time: complete frames stay.
 #[test]
 fn a_killed_recorder_leaves_whole_frames() {
     let place = Place::new();
@@ -212,7 +213,7 @@ fn a_killed_recorder_leaves_whole_frames() {
     }
     let mut recording = read(&file);
     snapshots(&mut recording);
-    // Every record once, over all of that.
+    // Over all resumptions, every record appears once.
     let mut next: BTreeMap<u32, u64> = BTreeMap::new();
     for place in 0..recording.len() {
         for drained in recording.events(place).unwrap() {
@@ -223,17 +224,17 @@ fn a_killed_recorder_leaves_whole_frames() {
     pfp_tests::figure(&format!("100 kills: {known} snapshots, {torn} torn ends"));
 }
 
-/// Memory that is resident, KiB; none of a process that has ended.
+/// Resident memory in KiB; `None` if the process has ended.
 fn resident(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok())
 }
 
-/// However long it records, it holds one key frame and no list of what it wrote.
+/// However long it records, the recorder holds one key frame and no list of the frames it wrote.
 ///
-/// What is compared is the least that is resident in a while, since what it takes for a
-/// frame and gives back comes and goes by a megabyte or two.
+/// The test compares minimums of resident memory over a while, since allocating and freeing a frame
+/// changes it by a megabyte or two.
 #[test]
 fn a_long_recording_takes_no_more_memory_than_a_short_one() {
     let frames = size(600, 20_000) as usize;
@@ -242,8 +243,8 @@ fn a_long_recording_takes_no_more_memory_than_a_short_one() {
     let file = place.path("a.pfprec");
     let recorder = record(&place, &target, &file, &["-i", "10ms", "--events"]);
     let pid = recorder.id();
-    // Least and most, until the file has so many frames. A recorder that ends before
-    // says why.
+    // Minimum and maximum until the file has this many frames. A recorder that ends early prints
+    // the reason.
     let span = |frames: usize| {
         let found = std::cell::Cell::new((u64::MAX, 0));
         wait_for("more snapshots", || {
@@ -257,11 +258,11 @@ fn a_long_recording_takes_no_more_memory_than_a_short_one() {
         });
         found.get()
     };
-    // Several keys, and all buckets that there will be.
+    // By then there are several key frames, and all histogram buckets.
     span(frames / 3);
     let (early, early_most) = span(frames * 2 / 3);
     let (mut late, mut late_most) = span(frames);
-    // Where other work keeps the processor, the least may come later.
+    // On a busy machine the minimum may appear later.
     for more in 1..=3 {
         if late >= early + 1024 {
             (late, late_most) = span(frames + more * frames / 3);
@@ -273,12 +274,12 @@ fn a_long_recording_takes_no_more_memory_than_a_short_one() {
         "recorder: {early} to {early_most} KiB up to {} snapshots, {late} to {late_most} up to {frames}",
         frames * 2 / 3,
     ));
-    // A list of as little as a frame's header would be 64 bytes a frame; allocators keep
-    // some, and the histograms' last buckets come late.
+    // Even a list of the frames' headers would grow by 64 bytes per frame. Allocators cache some
+    // memory, and the histograms' last buckets come late.
     assert!(late < early + 1024, "{early} KiB at least in the middle, {late} at the end");
 }
 
-/// Whoever asks a recorder to end has all that was measured until then.
+/// A recorder that is asked to end writes everything that was measured until then.
 #[test]
 fn the_last_snapshot_is_of_the_end() {
     let place = Place::new();
@@ -290,8 +291,8 @@ fn the_last_snapshot_is_of_the_end() {
     assert!(fine && said.contains("2 snapshots"), "{said}");
 }
 
-/// What it takes of a CPU at one snapshot a second, of a hundred busy points on four
-/// threads.
+/// Measures the CPU share of a recorder with one snapshot per second, for a hundred busy points on
+/// four threads.
 #[test]
 fn a_recorder_is_hardly_noticed() {
     let rounds = size(3, 60);
@@ -308,11 +309,11 @@ fn a_recorder_is_hardly_noticed() {
     let (fine, said) = interrupted(recorder);
     assert!(fine, "{said}");
     figure(&format!("recorder: {:.2} % of a CPU over {rounds} s at -i 1s", 100.0 * share));
-    // Generous: the bar is of a release build on a quiet machine.
+    // A generous limit: the real one applies to a release build on an idle machine.
     assert!(share < 0.25, "{share}");
 }
 
-/// The recorder stops with what it could write, and says so.
+/// The recorder keeps what it could write, stops, and prints the reason.
 fn stops_when_full(place: &Place, file: &Path, recorder: Child) {
     let (fine, said) = ended(recorder);
     assert!(!fine, "{said}");
@@ -331,7 +332,7 @@ fn a_file_that_may_not_grow_is_whole_up_to_there() {
     let file = place.path("a.pfprec");
     let mut command = place.command(pfp_top());
     command.args(["record", "-i", "10ms", "-p", &target.pid().to_string(), "-o"]).arg(&file);
-    // SAFETY: setrlimit is safe to call after a fork.
+    // SAFETY: setrlimit may be called between fork and exec.
     unsafe {
         command.pre_exec(|| {
             let limit = libc::rlimit { rlim_cur: 40_000, rlim_max: 40_000 };
@@ -365,7 +366,7 @@ fn a_full_disk_leaves_the_file_whole() {
     let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         stops_when_full(&place, &file, recorder);
     }));
-    // A child of another test has all files open until it runs its program.
+    // A child that another test forks holds all files open until it calls exec.
     wait_for("the disk to be free", || {
         place.command("umount").arg(&disk).output().is_ok_and(|output| output.status.success())
     });

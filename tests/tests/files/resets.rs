@@ -1,6 +1,6 @@
-//! What a point has measured since its last reset, by the time since then: in a snapshot, by
-//! both writers of one, a copy of the segment, a recording, and whatever is worked out of
-//! them. The program's counts and the test's own clock are the oracle.
+//! A point's rate is its measurements since the last reset, divided by the time since then. The
+//! test checks it in a snapshot by the program and by the viewer, a copy of the segment, a
+//! recording, and exports of these, by the program's counts and the test's own clock.
 
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use pfp_tests::target::{Target, wait_for};
 use serde_json::Value;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-/// How long the program runs before the resets, and about how long after them.
+/// Running time of the program before the resets, and approximate time after them.
 const BEFORE: Duration = Duration::from_millis(1500);
 const AFTER: Duration = Duration::from_millis(400);
 
@@ -21,18 +21,18 @@ fn good(output: &Output) -> String {
     text(&output.stdout)
 }
 
-/// A program whose points were reset when it had run for a while: `own` by itself, `others`
-/// by a viewer, `never` not at all.
+/// A program whose points were reset after it had run for a while: `own` by itself, `others` by a
+/// viewer, and `never` not at all.
 struct Reset {
     place: Place,
     target: Target,
-    /// When the segment cannot have been there yet, and when it was.
+    /// A time before the segment existed, and a time after its creation.
     started: [Duration; 2],
-    /// Before the first reset, and behind the last.
+    /// Times before the first reset, and after the last.
     reset: [Duration; 2],
-    /// Measurements of each point that was reset, since then.
+    /// Measurements since then of each point that was reset.
     since: u64,
-    /// And of the one that was not.
+    /// Measurements of the point that was not reset.
     all: u64,
 }
 
@@ -57,7 +57,7 @@ impl Reset {
         this
     }
 
-    /// Has all points measured for about so long; how often each.
+    /// Measures all points for about this long; returns how often each was measured.
     fn measure(&mut self, time: Duration) -> u64 {
         let (start, mut calls) = (Instant::now(), 0);
         while start.elapsed() < time {
@@ -81,7 +81,7 @@ impl Reset {
         good(&self.place.pfp_top(arguments))
     }
 
-    /// A snapshot in each form, with the moments between which it was taken.
+    /// Takes a snapshot in each form; returns the files, with the times before and after each.
     fn snapshots(&mut self) -> Vec<(String, [Duration; 2])> {
         let mut all = Vec::new();
         for (name, how) in [("a.json", "snapshot"), ("a.pfp", "save-raw"), ("b.json", "saved")] {
@@ -97,14 +97,15 @@ impl Reset {
         all
     }
 
-    /// The least and the most that the rate of a point can be, by what the test knows.
+    /// Bounds of a point's rate, by the test's own counts and clock.
     fn rates(&self, name: &str, taken: [Duration; 2]) -> (f64, f64) {
         let (count, from) = match name {
             "never" => (self.all, self.started),
             _ => (self.since, self.reset),
         };
         let of = |time: Duration| count as f64 / time.as_secs_f64();
-        // A thousandth is the clock's, whose rate was measured in that short time.
+        // The clock's rate was measured in that short time, which adds an error of up to a
+        // thousandth.
         (of(taken[1] - from[0]) * 0.999, of(taken[0].saturating_sub(from[1])) * 1.001)
     }
 
@@ -116,7 +117,7 @@ impl Reset {
     }
 }
 
-/// Rows of CSV with a line of titles, as objects. No field is quoted here.
+/// Parses CSV with a title line into objects. No field is quoted here.
 fn csv(text: &str) -> Vec<Value> {
     let mut lines = text.lines().map(|line| line.split(','));
     let titles: Vec<&str> = lines.next().expect("titles").collect();
@@ -141,14 +142,14 @@ fn rates_and_loads_are_since_the_reset_wherever_a_snapshot_goes() {
     let mut reset = Reset::new();
     let other = Reset::new().snapshots_kept();
     for (path, taken) in reset.snapshots() {
-        // Thread by thread and all together.
+        // Once by thread, and once summed.
         for more in [&[][..], &["--per-thread"]] {
             let all = [&["export", "csv", &path][..], more].concat();
             let rows = csv(&reset.pfp_top(&all));
             for name in NAMES {
                 let row = row(&rows, name);
                 reset.check(name, &row["calls_per_second"], taken);
-                // The load is the same time by another sum.
+                // The load uses that time in another formula.
                 let rate = row["calls_per_second"].as_f64().expect("checked");
                 let load = rate * row["mean_ns"].as_f64().expect("it measured") / 1e9;
                 let found = row["load"].as_f64().unwrap_or(f64::NAN);
@@ -171,7 +172,7 @@ fn rates_and_loads_are_since_the_reset_wherever_a_snapshot_goes() {
             let expected = row["load_cpus"].as_f64().expect("a load");
             assert!((load / expected - 1.0).abs() < 1e-6, "{path} {name}: {load} {expected}");
         }
-        // On both sides of a comparison with another run.
+        // The file is once the newer and once the older side of a comparison.
         for (side, files) in [("now", [&other.1, &path]), ("before", [&path, &other.1])] {
             let report = reset.pfp_top(&["diff", files[0], files[1], "--json"]);
             let report: Value = serde_json::from_str(&report).expect("JSON");
@@ -191,7 +192,7 @@ fn rates_and_loads_are_since_the_reset_wherever_a_snapshot_goes() {
 fn a_window_with_a_reset_has_a_rate_and_is_judged() {
     let mut reset = Reset::new();
     let [(first, _), ..] = &reset.snapshots()[..] else { panic!("no snapshot") };
-    // Reset again, within the window between the two.
+    // Reset again, in the window between the two snapshots.
     let (early, count) = (wall(), reset.since);
     reset.target.tell("reset");
     reset.target.reach("measured");
@@ -210,7 +211,7 @@ fn a_window_with_a_reset_has_a_rate_and_is_judged() {
         reset.check(name, &row["now"]["per_second"], taken);
         assert!(row["now"]["load"].as_f64().is_some_and(|load| load > 0.0), "{row}");
     }
-    // `gate` judges several runs in everything that it is asked for, of all points.
+    // `gate` judges several runs by every requested figure, for all points.
     let gate = ["gate", "--json", "--max-regress", "load=900%,rate=99%", "--baseline"];
     let other = Reset::new().snapshots_kept();
     let output = reset.place.pfp_top(&[&gate[..], &[&second, "--", &other.1]].concat());
@@ -231,7 +232,7 @@ fn a_window_with_a_reset_has_a_rate_and_is_judged() {
 }
 
 impl Reset {
-    /// Itself, for as long as the file of that path is wanted.
+    /// Returns `self` as well, which keeps the file at that path.
     fn snapshots_kept(mut self) -> (Self, String) {
         let path = self.snapshots().swap_remove(0).0;
         (self, path)
@@ -265,7 +266,7 @@ fn a_recording_has_the_time_of_each_reset() {
     reset.reset = [early, wall()];
     reset.since = reset.measure(AFTER);
     let early = wall();
-    // A frame that has it all, and is not earlier than that.
+    // Waits for a frame with all measurements that is not older than that.
     wait_for("the last frame", || {
         let rows = csv(&reset.pfp_top(&["export", "csv", path]));
         row(&rows, "own")["calls"].as_f64() == Some(reset.since as f64)
@@ -275,7 +276,7 @@ fn a_recording_has_the_time_of_each_reset() {
     assert!(recorder.wait().expect("it is a child").success());
     let taken = [early - Duration::from_millis(60).min(early - reset.reset[1]), wall()];
     let rows = csv(&reset.pfp_top(&["export", "csv", path]));
-    // And of a window that begins before the resets.
+    // A window that begins before the resets has correct rates, too.
     let window = csv(&reset.pfp_top(&["export", "csv", path, "--from", "#2"]));
     for name in ["own", "others"] {
         reset.check(name, &row(&rows, name)["calls_per_second"], taken);

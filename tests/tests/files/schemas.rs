@@ -1,5 +1,5 @@
-//! The JSON that pfp writes, checked by the schemas in `docs/` with a validator that is not
-//! pfp's. Each of their fields is needed or named here, and none more is let through.
+//! Checks pfp's JSON by the schemas in `docs/` with an independent validator. Each of the schemas'
+//! fields is required or listed here, and unknown fields are refused.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use pfp_top::columns::Column;
 use serde_json::{Value, json};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-/// Fields of snapshots that may be missing, as docs/snapshot-format.md has it.
+/// Optional fields of snapshots, listed in docs/snapshot-format.md.
 const OPTIONAL: [&str; 21] = [
     ".ages",
     ".clock.core_hz",
@@ -35,17 +35,17 @@ const OPTIONAL: [&str; 21] = [
     ".process.members",
     ".records",
 ];
-/// Of those with amounts.
+/// Optional fields of snapshots with amounts.
 const OF_AMOUNTS: [&str; 4] =
     [".cells[].tuples", ".cells[].tuples[].each", ".cells[].tuples[].sums", ".points[].amounts"];
-/// Of those of several processes.
+/// Optional fields of snapshots of several processes.
 const OF_SEVERAL: [&str; 3] = [".lanes[].process", ".points[].number", ".points[].process"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// What the validator says of a file; none where there is no validator.
+/// The validator's result for a file; `None` if no validator is installed.
 #[track_caller]
 fn validated(file: &Path, schema: &str) -> Option<Value> {
     let mut command = Command::new(tools::readers("schemas")?);
@@ -87,7 +87,7 @@ fn snapshots_are_as_their_schema_has_them() {
     let (one, all) = (place.path("one.json"), place.path("all.json"));
     written(&place, "said", &["snapshot", "-p", &pid, "-o", one.to_str().unwrap()]);
     written(&place, "said", &["snapshot", "--all", "-o", all.to_str().unwrap()]);
-    // By the program itself, by the viewer, and of several as one.
+    // Snapshots by the program itself, by the viewer, and of several processes as one.
     for (file, more) in [(&own, &[][..]), (&one, &[]), (&all, &OF_SEVERAL)] {
         let Some(found) = validated(file, "snapshot.schema.json") else { return };
         let known = |place: &&str| OPTIONAL.contains(place) || more.contains(place);
@@ -97,7 +97,7 @@ fn snapshots_are_as_their_schema_has_them() {
     let found = validated(&all, "snapshot.schema.json").expect("it is there");
     assert!(optional(&found).contains(&".process.members"), "{found}");
 
-    // A value of the wrong kind is as wrong as one that is missing.
+    // A value of the wrong type is as invalid as a missing one.
     let text = std::fs::read_to_string(&one).unwrap();
     let wrong = place.path("wrong.json");
     for (right, false_) in [
@@ -135,7 +135,7 @@ fn tables_are_as_their_schema_has_them() {
         let file = written(&place, name, arguments);
         let Some(found) = validated(&file, "table.schema.json") else { return };
         assert_eq!(found["documents"], if name == "every" { 3 } else { 1 }, "{found}");
-        // Which columns there are is the user's choice, and nothing else is.
+        // The user chooses the columns; all other fields are fixed.
         let chosen = |place: &&str| place.starts_with(".points[].");
         assert!(optional(&found).iter().all(chosen), "{found}");
         let text = std::fs::read_to_string(&file).unwrap();

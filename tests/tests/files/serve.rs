@@ -1,5 +1,5 @@
-//! The endpoint that `pfp-top serve` opens: by hand, and scraped by a real Prometheus
-//! whose answers are compared with the segment.
+//! Tests the endpoint of `pfp-top serve`: with requests by hand, and with a real Prometheus whose
+//! results are compared with the segment.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -52,7 +52,7 @@ impl Served {
         answer.text().to_owned()
     }
 
-    /// The value of a series that has all of these labels and no other of its name.
+    /// The value of the only series with this name that has all of these labels.
     fn value(&self, name: &str, labels: &[&str]) -> Option<f64> {
         value(&self.metrics(), name, labels)
     }
@@ -69,7 +69,7 @@ fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
     value
 }
 
-/// A program that has worked for the first time.
+/// Starts a program, and returns once it has worked.
 fn start(place: &Place) -> (Target, Watch) {
     let mut target = place.start(TARGET, &["served"]);
     target.reach("worked");
@@ -77,7 +77,8 @@ fn start(place: &Place) -> (Target, Watch) {
     (target, watch)
 }
 
-/// Of several places, one that is lost is told of; the others are served meanwhile.
+/// If the connection to one of several machines is lost, the endpoint reports that and keeps
+/// serving the others.
 #[test]
 fn a_place_that_is_lost_keeps_the_others_served() {
     const BOTH: [&str; 2] = ["{place=\"far\"} 1.0", "{place=\"near\"} 1.0"];
@@ -86,7 +87,8 @@ fn a_place_that_is_lost_keeps_the_others_served() {
     let (_one, _) = start(&place);
     let (two, _) = start(&other);
     let viewer = pfp_top().display();
-    // It is to run what is on the path; the other one cannot be started again while `down` is there.
+    // This place runs the script. It cannot restart while the file `down` exists; the other place
+    // is not affected.
     let far = place.path("far");
     let script = format!(
         "#!/bin/sh\n[ -e down ] && exit 9\necho $$ >pid\nexec env PFP_DIR={} {viewer} agent\n",
@@ -119,7 +121,7 @@ fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
     let (mut target, mut watch) = start(&place);
     let served = Served::start(&place, &["-i", "0.05"]);
     let pid = format!("pid=\"{}\"", target.pid());
-    // A clock is to be a second old.
+    // The process is served once its clock is a second old.
     wait_for("the process", || served.value("pfp_calls_total", &[&pid, "point=\"parse\""]));
     let compare = |before: &Own, now: &Own, name: &str| {
         let label = format!("point=\"{name}\"");
@@ -143,7 +145,7 @@ fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
         }
         assert_eq!(of("pfp_switches_total"), (before.switches + now.switches) as f64);
         assert_eq!(of("pfp_call_exclusive_seconds_count"), expected as f64);
-        // Cumulative, and all of them in the end.
+        // The buckets are cumulative, and the last one has all measurements.
         let buckets: Vec<f64> = text
             .lines()
             .filter(|line| line.starts_with("pfp_call_exclusive_seconds_bucket{"))
@@ -172,7 +174,7 @@ fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
     compare(&before[1], &now, "parse");
     compare(&Own::default(), &own(&picture, "request"), "request");
 
-    // The last figures of one that has ended are still told.
+    // The last figures of a process that has ended are still served.
     let text = format!("{pid},exe=");
     drop(target.end_well());
     wait_for("its end", || {
@@ -210,14 +212,14 @@ fn processes_come_while_it_serves_and_threads_are_told_apart() {
                 .collect();
             (!series.is_empty()).then_some(series)
         });
-        // One lane has its own series, the others are one.
+        // Each lane has its own series, and threads without a lane share one.
         assert!(apart.len() <= 2, "{apart:?}");
         let calls = |line: &String| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
         assert_eq!(apart.iter().map(calls).sum::<u64>(), 500, "{apart:?}");
         assert!(apart.iter().any(|line| line.contains("thread=\"(others)\"")), "{apart:?}");
     }
     assert_eq!(own(watch.poll(), "parse").count, 500);
-    // Whoever asks for one of them sees that one.
+    // With `-p`, only that process is served.
     let alone = Served::start(&place, &["-p", &one.pid().to_string()]);
     let text = wait_for("the process", || {
         let text = alone.metrics();
@@ -230,7 +232,7 @@ fn processes_come_while_it_serves_and_threads_are_told_apart() {
 fn it_speaks_the_forms_that_scrapers_ask_for() {
     let place = Place::new();
     let (_target, _) = start(&place);
-    // It is told of once its clock is a second old.
+    // The process is served once its clock is a second old.
     let often = Served::start(&place, &["-i", "0.05"]);
     wait_for("the process", || often.value("pfp_calls_total", &["point=\"parse\""]));
     let served = Served::start(&place, &["-i", "3600"]);
@@ -245,12 +247,12 @@ fn it_speaks_the_forms_that_scrapers_ask_for() {
     assert!(!plain.text().contains("# EOF") && !plain.text().contains("# UNIT"));
     let binary = at("/metrics", &[PROTOBUF]);
     assert!(binary.header("content-type").unwrap().contains("encoding=delimited"));
-    // The length of the first message, its first field, and the name in it.
+    // The message starts with its length, its first field, and the name in it.
     let name = b"pfp_calls_total";
     let at_name = binary.body.windows(name.len()).position(|window| window == name);
     assert!(at_name.is_some_and(|at| at < 8), "{:?}", &binary.body[..20]);
 
-    // One look within the interval, whoever asks.
+    // All requests within an interval use one poll.
     let packed = at("/metrics", &[OPEN_METRICS, "Accept-Encoding: gzip"]);
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     assert!(packed.body.len() < open.body.len() / 2);
@@ -290,7 +292,7 @@ fn nothing_is_changed_over_it_and_nobody_holds_it_up() {
         assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")));
     }
     assert_eq!(own(watch.poll(), "parse").count, before);
-    // A page of the web under a name of its own.
+    // A web page that reaches the endpoint under its own host name.
     let rebound = "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n";
     let answer = ask(address, rebound).expect("it is answered");
     assert_eq!(answer.status, 421);
@@ -305,17 +307,19 @@ fn nothing_is_changed_over_it_and_nobody_holds_it_up() {
         format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\n{}\r\n", "X: y\r\n".repeat(500));
     assert!(ask(address, &many).is_none_or(|answer| answer.status == 431));
 
-    // Connections that say nothing to the end, or read nothing, and more of them than there are places:
-    // others are answered at once, which shows in how few were closed by then. They are
-    // all closed by their time if the machine was busy, so that is tried again.
+    // Connections that never finish a request, or never read the reply, and more of them than the
+    // server accepts: other clients are served at once, so few of the slow connections can have
+    // been closed by then. On a busy machine all may have reached their time limit; then the test
+    // tries again.
     let dawdlers = |count: usize| -> Vec<TcpStream> {
         let dawdler = |number: usize| {
             let mut stream = TcpStream::connect(address).expect("it still listens");
             let part = ["GET /met", "", "GET /metrics HTTP/1.1\r\nhost: here\r\n\r\n"][number % 3];
-            // It may have been closed for another one.
+            // The server may have closed it to accept another one.
             let _ = stream.write_all(part.as_bytes());
             if part.ends_with("\r\n\r\n") {
-                // Its answer is there, and its place free: nobody is closed for it.
+                // The reply has arrived, so its slot is free, and no other connection is closed for
+                // it.
                 let _ = stream.peek(&mut [0]);
             }
             stream
@@ -352,7 +356,7 @@ fn nothing_is_changed_over_it_and_nobody_holds_it_up() {
         let (times, closed): (Vec<_>, Vec<_>) = tried.unzip();
         let few = count - count * 3 / 5;
         assert!(closed.iter().any(|&closed| closed <= few), "of {count} dawdlers {closed:?}");
-        // What it takes to look at so many is more than for one; their own time is seconds.
+        // Polling many connections takes longer than one; their own time limit is seconds.
         let (alone, beside): (Vec<_>, Vec<_>) = times.into_iter().unzip();
         let (alone, beside) = (median(alone), median(beside));
         figure(&format!("serve: {alone:?} alone, {beside:?} beside {count} dawdlers"));
@@ -382,14 +386,14 @@ fn what_cannot_be_served_is_said() {
     assert!(status == 2 && said.contains("another --listen"), "{said}");
 }
 
-/// Texts between fences of PromQL.
+/// The text blocks between fences of PromQL.
 fn queries(file: &str) -> Vec<String> {
     let text = fs::read_to_string(Path::new(ROOT).join(file)).expect("the file is there");
     let fences = text.split("```promql\n").skip(1);
     fences.map(|rest| rest.split("```").next().unwrap().trim().to_owned()).collect()
 }
 
-/// The queries of the board, by the titles of their panels and names of variables.
+/// The queries of the dashboard, by panel title or variable name.
 fn board() -> Vec<(String, String)> {
     let text = fs::read(Path::new(ROOT).join("assets/grafana-board.json")).expect("it is there");
     let board: Value = serde_json::from_slice(&text).expect("it is JSON");
@@ -440,8 +444,8 @@ fn prometheus_scrapes_it_and_answers_what_the_page_and_the_board_ask() {
     let native = Prometheus::start(&folder("native"), &served.address, &["native-histograms"]);
     let both = [&classic, &native];
 
-    // At rest: the last scrape and the segment say the same. So they do again after
-    // some more work, and what is between is known from both.
+    // While the program is idle, the last scrape and the segment agree, and again after some more
+    // work. So the increase in between is known from both.
     let count = "pfp_calls_total{point=\"parse\"}";
     let scrape_until = |expected: u64| {
         both.map(|server| {
@@ -450,7 +454,7 @@ fn prometheus_scrapes_it_and_answers_what_the_page_and_the_board_ask() {
                 let time = series.first()?.samples.first()?.1;
                 (server.value(count, Some(time))? == expected as f64).then_some(time)
             });
-            // Another scrape of the same.
+            // Wait for another scrape of these figures.
             wait_for("another scrape", || {
                 let time = server.value(&format!("timestamp({count})"), None)?;
                 (time > first).then_some(time)
@@ -467,11 +471,12 @@ fn prometheus_scrapes_it_and_answers_what_the_page_and_the_board_ask() {
     let ends = scrape_until(900);
     let new = now.since(&before);
     assert_eq!((new.count, copied.count), (400, 400));
-    // Each call of it has so many.
+    // Each call copies 1,000 bytes.
     let bytes_per_cpu_s = 400.0 * 1000.0 / copied.exclusive;
 
     for (server, (start, end)) in both.into_iter().zip(starts.into_iter().zip(ends)) {
-        // From just before the last scrape of the first rest to one of the second.
+        // The window begins just before the last scrape of the first idle phase, and ends with a
+        // scrape of the second.
         let window = end - start + 0.05;
         let text = format!("{}ms", (window * 1000.0).round());
         let exact = |query: &str| query.replace("5m", &text);
@@ -482,7 +487,7 @@ fn prometheus_scrapes_it_and_answers_what_the_page_and_the_board_ask() {
         assert!(is_near(first.1, before.exclusive, 1e-3), "{first:?} {before:?}");
         assert!(is_near(last.1, now.exclusive, 1e-3), "{last:?} {now:?}");
 
-        // `rate` stretches what is between two scrapes to the window at most.
+        // `rate` extrapolates the increase between two scrapes to at most the window.
         let between = |found: f64, grown: f64| {
             let (least, most) = (grown / window, grown / (last.0 - first.0));
             assert!(found >= least * 0.99 && found <= most * 1.01, "{found}: {least} to {most}");
@@ -526,12 +531,12 @@ fn prometheus_scrapes_it_and_answers_what_the_page_and_the_board_ask() {
             } else if query.contains("avg by") {
                 assert_eq!(found, 1.0, "one process is as good as the mean");
             } else if query.contains("off_cpu") {
-                // Each rate is stretched by itself, by less if its counter was near 0.
+                // Each rate is extrapolated separately, and less if its counter was near 0.
                 let most = window / (last.0 - first.0) * 1.01;
                 let share = |off: f64, inclusive: f64| off / (off + inclusive);
                 let low = share(new.off_cpu, new.inclusive * most);
                 let high = share(new.off_cpu * most, new.inclusive);
-                // Some nanoseconds off the CPU are of the first scrape or of the last.
+                // Some nanoseconds off the CPU may fall on either side of a scrape.
                 let is_so = (low - 1e-6..=high + 1e-6).contains(&found);
                 assert!(is_so, "{query}: {found}: {low} to {high}");
             } else {
@@ -565,7 +570,7 @@ fn prometheus_scrapes_it_and_answers_what_the_page_and_the_board_ask() {
                 ),
             }
         }
-        // The same data of both kinds, each in its own way.
+        // Both kinds of histogram have the same data, each in its own form.
         let kind = |name: &str| server.query(name, Some(end)).len();
         let name = "pfp_call_exclusive_seconds{point=\"parse\"}";
         assert_eq!(kind(name), usize::from(is_native), "native histograms came: {is_native}");

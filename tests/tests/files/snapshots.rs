@@ -1,5 +1,5 @@
-//! Snapshot files and copies of segments: whoever writes them, they say the same;
-//! and whatever happens meanwhile, there is the old file or the new one.
+//! Snapshot files and copies of segments: the program's and the viewer's agree. Whatever happens
+//! while a file is written, the old file or the new one is there.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -16,7 +16,7 @@ use pfp_top::source;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Files of a test, apart from the beacons.
+/// A folder for a test's files, outside the folder of beacons.
 fn files(place: &Place) -> PathBuf {
     let folder = place.path("files");
     fs::create_dir(&folder).expect("the directory is ours");
@@ -34,13 +34,13 @@ fn opened(path: &Path) -> Snapshot {
     source::open(path).and_then(|mut source| source.poll()).expect("the file can be read")
 }
 
-/// What must have gone well.
+/// The output of a command that must have succeeded.
 fn well(output: Output) -> String {
     pfp_tests::well(&output)
 }
 
-/// A program that has saved its figures and stands still: the folder for files, the one
-/// that it has written there, and the program.
+/// A program that has saved its figures and is idle. Returns the folder for files, the file that it
+/// has written there, and the program.
 fn saved(place: &Place) -> (PathBuf, PathBuf, Target) {
     let folder = files(place);
     let own = folder.join("own.json");
@@ -49,10 +49,10 @@ fn saved(place: &Place) -> (PathBuf, PathBuf, Target) {
     (folder, own, target)
 }
 
-/// Two snapshots of the same moment, but for the time it takes to look twice.
+/// Asserts that two snapshots are of one moment, except for the time between two polls.
 #[track_caller]
 fn assert_same(one: &Snapshot, other: &Snapshot) {
-    // Part by part, so that what differs can be read.
+    // Each part is compared separately, so that the failure shows what differs.
     assert_eq!((&one.format, one.version), (&other.format, other.version));
     assert_eq!(one.process, other.process);
     assert_eq!(one.clock, other.clock);
@@ -129,7 +129,7 @@ fn the_program_and_the_viewer_write_the_same_snapshot() {
     for cell in &first.cells {
         assert_eq!(in_histogram(cell), cell.stats.count + cell.retired.count);
     }
-    // What the screen shows of one it shows of the others: figures of no moment.
+    // The screen shows all snapshots alike, in columns that do not depend on the time.
     let columns = ["--columns", "name,count,excl,avg,min,max,p50,p99", "--sort", "name"];
     let shown = |path: &Path| {
         let table = well(place.pfp_top(&[&["open", text(path), "--once"], &columns[..]].concat()));
@@ -161,7 +161,7 @@ fn what_a_crash_leaves_is_copied_and_shown() {
     target.kill();
     let raw = folder.join("crashed.pfp");
     well(place.pfp_top(&["save-raw", "-p", &pid, "-o", text(&raw)]));
-    // Not over another file unless told.
+    // `save-raw` overwrites a file only with `--force`.
     let copied = fs::read(&raw).expect("it is there");
     let again = place.pfp_top(&["save-raw", "-p", &pid, "-o", text(&raw)]);
     assert_eq!(again.status.code(), Some(2));
@@ -172,7 +172,7 @@ fn what_a_crash_leaves_is_copied_and_shown() {
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
 
     let entry = place.entries().pop().expect("it is left");
-    // A copy by other means, without a note, and with all that is not in use.
+    // A plain copy of the object, without a note, and with the unused parts.
     let plain = folder.join("plain.pfp");
     fs::copy(format!("/dev/shm{}", entry.info.object), &plain).expect("there is room");
     well(place.pfp_top(&["gc"]));
@@ -181,7 +181,7 @@ fn what_a_crash_leaves_is_copied_and_shown() {
     let own = opened(&own);
     for copy in [&raw, &plain] {
         let mut left = opened(copy);
-        // A copy counts as dead, and does not say how the process ended.
+        // A copy counts as a dead process, without the reason for its end.
         assert_eq!(left.process.state, ProcessState::Ended);
         left.process.state = ProcessState::Running;
         assert_same(&left, &own);
@@ -191,14 +191,14 @@ fn what_a_crash_leaves_is_copied_and_shown() {
         table.contains("ENDED, HOW IS NOT KNOWN") && table.contains("reset in between"),
         "{table}"
     );
-    // Only what there is takes room.
+    // Only the parts in use take disk space.
     let about = fs::metadata(&raw).expect("it is there");
     let blocks = std::os::unix::fs::MetadataExt::blocks(&about) * 512;
     figure(&format!("snapshots: a copy of {} KiB takes {} KiB", about.len() >> 10, blocks >> 10));
     assert!(blocks < about.len() / 2, "{blocks} of {}", about.len());
 }
 
-/// Each process that ends in order leaves a file, and nothing else is different.
+/// Each process that ends in order writes a file, and nothing else changes.
 #[test]
 fn a_program_saves_its_figures_when_it_ends() {
     let place = Place::new();
@@ -216,7 +216,8 @@ fn a_program_saves_its_figures_when_it_ends() {
     run("alone", None);
     assert!(names(&folder).is_empty());
 
-    // From where it is started, not from where it ends.
+    // A relative path is resolved in the folder where the process starts, and not in the one where
+    // it ends.
     let said = run("alone", Some("own-%p.json"));
     let [name] = &names(&folder)[..] else { panic!("{:?}", names(&folder)) };
     let own = opened(&folder.join(name));
@@ -228,14 +229,14 @@ fn a_program_saves_its_figures_when_it_ends() {
     assert!(place.entries().is_empty(), "the segment is gone all the same");
     fs::remove_file(folder.join(name)).expect("it is ours");
 
-    // A child that has measured has figures of its own; one that has not has none.
+    // A child that has measured writes its own figures; a child that has not writes none.
     let said = run("with-children", Some("%p"));
     let child = said.lines().find_map(|line| line.strip_prefix("child ")).expect("it was said");
     let all = names(&folder);
     assert!(all.len() == 2 && all.iter().any(|name| name == child), "{all:?}");
     assert_eq!(figures(&opened(&folder.join(child)), "outer")[0], 5);
 
-    // Where it cannot be written: a file that is there, no such folder, a limit.
+    // Writing fails because the file exists, the folder does not, or a limit is reached.
     fs::write(folder.join("precious"), "old").expect("the directory is ours");
     run("alone", Some("precious"));
     assert_eq!(fs::read(folder.join("precious")).expect("it is there"), b"old");
@@ -265,23 +266,23 @@ fn a_program_in_c_saves_its_figures() {
     assert_eq!(names(&folder), ["last.json", "own.json"]);
 }
 
-// ---- what may happen meanwhile ----
+// ---- kills and full disks ----
 
-/// What is written, by a command that gets the file's name.
+/// A way to write a file: a command for the file's path.
 struct Writing<'a> {
     what: &'a str,
     command: Box<dyn Fn(&Path) -> Command + 'a>,
-    /// Whether the file that is there is to be replaced.
+    /// Whether the command replaces an existing file.
     replaces: bool,
-    /// What the new file holds, where that is always the same; else it is a snapshot.
+    /// The content of the new file, if it is always the same; otherwise it is a snapshot.
     content: Option<Vec<u8>>,
 }
 
-/// Exports that are greater than the disk that is full, and how many of them are tried.
+/// Exports that are larger than the full disk, and the number of them to test.
 const EXPORTS: [&str; 4] = ["perfetto", "chrome", "speedscope", "svg-trace"];
 const TRIED: u64 = size(1, EXPORTS.len() as u64);
 
-/// The ways to write a file of a process that stands still, or of its snapshot.
+/// All ways to write a file of an idle process, or from its snapshot.
 fn writings<'a>(place: &'a Place, pid: &'a str, snapshot: &'a Path) -> Vec<Writing<'a>> {
     let viewer = move |words: &'static [&'static str], end: &'static str| {
         Box::new(move |path: &Path| {
@@ -293,8 +294,8 @@ fn writings<'a>(place: &'a Place, pid: &'a str, snapshot: &'a Path) -> Vec<Writi
     let at_exit = Box::new(|path: &Path| {
         let mut command = place.command(TARGET);
         command.args(["ends", "alone"]).env("PFP_SNAPSHOT", path.join("file"));
-        // While it is traced its threads are away at every turn, and the other
-        // clocks ask for the time then.
+        // Under the tracer, threads are switched out all the time, and the other clocks would make
+        // a system call each time.
         command.env("PFP_CLOCK", "wall");
         command
     });
@@ -312,7 +313,7 @@ fn writings<'a>(place: &'a Place, pid: &'a str, snapshot: &'a Path) -> Vec<Writi
         writing("PFP_SNAPSHOT", at_exit, false),
     ];
     for (number, format) in (0..TRIED).zip(EXPORTS) {
-        // By turns a new file and one that is replaced.
+        // Alternates between a new file and one that is replaced.
         let replaces = number % 2 == 0;
         let export = move |output: Option<&Path>| {
             let mut command = place.command(pfp_top());
@@ -333,8 +334,8 @@ fn writings<'a>(place: &'a Place, pid: &'a str, snapshot: &'a Path) -> Vec<Writi
     all
 }
 
-/// The system calls of a trace from the first on that has to do with a folder, each
-/// with how often its thread has made it by then.
+/// The system calls of a trace from the first one that touches the folder, each with its number
+/// among the thread's calls of that name.
 fn calls_from(trace: &str, folder: &str) -> Vec<(String, usize)> {
     let mut made: std::collections::HashMap<(&str, &str), usize> = Default::default();
     let (mut calls, mut begun) = (Vec::new(), None);
@@ -359,8 +360,8 @@ fn calls_from(trace: &str, folder: &str) -> Vec<(String, usize)> {
     calls
 }
 
-/// Killed at each system call from the first that touches the folder to the end:
-/// there is the old file or the new one, whole, and the next try succeeds.
+/// A command is killed at each system call from the first that touches the folder to the end:
+/// afterwards the old file or the new one is there and complete, and the next attempt succeeds.
 #[test]
 fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
     if lacks("a kill at each step of writing", "strace") {
@@ -414,7 +415,7 @@ fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
                     new += 1;
                 }
             }
-            // What was left is in nobody's way.
+            // Leftovers of the killed command do not hinder the next one.
             if !replaces {
                 let _ = fs::remove_file(into.join("file"));
             }
@@ -432,8 +433,8 @@ fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
     target.end_well();
 }
 
-/// A full disk, and a limit of a file's size: the old file stays, nothing else
-/// does, and the error says why.
+/// On a full disk, and under a limit of a file's size, the old file stays, no other file is left,
+/// and the error states the reason.
 #[test]
 fn a_full_disk_leaves_the_old_file() {
     if lacks_namespaces("a full disk", &["--mount"]) {
@@ -485,14 +486,14 @@ fn a_full_disk_leaves_the_old_file() {
             assert!(errors.contains("No space left"), "{what}: {errors}");
         }
     }
-    // By a limit, where the system would send a signal.
+    // Under the limit, the system would send a signal.
     let all = writings(&place, &pid, &own).into_iter();
     for Writing { what, command, .. } in all.filter(|writing| writing.what != "PFP_SNAPSHOT") {
         let into = folder.join("limited");
         let _ = fs::create_dir(&into);
         let mut command = command(&into);
         let limit = libc::rlimit { rlim_cur: 8192, rlim_max: 8192 };
-        // SAFETY: one system call between fork and exec.
+        // SAFETY: the closure makes one system call between fork and exec.
         unsafe {
             command.pre_exec(move || {
                 let result = libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);

@@ -1,6 +1,6 @@
-//! Files and segments of other versions, as a user meets them: another major version is
-//! refused with both versions named and exit status 5, by every command; a later minor
-//! one is read; and so is everything that was ever written.
+//! Files and segments of other versions: every command refuses another major version with both
+//! versions in the message and exit status 5. Later minor versions and all earlier files can be
+//! read.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ fn bytes(name: &str) -> Vec<u8> {
     std::fs::read(asset(name)).expect("the asset is there")
 }
 
-/// CRC-32 as zlib has it, bit by bit.
+/// CRC-32 as in zlib, bit by bit.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0_u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 * (crc & 1)))
     })
 }
 
-/// A segment whose layout has this version.
+/// A segment with this layout version.
 fn segment(major: u16, minor: u16) -> Vec<u8> {
     let mut bytes = bytes("segment-v3.pfp");
     bytes[12..14].copy_from_slice(&major.to_le_bytes());
@@ -41,7 +41,7 @@ fn snapshot(version: u32) -> Vec<u8> {
     text.replacen("\"version\":1,", &format!("\"version\":{version},"), 1).into_bytes()
 }
 
-/// A recording of this version, whose header agrees with its checksum.
+/// A recording with this version, and a matching checksum in its header.
 fn recording(major: u16, minor: u16) -> Vec<u8> {
     let mut bytes = bytes("recording-v1.pfprec");
     bytes[8..10].copy_from_slice(&major.to_le_bytes());
@@ -51,7 +51,7 @@ fn recording(major: u16, minor: u16) -> Vec<u8> {
     bytes
 }
 
-/// Commands that take a file, the file last.
+/// Commands that take a file as their last argument.
 const COMMANDS: [&[&str]; 4] =
     [&["open", "--once"], &["open", "--json"], &["export", "csv"], &["export", "openmetrics"]];
 
@@ -70,7 +70,7 @@ fn files_of_another_major_version_are_refused_with_both_named() {
     let path = place.path("file");
     let mut tried = 0;
     for other in [0_u16, 3, 4, 255, u16::MAX] {
-        // The layout of segments is at its third version.
+        // The current version of the segment layout is 3.
         let layout = if other == 3 { 2 } else { other };
         let files = [
             (segment(layout, 4), [format!("layout version {layout}.4"), "reads 3.x".into()]),
@@ -110,7 +110,7 @@ fn a_later_minor_version_is_read() {
     }
 }
 
-/// What is refused while its process runs, too: `list` says so, and attaching does.
+/// `list` shows a running process of another major version as refused, and attaching to it fails.
 #[test]
 fn a_running_process_of_another_major_version_is_refused_with_both_named() {
     let place = Place::new();
@@ -143,7 +143,7 @@ fn a_running_process_of_another_major_version_is_refused_with_both_named() {
         assert!(text.contains(&found) && text.contains("3.x"), "{text}");
     }
     assert!(!folder.exists(), "something was written");
-    // A later minor version is watched.
+    // A segment of a later minor version can be watched.
     object.write_all_at(&3_u16.to_le_bytes(), 12).expect("it can be written to");
     object.write_all_at(&7_u16.to_le_bytes(), 14).expect("it can be written to");
     let output = place.pfp_top(&["--once"]);
@@ -153,7 +153,7 @@ fn a_running_process_of_another_major_version_is_refused_with_both_named() {
     target.end_well();
 }
 
-/// Every file of a version of the past that is kept is shown.
+/// Every kept file of an earlier version can be shown.
 #[test]
 fn every_golden_file_is_read() {
     let place = Place::new();
@@ -173,7 +173,7 @@ fn every_golden_file_is_read() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success() && text.contains(name), "{file}: {output:?}");
     }
-    // None is forgotten here.
+    // No kept file is missing from this list.
     let kept = std::fs::read_dir(asset("")).expect("the folder").flatten();
     let kept = kept.filter_map(|file| file.file_name().into_string().ok());
     let is_ours = |name: &String| {

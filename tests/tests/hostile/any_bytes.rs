@@ -1,5 +1,5 @@
-//! Bytes of every kind where a segment or a file is expected, many a second: whatever
-//! they say, reading them ends, without a panic.
+//! Arbitrary bytes instead of a segment or a file, many inputs per second: reading them ends,
+//! without a panic.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,7 +15,7 @@ fn asset(name: &str) -> Vec<u8> {
     std::fs::read(assets().join(name)).expect("the asset is there")
 }
 
-/// Calls what a fuzzer would; the input that it does not survive is told by its seed.
+/// Calls a fuzzer's function; if it panics, the message names the seed of the input.
 fn run(what: &str, count: u64, look: fn(&[u8]), mut input: impl FnMut(&mut Random) -> Vec<u8>) {
     let start = Instant::now();
     for seed in 0..count {
@@ -71,7 +71,8 @@ fn files_may_say_anything() {
         for _ in 0..=random.below(4) {
             let at = random.below(bytes.len());
             match random.below(4) {
-                // A digit stays a number more often than a byte stays anything.
+                // A digit is replaced by a digit, which keeps the number valid more often than a
+                // random byte would.
                 0 => bytes[at] = b'0' + random.below(10) as u8,
                 1 => bytes[at] = random.word() as u8,
                 2 => bytes.truncate(at + 1),
@@ -92,7 +93,7 @@ fn descriptors_may_say_anything() {
         let mut bytes = unchanged.clone();
         bytes.truncate(random.below(2 * unchanged.len()));
         for _ in 0..random.below(8) {
-            // A word, or part of one that is cut off.
+            // A word, or part of one at the end of the input.
             let at = random.below(unchanged.len() / 8) * 8;
             let word = if random.below(2) == 0 { random.edge() } else { random.word() };
             let to = bytes.iter_mut().skip(at);

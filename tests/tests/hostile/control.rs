@@ -1,7 +1,7 @@
-//! A viewer that means ill: random bytes all over the control words and the times of
-//! resets, the only bytes that a viewer may write, while the program measures. The program says what it
-//! would say and ends as it would; what was measured while a point was on is exact;
-//! and the program writes nothing that is not its own.
+//! A hostile viewer: it writes random bytes to the control words and the times of resets, the only
+//! bytes that a viewer may write, while the program measures. The program's output and exit status
+//! do not change, the counts of points that stayed on are exact, and the program writes only to its
+//! own memory.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,23 +19,24 @@ use pfp_tests::{figure, size};
 
 const ATTACKED: &str = env!("CARGO_BIN_EXE_attacked");
 const THREADS: u64 = 3;
-/// Seconds of random bytes.
+/// Seconds for which random bytes are written.
 const SECONDS: u64 = size(2, 60);
-/// Rounds in which a word is written and then left alone, and calls in each.
+/// Number of rounds in which one word is written and then stays unchanged, and number of calls in
+/// each.
 const ROUNDS: u64 = size(50, 2_000);
 const CALLS: u64 = 100;
-/// Points of the program, that of the calibration among them.
+/// Number of the program's points, including the calibration's.
 const POINTS: u64 = 15;
-/// Bytes of a point's entry in the table.
+/// Size of a point's entry in the table, in bytes.
 const ENTRY: usize = size_of::<pfp_shm_layout::point::PointEntry>();
-/// The bit of a control word that says that its point measures.
+/// The bit of a control word that enables its point.
 const ENABLED: u64 = 1;
 
-/// What is done to the word of a point.
+/// The changes allowed to a point's control word.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     LeftAlone,
-    /// Anything, but the point stays on.
+    /// Any change, but the point stays on.
     StaysOn,
     Anything,
 }
@@ -51,13 +52,13 @@ impl Fate {
     }
 }
 
-/// Writes over the control words.
+/// Overwrites the control words.
 struct Attacker<'a> {
     words: Vec<&'a AtomicU64>,
-    /// When points were reset.
+    /// The times at which points were reset.
     times: Vec<&'a AtomicU64>,
     fates: Vec<Fate>,
-    /// Words that a program looks at, which are written to most of the time.
+    /// Control words of the program's points, which are overwritten most often.
     looked_at: Vec<usize>,
     random: Random,
     written: u64,
@@ -76,7 +77,7 @@ impl<'a> Attacker<'a> {
         Self { words, times, fates, looked_at, random: Random::new(7), written: 0 }
     }
 
-    /// A word, or one byte of it.
+    /// Overwrites a word, or one byte of it.
     fn write(&mut self) {
         let random = &mut self.random;
         let point = match random.below(8) {
@@ -110,12 +111,12 @@ impl<'a> Attacker<'a> {
     }
 }
 
-/// Measurements of a point since the program began, whatever was reset.
+/// Measurements of a point since the program began, over all resets.
 fn lifetime(picture: &Picture, name: &str) -> u64 {
     cells(picture, id(picture, name)).map(|cell| cell.lifetime_count).sum()
 }
 
-/// Calls as the program counted them, by name of the point.
+/// The program's own counts of calls, by name of the point.
 fn calls(said: &Said) -> Vec<(String, u64)> {
     let mut all = Vec::new();
     for kind in ["alone", "on", "any"] {
@@ -127,14 +128,14 @@ fn calls(said: &Said) -> Vec<(String, u64)> {
     all
 }
 
-/// What the program says that it summed up, worked out again.
+/// Computes the program's sum again.
 fn sum(number: u64, rounds: u64) -> u64 {
     (0..rounds)
         .fold(number, |sum, round| sum.rotate_left(7) ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Where the program writes nothing while it only measures: the header, the table of
-/// points with all texts, and what it has not taken.
+/// The parts that a program never writes while it only measures: the header, the table of points
+/// with all texts, and the unused blocks.
 fn quiet_parts(copy: &[u8], segment: &Segment) -> Vec<Range<usize>> {
     let geometry = segment.geometry();
     let table = geometry.control_pages().end;
@@ -144,7 +145,7 @@ fn quiet_parts(copy: &[u8], segment: &Segment) -> Vec<Range<usize>> {
     let behind = segment.counters().blocks_used.load(Relaxed);
     let end = segment.block_offset(behind).expect("not all are used");
     let unused = directory + used * 256..directory + geometry.lanes() * 256;
-    // The last word of a point's entry leads to its second shared cell, from a reset on.
+    // The last word of a point's entry is set at a reset, to the point's second shared cell.
     let points = geometry.points();
     let entries = (0..points).map(|at| table + at * ENTRY..table + (at + 1) * ENTRY - 8);
     let rest = table + points * ENTRY..directory;
@@ -174,7 +175,7 @@ fn attack(what: &str, lanes: u64) {
     assert_eq!(watch.poll().points.len() as u64, POINTS);
     let before = segment.to_copy().expect("there is memory");
 
-    // The storm, with a viewer that looks on.
+    // The storm of writes, with a viewer that polls.
     let end = Instant::now() + Duration::from_secs(SECONDS);
     let mut polls = 0_u64;
     while Instant::now() < end {
@@ -188,7 +189,7 @@ fn attack(what: &str, lanes: u64) {
     target.go();
     target.reach("calm");
 
-    // It wrote to no control word, and to nothing that is not its own.
+    // The program wrote to no control word, and only to its own parts.
     let left = attacker.all();
     let after = segment.to_copy().expect("there is memory");
     for part in quiet_parts(&after, segment) {
@@ -198,13 +199,13 @@ fn attack(what: &str, lanes: u64) {
         assert!(after[before.len()..].iter().all(|&byte| byte == 0), "{part:?} was written to");
     }
     assert_eq!(attacker.all(), left, "the program wrote a control word");
-    // Resets without end take no memory: no more than each cell and all parts of its
-    // histogram once, a ring and a block begun for each lane; two cells where lanes are shared.
+    // Any number of resets needs bounded memory: each cell and all parts of its histogram once, and
+    // a ring and a started block for each lane; where lanes are shared, two cells.
     let (lanes, each) = (THREADS + 2, POINTS * (2 + PARTS as u64) * CHUNK as u64 / BLOCK as u64);
     let most = 1 + lanes * (RING_BLOCKS + 2 + each + 1);
     assert!(watch.blocks_used() <= most, "{} blocks, more than {most}", watch.blocks_used());
 
-    // What stayed on is exact, and nothing was counted that was not called.
+    // Points that stayed on have exact counts, and no point has more than its calls.
     let said = target.said().clone();
     let mut exact = 0;
     let fresh = Watch::attach(&place, &target).poll().clone();
@@ -225,8 +226,8 @@ fn attack(what: &str, lanes: u64) {
         assert_eq!(line[2], sum(line[0], line[1]), "thread {} lost its way", line[0]);
     }
 
-    // And then word by word: as long as a word stays, its point is counted or it is
-    // not, whatever else the word says.
+    // Then one word at a time: while a word does not change, its point counts all calls or none,
+    // whatever its other bits are.
     let any = ["any 0", "any 1", "any 2", "any 3", "numbered any"];
     let ids = any.map(|name| id(&fresh, name) as usize);
     let mut counts = any.map(|name| lifetime(&fresh, name));

@@ -1,4 +1,4 @@
-//! Segments, files, viewers and neighbours that mean ill.
+//! Hostile segments, files, viewers and other users.
 
 mod any_bytes;
 mod control;

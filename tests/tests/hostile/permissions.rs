@@ -1,5 +1,6 @@
-//! Modes, and what others have planted where a program or the viewer would write: it is
-//! refused, nobody's file suffers, the program does as ever, and `doctor` tells.
+//! File modes, and files that other users have planted where a program or the viewer would write:
+//! pfp refuses them, changes no file, the program behaves as without them, and `doctor` reports
+//! them.
 
 use std::ffi::CString;
 use std::fs::{self, Permissions};
@@ -19,17 +20,17 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 const NOBODY: u32 = 65534;
 
 fn is_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
 fn fifo(path: &Path) {
     let path = CString::new(path.as_os_str().as_bytes()).expect("no zero in it");
-    // SAFETY: a NUL-terminated path that outlives the call.
+    // SAFETY: the path is NUL-terminated and outlives the call.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
 }
 
-/// Removes whatever stands there.
+/// Removes a file, link or folder.
 fn clear(path: &Path) {
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_dir() => fs::remove_dir_all(path).expect("it is the test's"),
@@ -38,7 +39,7 @@ fn clear(path: &Path) {
     }
 }
 
-/// All of a file that somebody could have changed.
+/// All properties of a file that a write could change.
 #[derive(Debug, PartialEq)]
 struct State {
     content: Vec<u8>,
@@ -50,7 +51,7 @@ struct State {
 }
 
 impl State {
-    /// Of what stands there itself, a link or whatever it is.
+    /// The state of the file itself; a link is not followed.
     fn of(path: &Path) -> Self {
         let meta = fs::symlink_metadata(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
         let content = match meta.file_type() {
@@ -76,8 +77,8 @@ impl State {
     }
 }
 
-/// Whatever the umask: the folder is 0700, the beacon and the object 0600 (the beacon
-/// with the sticky bit, which tells cleaners to leave it alone), and the viewer reads.
+/// Under every umask the folder is 0700, the beacon and the object 0600 (the beacon with the sticky
+/// bit, which makes cleaners leave it alone), and the viewer can read them.
 #[test]
 fn modes_are_the_same_under_any_umask() {
     let mut users = vec![None];
@@ -97,7 +98,7 @@ fn modes_are_the_same_under_any_umask() {
             if let Some(user) = user {
                 command.uid(user).gid(user);
             }
-            // SAFETY: one system call between fork and exec.
+            // SAFETY: the closure makes one system call between fork and exec.
             unsafe {
                 command.pre_exec(move || {
                     libc::umask(umask);
@@ -148,7 +149,8 @@ fn doctor(place: &Place, folder: &Path) -> String {
     String::from_utf8(output.stdout).expect("it is text")
 }
 
-/// In the place of the folder of beacons. All at the same time: `doctor` waits for a program.
+/// Planted in place of the folder of beacons. The cases run at once, since `doctor` waits for a
+/// program.
 #[test]
 fn a_planted_folder_is_refused() {
     let base = Place::new();
@@ -160,7 +162,7 @@ fn a_planted_folder_is_refused() {
     together(0..if is_root() { 11 } else { 9 }, |at| refuse_planted(at, &plain));
 }
 
-/// One of the folders, by its number.
+/// Tests one of the cases, by its number.
 fn refuse_planted(at: usize, plain: &Output) {
     let place = Place::new();
     let folder = place.beacons().join("planted");
@@ -205,7 +207,7 @@ fn refuse_planted(at: usize, plain: &Output) {
         ("a folder of everybody's", "found mode 0777", Box::new(|| with_mode(0o777))),
         ("a folder like /tmp", "found mode 1777", Box::new(|| with_mode(0o1777))),
         ("a folder of a group's", "found mode 0720", Box::new(|| with_mode(0o720))),
-        // By root alone.
+        // Only root can create these.
         ("a folder of another user's", "found user 65534's", Box::new(|| foreign(0o700))),
         ("the same, open to all", "found user 65534's", Box::new(|| foreign(0o777))),
     ];
@@ -221,8 +223,8 @@ fn refuse_planted(at: usize, plain: &Output) {
     clear(&folder);
 }
 
-/// Under the very names that a program is about to use. They are random, so chance has
-/// to be taken away first.
+/// Planted under the exact names that a program is about to use. The names are random, so the test
+/// fixes the random numbers first.
 #[test]
 fn what_is_planted_under_a_programs_names_is_refused() {
     if lacks("names that are known beforehand", "cc") {
@@ -236,10 +238,10 @@ fn what_is_planted_under_a_programs_names_is_refused() {
         ["-shared", "-fPIC"],
     );
     let place = Place::new();
-    // The names are this run's alone: another one may take place at the same time.
+    // Each run has its own names, since another one may run at the same time.
     let chance = format!("{:08x}", std::process::id());
     let hex = chance.repeat(4);
-    // The victim is in a folder where both kinds of link can be made.
+    // Each victim is in a folder where both kinds of link are possible.
     let shared = PathBuf::from(format!("/dev/shm/pfp-test-victim-{chance}"));
     let victims = [place.beacons().join("victim"), shared];
     let object = PathBuf::from(format!("/dev/shm/pfp-{hex}"));
@@ -253,7 +255,7 @@ fn what_is_planted_under_a_programs_names_is_refused() {
         command.arg(scenario).env("LD_PRELOAD", &preload).env("PFP_TEST_CHANCE", &chance);
         command
     };
-    // The names are what they are thought to be.
+    // The program uses the expected names.
     let mut target = Target::start(&mut start("life"));
     target.reach("done");
     assert!(object.exists() && names[1].0.exists(), "other names than expected");
@@ -288,8 +290,8 @@ fn what_is_planted_under_a_programs_names_is_refused() {
             assert_eq!(output, plain, "{what} at {name:?}");
             assert_eq!(before, [State::of(name), State::of(victim)], "{what} at {name:?}");
             assert!(!place.beacons().join("nothing").exists(), "{what} at {name:?}");
-            // Files of other users in /dev/shm are their segments, for all one knows; and
-            // of a draft nobody makes anything.
+            // `doctor` does not report files of other users in /dev/shm, which may be their
+            // segments, nor an unfinished draft.
             let is_told =
                 !(name.ends_with(format!("{hex}.0.new")) || name == &object && what == "foreign");
             if is_told && size(u64::from(what == "link" || what == "FIFO"), 1) == 1 {
@@ -305,8 +307,8 @@ fn what_is_planted_under_a_programs_names_is_refused() {
     figure(&format!("permissions: {tried} things planted under a program's names, refused"));
 }
 
-/// Files that the viewer writes, and the program itself: what stands there stays as it
-/// is; with `--force` a link is replaced, and not followed.
+/// The viewer and the program itself write files: existing files stay unchanged, and with `--force`
+/// a link is replaced, not followed.
 #[test]
 fn files_are_written_through_no_link() {
     let place = Place::new();
@@ -323,7 +325,7 @@ fn files_are_written_through_no_link() {
         &["record", "-p", &pid, "-i", "50ms", "-d", "60ms", "-o", shown],
         &["export", "csv", "-p", &pid, "-o", shown],
         &["export", "perfetto", "-p", &pid, "-o", shown],
-        // Of the program itself, which ends as ever.
+        // The program writes this file; its output and exit status do not change.
         &[],
     ];
     let mut tried = 0;
@@ -368,17 +370,18 @@ fn files_are_written_through_no_link() {
             tried += 1;
         }
     }
-    // Nothing half done is left either.
+    // No draft is left either.
     let left: Vec<_> = fs::read_dir(place.beacons()).expect("it is ours").flatten().collect();
     assert_eq!(left.len(), 2, "the victim and the beacon: {left:?}");
     target.end_well();
     figure(&format!("permissions: {tried} times something stood in the place of a file"));
 }
 
-/// The folder of last resort is in /tmp, where another user may make it first.
+/// The fallback folder is in /tmp, where another user may create it first.
 #[test]
 fn a_folder_that_another_user_made_first_is_left_alone() {
-    /// Of nobody at all, so that no folder of a real one is in the way; and a case each above it.
+    /// A user id without an owner, so that the test meets no real user's folder. Each case has an
+    /// id above it.
     const USER: u32 = 61_234;
     if !is_root() {
         return skipped("a folder that another user made first", "not root");
@@ -395,7 +398,7 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
         command.arg(argument).env_clear().env("PFP_TOP_CONFIG", "").uid(user).gid(user);
         command.current_dir("/").output()
     };
-    // Where that user may start them.
+    // A folder from which that user may start them.
     let copied = |program: &Path, name: &str| {
         let open = std::env::temp_dir().join(format!("pfp-test-{name}-{}", std::process::id()));
         pfp_tests::os::copy_program(program, &open);
@@ -425,7 +428,7 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
         std::os::unix::fs::lchown(&folder, Some(NOBODY), Some(NOBODY)).expect("root may");
         let before = [&folder, &victims[0], &victims[1]].map(|path| State::of(path));
         assert_eq!(run(&target, "host", user).expect("it can be started"), plain, "{what}");
-        // The fault, once, and what to do where the folder is another user's.
+        // The message names the folder once, and suggests PFP_DIR if the folder is another user's.
         for command in ["doctor", "list"] {
             let told = run(&viewer, command, user).expect("it can be started");
             let told = String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned();
@@ -441,8 +444,8 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
     fs::remove_file(viewer).expect("it is ours");
 }
 
-/// A program that ends looks whether a viewer waits for its segment, in a folder of that
-/// name: whatever stands there is not followed, written to or removed.
+/// When a program ends, it checks whether a viewer waits for its segment, in the folder
+/// `collectors`: a planted file there is not followed, written to or removed.
 #[test]
 fn what_is_planted_for_the_folder_of_collectors_is_left_alone() {
     let (base, place) = (Place::new(), Place::new());
@@ -469,7 +472,7 @@ fn what_is_planted_for_the_folder_of_collectors_is_left_alone() {
         let before = [&collectors, &victims[0], &victims[1]].map(|path| State::of(path));
         assert_eq!(host(&place, place.beacons()), plain, "{what}");
         assert_eq!(before, [&collectors, &victims[0], &victims[1]].map(|path| State::of(path)));
-        // A viewer that looks leaves it alone as well.
+        // Viewers do not touch it either.
         for arguments in [&["list", "--json"][..], &["gc"]] {
             let mut command = place.command(pfp_top());
             let output = command.args(arguments).output().expect("pfp-top starts");

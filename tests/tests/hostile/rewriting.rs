@@ -1,8 +1,8 @@
-//! A segment that somebody writes over all the time while it is watched: in a real
-//! terminal, by every command that prints or writes, and by a server. Nobody crashes or
-//! hangs, and nothing of what is written there gets to a terminal but as text.
+//! A segment that an attacker overwrites all the time while it is watched: in a real terminal, by
+//! every command that prints or writes, and by a server. No process crashes or hangs, and the
+//! attacker's bytes reach a terminal only as text.
 //!
-//! At full size for minutes; `PFP_HOSTILE_SECONDS` says for how long.
+//! The full test runs for minutes; `PFP_HOSTILE_SECONDS` sets the time.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -22,10 +22,10 @@ use pfp_tests::{figure, needs_a_screen, size};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 const SECONDS: u64 = size(3, 240);
-/// Longest that a command may take: only a hang does.
+/// Time limit of a command, in seconds, which only a hang reaches.
 const PATIENCE: &str = "60";
 
-/// What a terminal must not get to see as it is.
+/// Sequences that must not reach a terminal unchanged.
 const EVIL: [&[u8]; 8] = [
     b"\x1b]0;pfp-owned\x07",
     b"\x1b[5;41mpfp-owned",
@@ -37,7 +37,7 @@ const EVIL: [&[u8]; 8] = [
     b"\xe2\x80\xae\xe2\x81\xa6pfp-owned",
 ];
 
-/// A segment as one who means ill has it mapped.
+/// A segment in the attacker's memory.
 struct Mapping {
     base: *mut u8,
     len: usize,
@@ -52,13 +52,13 @@ impl Mapping {
         let file = File::options().read(true).write(true).open(object).expect("it is ours");
         let len = file.metadata().expect("it is open").len() as usize;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: creates a mapping at an address that the kernel chooses.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
         };
         assert_ne!(base, libc::MAP_FAILED);
         let mut mapping = Self { base: base.cast(), len, original: Vec::new() };
-        // What is in use; the rest has no memory and is not touched.
+        // Only the part in use; the rest has no memory and is not touched.
         let (segment, _) = pfp_shm_layout::segment::Segment::open(
             &pfp_shm_layout::name::Name::from_hex(
                 object.to_str().and_then(|path| path.rsplit('-').next()).unwrap().as_bytes(),
@@ -73,7 +73,7 @@ impl Mapping {
 
     fn word(&self, word: usize) -> &AtomicU64 {
         assert!(word * 8 + 8 <= self.len);
-        // SAFETY: within the mapping, and aligned; all access is atomic.
+        // SAFETY: the word is inside the mapping and aligned, and all accesses to it are atomic.
         unsafe { &*self.base.add(word * 8).cast::<AtomicU64>() }
     }
 
@@ -85,17 +85,18 @@ impl Mapping {
         }
     }
 
-    /// Writes over it until told to stop; how many words.
+    /// Overwrites the segment until `stop` is set; returns the number of words written.
     fn rewrite(&self, stop: &AtomicBool) -> u64 {
         let mut random = Random::new(99);
         let told: Vec<usize> =
             (0..self.original.len()).filter(|word| self.original[*word] != 0).collect();
         let mut written = 0;
         while !stop.load(Relaxed) {
-            // In bursts, after which all is well for a while: whoever comes then gets in.
+            // Writes come in bursts, and the segment is intact for a while after each, so that a
+            // new viewer can attach.
             for _ in 0..random.below(40_000) {
                 let word = told[random.below(told.len())];
-                // Not always the header, or nobody would ever get in.
+                // The header is overwritten rarely, so that a viewer can attach at all.
                 if word < 8 && random.below(64) != 0 {
                     continue;
                 }
@@ -131,13 +132,12 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made above.
+        // SAFETY: `base` and `len` are those of the mapping made above.
         unsafe { libc::munmap(self.base.cast(), self.len) };
     }
 }
 
-/// Ends what an attacker does, also when a test fails beside it, which else would wait for
-/// it for ever.
+/// Stops the attacker, also if the test fails; otherwise the test would wait for it forever.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -146,7 +146,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// A program that stands still, with its beacon lit: only its segment changes.
+/// An idle program with its beacon lit: only the attacker changes its segment.
 fn still(place: &Place) -> (Target, Mapping, std::path::PathBuf) {
     let target = place.start(STEADY, &[]);
     wait_for("the program to be found", || place.pfp_top(&["--once"]).status.success());
@@ -170,8 +170,8 @@ fn seconds() -> Duration {
     Duration::from_secs(asked.unwrap_or(SECONDS))
 }
 
-/// Asserts that what was written to a terminal is text, line ends, and of sequences
-/// only those that this viewer uses to move, to colour and to set modes.
+/// Asserts that the bytes written to a terminal are text, line ends, and only those sequences that
+/// this viewer uses to move the cursor, to colour and to set modes.
 fn assert_tame(raw: &[u8]) {
     let text = String::from_utf8_lossy(raw);
     assert!(!text.contains("\x1b[5;41m") && !text.contains("\x1b]0;"), "the name is obeyed");
@@ -196,7 +196,7 @@ fn assert_tame(raw: &[u8]) {
     }
 }
 
-/// The most memory that a process ever had, KiB.
+/// Peak memory of a process, in KiB.
 fn peak(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -229,7 +229,7 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
             }
             screen.keys(&[key]);
             keys += 1;
-            // Longer than it is between two polls, so that each screen is drawn.
+            // Longer than a poll interval, so that each screen is drawn.
             thread::sleep(Duration::from_millis(60));
         }
         drop(stopping);
@@ -237,17 +237,17 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
     });
     assert!(runs(viewer), "the viewer has crashed:\n{}", screen.shown());
     assert_eq!(screen.title(), title, "a name has set the title");
-    // It goes on, and what it shows is right again.
+    // The viewer continues, and shows correct figures again.
     screen.press(&["Escape", "1"], "the points as they are", |text| text.contains("tick"));
     let most = peak(viewer);
 
-    // And then most of it is gone.
+    // Then most of the object is cut off.
     let file = File::options().write(true).open(&object).expect("it is ours");
     file.set_len(20_000).expect("it can be cut");
     screen.wait_for("why nothing new comes", |text| text.contains("cut the segment short"));
     assert!(runs(viewer), "the viewer has crashed");
-    // That it can read nothing any more does not keep it from seeing the process die,
-    // and the figures of before stay.
+    // The viewer can no longer read anything, but still notices that the process dies, and keeps
+    // the earlier figures.
     if screen.shown().lines().next().is_some_and(|line| line.trim_end().ends_with("PAUSED")) {
         screen.keys(&["Space"]);
     }
@@ -308,7 +308,8 @@ fn commands_and_a_server_survive_what_is_written_under_them() {
             let output = output.expect("timeout is there");
             let (out, err) = (&output.stdout, &output.stderr);
             let (out, err) = (String::from_utf8_lossy(out), String::from_utf8_lossy(err));
-            // By a signal there would be no code; a hang has 124, a panic 101.
+            // After a signal there is no code; `timeout` exits with 124 after a hang, and a panic
+            // exits with 101.
             let code = output.status.code();
             assert!(matches!(code, Some(0..=5)), "{command:?}: {:?}: {err}", output.status);
             assert_fit(&format!("{command:?}"), &out.replace("\r\n", "\n"));

@@ -1,9 +1,9 @@
-//! Segments and files that mean ill: changed at random, cut at every length, written
-//! over while somebody watches. `pfp-top` does not crash and does not hang, takes
-//! little, and sends no control character of theirs to a terminal.
+//! Hostile segments and files: changed at random, cut at every length, and overwritten while a
+//! viewer polls. `pfp-top` does not crash or hang, needs little memory, and sends none of their
+//! control characters to a terminal.
 //!
-//! What looks is a process of its own (`src/bin/hostile.rs`), so that any kind of crash
-//! is seen as such.
+//! A separate process reads them (`src/bin/hostile.rs`), so that the test notices any kind of
+//! crash.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,19 @@ use pfp_tests::target::{Said, Target};
 use pfp_tests::{figure, size};
 
 const HOSTILE: &str = env!("CARGO_BIN_EXE_hostile");
-/// Mutations of all kinds of segments together, and of how many one is written in every
-/// form. A quarter of those are seen on all screens as well.
+/// Number of mutations over all kinds of segments, and the number of those after which one is
+/// written in every format. A quarter of these are shown on all screens as well.
 const MUTATIONS: u64 = size(400, 100_000);
 const FORMS: u64 = size(8, 4);
-/// Headers in another order.
+/// Number of permutations of the header.
 const HEADERS: u64 = size(200, 1_000);
 
 fn asset(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets").join(name)
 }
 
-/// A copy of the segment of a program that has come so far, and is killed there, in the
-/// midst of whatever it does.
+/// A copy of the segment of a program that is killed once it has printed this line, in the middle
+/// of its work.
 fn caught(name: &str, program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> PathBuf {
     let place = Place::new();
     let mut command = place.command(program.to_str().expect("paths are text here"));
@@ -49,9 +49,9 @@ fn caught(name: &str, program: &Path, arguments: &[&str], environment: &[(&str, 
     copy
 }
 
-/// Segments of several kinds: by hand, with all that the layout has; of threads, rings
-/// and contexts; of threads that share the overflow lane; of functions of a program in C.
-/// In a folder for this test alone.
+/// Segments of several kinds, in a folder of this test: written by hand with every part of the
+/// layout; of threads, rings and contexts; of threads that share the overflow lane; of functions of
+/// a program in C.
 fn kinds(name: &str) -> Vec<(&'static str, PathBuf)> {
     let attacked = Path::new(env!("CARGO_BIN_EXE_attacked"));
     let flags = ["-finstrument-functions", "-pthread"];
@@ -66,7 +66,7 @@ fn kinds(name: &str) -> Vec<(&'static str, PathBuf)> {
     ]
 }
 
-/// Runs a part of it, which must come to a good end.
+/// Runs one part of the program, which must succeed.
 fn looked(arguments: &[&str]) -> Said {
     let place = Place::new();
     let target = place.start(HOSTILE, arguments);
@@ -83,7 +83,7 @@ fn looked(arguments: &[&str]) -> Said {
     ended.said
 }
 
-/// Polls, the longest in microseconds of a processor, the most bytes.
+/// Number of polls, the longest in microseconds of CPU time, and the most bytes.
 fn cost(said: &Said) -> String {
     let polls = said.all::<u64>("polls").concat();
     let [polls, longest, bytes] = polls[..] else { panic!("it always says so") };
@@ -93,7 +93,7 @@ fn cost(said: &Said) -> String {
 #[test]
 fn changed_segments_are_shown_or_refused() {
     let kinds = kinds("changed");
-    // In parts, so that a crash tells of few.
+    // Runs in parts, so that the message of a crash covers few seeds.
     let (part, mut shown) = (MUTATIONS / kinds.len() as u64 / 5, 0);
     let (mut attached, mut opened, mut formed, mut seen) = (0, 0, 0, 0);
     for (kind, copy) in &kinds {
@@ -145,9 +145,9 @@ fn files_cut_short_are_shown_as_far_as_they_go_or_refused() {
         let said = looked(&["files", path, &step.to_string()]);
         let looked = said.all::<u64>("looked").concat();
         let [tried, shown] = looked[..] else { panic!("it always says so") };
-        // Only a recording is whole in parts.
+        // Only a recording can be complete in parts.
         let parts = file.ends_with(".pfprec");
-        // And JSON without the end of its line.
+        // JSON is complete without its last newline, too.
         assert!(if parts { shown > 9 } else { shown <= 1 }, "{file}: {shown} of {tried} shown");
         figure(&format!("hostile files, {file}: {tried} lengths, {shown} shown; {}", cost(&said)));
     }

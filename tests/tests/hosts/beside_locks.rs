@@ -1,4 +1,4 @@
-//! Children that are forked while other threads hold locks: nothing of pfp waits for one.
+//! Children that are forked while other threads hold locks: pfp waits for none of these locks.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
@@ -6,8 +6,8 @@ use pfp_tests::size;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// A function that only children call, in a program whose compiler calls a hook there: what it is
-/// called is found beside threads that load libraries and go over the loader's list.
+/// A function that only children call, whose compiler inserts pfp's hooks. pfp finds its name
+/// beside threads that load libraries and walk the loader's list.
 #[test]
 fn a_childs_own_functions_wait_for_no_lock_of_the_loader() {
     for link in [Link::Static, Link::Shared] {
@@ -26,7 +26,8 @@ fn a_childs_own_functions_wait_for_no_lock_of_the_loader() {
     }
 }
 
-/// Rust's own lock for the environment is not the C library's: `std::env::var` would wait for it.
+/// Rust's lock for the environment is separate from the C library's; `std::env::var` would wait for
+/// it.
 #[test]
 fn a_child_waits_for_nobody_who_changes_the_environment() {
     let place = Place::new();

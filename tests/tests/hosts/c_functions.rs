@@ -1,5 +1,5 @@
-//! Programs built with `-finstrument-functions`: every function a point, without a
-//! change of the source.
+//! Programs built with `-finstrument-functions`: every function is a point, without changes to the
+//! source.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use pfp_tests::{figure, lacks, size, skipped, well};
 
 const FLAG: &str = "-finstrument-functions";
 
-/// How the hooks come into a program.
+/// The way in which a program gets the hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hooked {
     Linked(Link),
@@ -24,7 +24,7 @@ enum Hooked {
 const WAYS: [Hooked; 3] =
     [Hooked::Linked(Link::Static), Hooked::Linked(Link::Shared), Hooked::Preloaded];
 
-/// A program that was built, and how it is started.
+/// A program, and the way to start it.
 struct Program {
     path: PathBuf,
     way: Hooked,
@@ -59,7 +59,7 @@ impl Program {
         command
     }
 
-    /// Runs a scenario with what is named switched on, and judges the points.
+    /// Runs a scenario with the functions in `enable` enabled, and checks the points.
     fn judge(&self, scenario: &str, enable: &str, judge: impl FnOnce(&Picture, &mut Target)) {
         let place = Place::new();
         let mut target = self.start(&place, scenario, enable);
@@ -83,7 +83,7 @@ impl Program {
     }
 }
 
-/// C compilers, without a name that comes twice.
+/// C compilers, without duplicate names.
 fn c_compilers() -> impl Iterator<Item = Compiler> {
     Compiler::all().filter(|compiler| !compiler.is_cxx())
 }
@@ -145,7 +145,7 @@ fn what_is_switched_in_the_middle_of_recursion_ends_where_it_began() {
             target.reach("begun");
             let mut watch = Watch::attach(&place, &target);
             target.go();
-            // Five calls are under way, and five follow.
+            // Five calls are in progress, and five follow.
             for change in [Change::Enable, Change::Disable] {
                 target.reach("middle");
                 let picture = watch.poll();
@@ -159,7 +159,7 @@ fn what_is_switched_in_the_middle_of_recursion_ends_where_it_began() {
             let picture = watch.poll();
             let toggled = watch::named(picture, "toggled");
             assert_eq!(toggled.count, 10, "{compiler:?} {optimised}");
-            // The longest wait was that of the second round, which all five had.
+            // The longest wait was in the second round, and all five calls had it.
             assert!(toggled.inclusive >= toggled.exclusive, "{compiler:?} {optimised}");
             assert_eq!(picture.losses.mismatched_ends, 0, "{compiler:?} {optimised}");
             target.end_well();
@@ -206,7 +206,7 @@ fn functions_have_names_wherever_they_are_loaded_from() {
             assert_eq!((point.file.as_str(), point.line), (file.as_str(), 0));
         });
     }
-    // Without names, the place in the file tells functions apart.
+    // Without symbols, functions are named by their address in the file.
     let program = build(Compiler::C, "functions.c", way, "stripped", &["-s", "-no-pie"]);
     let file = program.path.file_name().unwrap().to_str().unwrap().to_owned();
     program.judge("plain", "*", |picture, _| {
@@ -283,7 +283,7 @@ fn the_viewer_starts_a_program_with_all_that_its_functions_need() {
     let run = |program: &Program, set: &dyn Fn(&mut Command), arguments: &[&str]| {
         let mut command = place.command(pfp_top());
         command.args(["run", "--once", "--inherit", "--sort", "name"]).args(arguments);
-        // So that the viewer comes before the end.
+        // Delays the end, so that the viewer attaches before it.
         let mut later = Command::new("sleep").arg("1").stdout(Stdio::piped()).spawn().unwrap();
         command.arg("--").arg(&program.path).arg("plain").stdin(later.stdout.take().unwrap());
         set(&mut command);
@@ -330,7 +330,7 @@ fn without_the_library_the_program_runs_and_its_status_is_passed_on() {
     assert!(said.contains("/no/such/libpfp.so") && said.contains("PFP_LIBRARY"), "{said}");
 }
 
-/// Instructions that callgrind counts below a function of the program `hooks_cost`.
+/// Number of instructions that callgrind counts below a function of the program `hooks_cost`.
 fn instructions(program: &Program, of: &str, enable: &str) -> u64 {
     let place = Place::new();
     let output = place
@@ -350,8 +350,8 @@ fn instructions(program: &Program, of: &str, enable: &str) -> u64 {
         .unwrap_or_else(|| panic!("no count from valgrind: {said}"))
 }
 
-/// The two calls of the hooks are the compiler's, and take 10 instructions with what
-/// they are given.
+/// The compiler inserts the two calls of the hooks, which take 10 instructions with their
+/// arguments.
 #[test]
 fn a_function_that_is_off_costs_a_few_instructions() {
     const WHAT: &str = "instructions of a function that is off";
@@ -364,7 +364,7 @@ fn a_function_that_is_off_costs_a_few_instructions() {
     let way = Hooked::Linked(Link::Shared);
     let program = build(Compiler::C, "hooks_cost.c", way, "cost", &["-O2"]);
     let plain = instructions(&program, "count_plain", "");
-    // Whether or not another one is on.
+    // The cost does not depend on another function being enabled.
     for enable in ["", "other"] {
         let more = (instructions(&program, "count_hooked", enable) - plain) as f64 / 10_000.0;
         figure(&format!("{WHAT}: {more:.1} with {enable:?} on"));
@@ -378,7 +378,7 @@ fn hooks_can_be_interrupted_at_each_instruction() {
     if cfg!(not(target_arch = "x86_64")) {
         return skipped("single steps", "they are for x86-64");
     }
-    // The harness is not measured.
+    // The functions of the test itself are not measured.
     const PLAIN: &str =
         "-finstrument-functions-exclude-file-list=breakpoint.h,single_step.h,script.h";
     const GCC: Compiler = Compiler { name: "gcc", ..Compiler::C };
@@ -401,7 +401,8 @@ fn hooks_can_be_interrupted_at_each_instruction() {
             assert!(tried * each > 200, "{what}: {tried}");
             let mut watch = Watch::attach(&place, &target);
             let picture = watch.poll();
-            // What a jump leaves counts or not, and so does what a child in the same memory does.
+            // A call that a jump left may be counted or not, and so may a child's call in shared
+            // memory.
             let left = if how == "jumps" { tried } else { 0 };
             for (name, least, most) in [
                 ("outer", outer.saturating_sub(left), outer),
@@ -429,7 +430,7 @@ fn an_instrumented_resolver_does_no_harm() {
             [(Link::Static, false), (Link::Shared, false), (Link::Static, true)]
         {
             let name = format!("resolver-{link:?}-{is_static}");
-            // The linker warns that a static program still loads libraries of glibc's.
+            // The linker warns that a static program still loads glibc's libraries.
             let flags = is_static.then_some(["-static", "-Wl,--no-warnings"]).into_iter().flatten();
             let flags = [FLAG].into_iter().chain(flags);
             let program = c::compile(compiler, &name, &["resolver.c"], link, flags);

@@ -1,5 +1,5 @@
-//! `pfp.h` and the library agree: the same functions, the same layout, the same
-//! constants; and with `PFP_DISABLE` nothing is left of either.
+//! `pfp.h` and the library agree in functions, layout and constants; with `PFP_DISABLE` a program
+//! contains neither.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use pfp_tests::lacks;
 use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 
-/// The functions that a header declares, as the compiler has understood it.
+/// The functions that a header declares, as the compiler lists them.
 fn declared() -> BTreeSet<String> {
     let folder = c::scratch().join("c");
     std::fs::create_dir_all(&folder).expect("there is room");
@@ -54,7 +54,7 @@ fn each_field_is_where_both_look_for_it() {
         let mut target = place.start(&program, &[]);
         let said = target.reach("done").clone();
         let mut watch = Watch::attach(&place, &target);
-        // The cell of its only thread: a sum has no last value.
+        // The cell of its only thread, since a sum of several cells has no last value.
         let cell = watch::cells(watch.poll(), 1).next().expect("it has measured");
         let total = cell.live.clone();
         for (field, value) in [
@@ -87,7 +87,7 @@ fn each_field_is_where_both_look_for_it() {
 #[test]
 fn compiled_out_nothing_is_left() {
     for compiler in Compiler::all() {
-        // All of the interface is in them; they are not run, as nothing measures.
+        // These programs use the whole interface. They are not run, as they measure nothing.
         for (name, source, flags) in [
             ("hello-without", "hello.c", ["-DPFP_DISABLE", "-O2"]),
             ("rules-without", "rules.c", ["-DPFP_DISABLE", "-lm"]),
@@ -135,7 +135,7 @@ fn programs_that_ask_for_more_warnings_get_none_of_the_header_s() {
     }
 }
 
-/// Four amounts have room, and who names five is told so when it is compiled.
+/// A point has at most four amounts; a fifth is a compile error.
 #[test]
 fn a_fifth_amount_is_refused_by_the_compiler() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! The C interface: programs in C and C++, judged by their segments.
+//! The C interface: runs programs in C and C++, and checks their segments.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,7 +28,7 @@ fn a_program_in_either_language_linked_either_way_shows_its_points() {
     }
 }
 
-/// The blocks of a language on the page about C.
+/// The code blocks of one language on the documentation page for C.
 fn page(language: &str) -> Vec<&'static str> {
     const PAGE: &str = include_str!("../../../docs/c-and-cpp.md");
     let open = format!("```{language}\n");
@@ -50,7 +50,7 @@ fn the_page_s_programs_in_c_do_what_they_say() {
             let said = c::run(&mut place.command(program.to_str().expect("it is plain text")));
             assert!(said.ends_with(": 1000 calls\n"), "{compiler:?}: {said}");
 
-            // And without pfp.
+            // They compile without pfp, too.
             let program = c::compile(
                 compiler,
                 &format!("{name}-without"),

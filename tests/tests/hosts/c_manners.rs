@@ -1,4 +1,4 @@
-//! What a program in C relies on around the library's calls.
+//! State that a C program relies on around the library's calls.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
@@ -10,7 +10,7 @@ fn errno_is_the_caller_s() {
         let program = c::compile(Compiler::C, &name, &["errno.c"], link, ["-pthread"]);
         let place = Place::new();
         assert_eq!(c::run(&mut place.command(&program)), "kept\n");
-        // With nothing to measure in: each first region asks in vain.
+        // Without memory for a segment, each first region tries in vain.
         assert_eq!(c::run(place.command(&program).env("PFP_MEMORY_MB", "0")), "kept\n");
         for clock in ["perf", "cputime", "wall"] {
             assert_eq!(c::run(place.command(&program).env("PFP_CLOCK", clock)), "kept\n");

@@ -1,11 +1,11 @@
-//! Programs that make points as they run, by the ten thousand.
+//! Programs that create tens of thousands of points at run time.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
 use pfp_tests::place::Place;
 
-/// A new point is registered as fast with a hundred thousand points as with few. Signals are
-/// blocked in the meantime, so they are not delayed by more either.
+/// Registering a new point is as fast with a hundred thousand points as with few. Signals are
+/// blocked meanwhile, so they are not delayed longer either.
 #[test]
 fn a_new_point_takes_as_long_where_there_are_many() {
     let sources = ["many_points.c"];
@@ -15,7 +15,7 @@ fn a_new_point_takes_as_long_where_there_are_many() {
     for (few, many) in [("few", "many"), ("few_amounts", "many_amounts")] {
         let [few, many] = [few, many].map(|it| said.one::<f64>(it));
         figure(&format!("a thousand new points: {few:.0} us, of many {many:.0} us"));
-        // A walk over all points would take fifty times as long.
+        // Walking over all points would take fifty times as long.
         assert!(many < 8.0 * few, "{few} us for a thousand, and {many} us where there are many");
     }
 }

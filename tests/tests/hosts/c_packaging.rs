@@ -1,5 +1,4 @@
-//! libpfp as it is installed: found by pkg-config and by CMake, with nothing in it
-//! that is seen but pfp's.
+//! The installed libpfp: pkg-config and CMake find it, and it exports only pfp's symbols.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,14 +13,14 @@ use pfp_tests::{figure, lacks};
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");
 
-/// Whether all of some tools are there; says so if not.
+/// Whether all of some tools are installed; prints which is missing.
 fn are_there(tools: &[&str]) -> bool {
     !tools.iter().any(|tool| lacks("libpfp as it is installed", tool))
 }
 
 fn cmake(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
     let mut command = Command::new("cmake");
-    // Not the flags that this test is built with.
+    // Drop the flags with which this test was built.
     for variable in ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "DESTDIR"] {
         command.env_remove(variable);
     }
@@ -32,7 +31,7 @@ fn folder(name: &str) -> PathBuf {
     c::scratch().join("packaging").join(name)
 }
 
-/// Where CMake has built libpfp.
+/// The folder in which CMake has built libpfp.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -43,8 +42,7 @@ fn built() -> &'static Path {
     })
 }
 
-/// Installs libpfp and moves what was installed to another place: nothing in it
-/// may know where it was.
+/// Installs libpfp and moves it to another folder: no installed file may contain its original path.
 fn install(name: &str) -> PathBuf {
     let (first, moved) = (folder(&format!("{name}-before")), folder(name));
     for old in [&first, &moved] {
@@ -55,7 +53,7 @@ fn install(name: &str) -> PathBuf {
     moved
 }
 
-/// Runs the program `hello.c`, which checks itself.
+/// Runs the program `hello.c`, which checks its own results.
 fn greet(program: &Path) {
     let place = Place::new();
     let mut target = place.start(program, &[]);
@@ -64,7 +62,7 @@ fn greet(program: &Path) {
     target.end_well();
 }
 
-/// The names that a tool lists, of symbols that are defined and seen outside.
+/// The defined, exported symbols that a tool lists.
 fn symbols(flags: &[&str], library: &Path) -> BTreeSet<String> {
     let listed = c::run(Command::new("nm").args(["-g", "--defined-only"]).args(flags).arg(library));
     let names =
@@ -84,7 +82,7 @@ fn pkg_config_finds_both_libraries_wherever_they_are() {
     let found = |arguments: &[&str]| -> Vec<String> {
         let mut command = Command::new("pkg-config");
         command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(arguments).arg("pfp");
-        // The folder's name has blanks, which come with backslashes.
+        // The folder's name has blanks, which pkg-config escapes with backslashes.
         let flags = c::run(&mut command).trim().replace("\\ ", "\0");
         flags.split_whitespace().map(|flag| flag.replace('\0', " ")).collect()
     };
@@ -122,7 +120,7 @@ fn cmake_finds_both_libraries_wherever_they_are_and_in_the_source() {
     for (name, way) in ways {
         let build = folder(&format!("consumer-{name}"));
         let _ = std::fs::remove_dir_all(&build);
-        // It is the same library: cargo need not compile it once more.
+        // The library is unchanged, so cargo need not compile it again.
         std::fs::create_dir_all(build.join("pfp")).expect("there is room");
         std::os::unix::fs::symlink(built().join("cargo"), build.join("pfp/cargo"))
             .expect("the folder is new");
@@ -134,7 +132,7 @@ fn cmake_finds_both_libraries_wherever_they_are_and_in_the_source() {
     }
 }
 
-/// A prefix that no tool knows, by the lines that the page has for it.
+/// Installs to a prefix that no tool searches, with the commands from the documentation page.
 #[test]
 fn what_is_installed_at_home_is_found_as_the_page_says() {
     const PAGE: &str = include_str!("../../../docs/installing.md");
@@ -163,7 +161,7 @@ fn what_is_installed_at_home_is_found_as_the_page_says() {
         assert_eq!(target.reach("measured").one::<u64>("count"), 1000, "{lines:?}");
         assert!(place.entry(target.pid()).is_some(), "{lines:?}");
         target.end_well();
-        // It is by these lines that it is found.
+        // The program only starts with the page's settings.
         let without = shell(&place, &["exec ./main </dev/null"]).output().expect("bash starts");
         assert_eq!(without.status.success(), loads.is_empty(), "{lines:?}: {without:?}");
     }
@@ -194,7 +192,7 @@ fn a_package_is_made_in_a_folder_of_its_own() {
     }
 }
 
-/// As `.ci/package` makes it, of the viewer that the tests have.
+/// Built as `.ci/package` does, with the viewer under test.
 #[test]
 fn a_debian_package_has_the_viewer_and_the_library() {
     if !are_there(&["cmake", "dpkg-deb", "pkg-config"]) {
@@ -204,7 +202,7 @@ fn a_debian_package_has_the_viewer_and_the_library() {
     for old in [&build, &root] {
         let _ = std::fs::remove_dir_all(old);
     }
-    // It is the same library: cargo need not compile it once more.
+    // The library is unchanged, so cargo need not compile it again.
     std::fs::create_dir_all(&build).expect("there is room");
     std::os::unix::fs::symlink(built().join("cargo"), build.join("cargo")).expect("it is new");
     let viewer = format!("-DPFP_VIEWER={}", pfp_top().display());
@@ -233,7 +231,7 @@ fn a_debian_package_has_the_viewer_and_the_library() {
         ("zsh/vendor-completions/_pfp-top", "#compdef pfp-top"),
         ("fish/vendor_completions.d/pfp-top.fish", "complete -c pfp-top"),
     ] {
-        // Where systems other than Debian have it.
+        // The folders of systems other than Debian.
         let path = usr.join("share").join(file);
         let elsewhere = usr.join("share/zsh/site-functions/_pfp-top");
         let path = if path.exists() { path } else { elsewhere };
@@ -241,7 +239,7 @@ fn a_debian_package_has_the_viewer_and_the_library() {
         assert!(found.contains(words), "{file} has {words}");
     }
 
-    // A program is built with what is in the package, and watched with it.
+    // Builds and watches a program with the package's files only.
     let program = folder("package-hello");
     let mut command = Command::new("pkg-config");
     command.env("PKG_CONFIG_PATH", usr.join("lib/pkgconfig")).args(["--cflags", "--libs", "pfp"]);
@@ -288,7 +286,7 @@ fn another_library_made_with_rust_fits_beside_it() {
     }
     std::fs::create_dir_all(folder("other")).expect("there is room");
     let other = folder("other").join("libother.a");
-    // Of the same compiler, so that all names are the same.
+    // The same compiler builds both, so that the mangled names are equal.
     let mut command = Command::new("rustc");
     command.args(["--edition=2024", "--crate-type=staticlib", "-O", "-o"]).arg(&other);
     c::run(command.arg(Path::new(c::SOURCES).join("other.rs")));

@@ -1,5 +1,5 @@
-//! Parallel programs in C: OpenMP's threads, each of which is a lane, and a job of
-//! processes, each of which has a segment.
+//! Parallel programs in C: OpenMP's threads, each with a lane, and a job of processes, each with a
+//! segment.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn each_thread_of_openmp_is_a_lane() {
         }
         let program = c::compile(compiler, "openmp", &["openmp.c"], Link::Static, ["-fopenmp"]);
         let place = Place::new();
-        // A team inside of another one is one thread otherwise.
+        // Without this setting, a nested team has only one thread.
         let mut target = place.start_with(&program, &[], "OMP_MAX_ACTIVE_LEVELS", "2");
         let threads = target.reach("loops").all::<u64>("thread");
         assert_eq!(threads.len(), 4);
@@ -73,7 +73,7 @@ fn a_job_of_processes_adds_up_and_leaves_its_launcher_alone() {
     assert_eq!(steps.len() as u64, RANKS);
     let all: u64 = steps.values().sum();
 
-    // Each has its own, and the launcher what it measured itself.
+    // Each process has its own figures, and the launcher has what it measured itself.
     for (&pid, &steps) in &steps {
         let mut watch = Watch::attach_to(&place, pid);
         let picture = watch.poll();
@@ -90,7 +90,7 @@ fn a_job_of_processes_adds_up_and_leaves_its_launcher_alone() {
     };
     check_launcher(&mut launcher);
 
-    // The viewer has them side by side, or as one.
+    // The viewer shows the processes side by side, or summed.
     let sum = snapshot(&place, &["--all", "--sum"]);
     assert_eq!(count(&sum, "step"), all + 7);
     assert_eq!(count(&sum, "launch"), RANKS);
@@ -101,7 +101,7 @@ fn a_job_of_processes_adds_up_and_leaves_its_launcher_alone() {
     assert_eq!(rows(viewer(&place, &["--once", "--all", "--sum"])), 1);
     assert_eq!(rows(viewer(&place, &["--once", "--all"])), RANKS + 1);
 
-    // Of those that did not end in order the last figures stay.
+    // The last figures of processes that did not end in order are kept.
     target.go();
     assert_eq!(target.reach("ended").one::<u64>("crashed"), 2);
     check_launcher(&mut launcher);
@@ -113,7 +113,7 @@ fn a_job_of_processes_adds_up_and_leaves_its_launcher_alone() {
         assert_eq!(watch::named(watch.poll_dead(), "step").count, steps);
         left += 1;
     }
-    // Two by _exit, one each by abort and SIGKILL.
+    // Two end by _exit, one by abort and one by SIGKILL.
     assert_eq!(left, 4);
     target.end_well();
 }

@@ -1,5 +1,5 @@
-//! What programs are made of besides one source in C: C++ in all its places,
-//! plugins that come and go, children.
+//! Programs of more than one C source: C++ in every kind of function, plugins that are loaded and
+//! unloaded, children.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, text};
@@ -24,9 +24,9 @@ fn scopes_measure_wherever_cxx_has_functions() {
                 ("in the other source", 100),
                 ("template", 100),
                 ("lambda", 30),
-                // Ten deep, and left by an exception.
+                // Ten nested regions, left by an exception.
                 ("throws", 200),
-                // Since its last reset.
+                // The count since its last reset.
                 ("an object", 3),
                 ("made 7", 1),
             ] {
@@ -39,7 +39,7 @@ fn scopes_measure_wherever_cxx_has_functions() {
             assert!(here.file.ends_with("scopes.cpp") && here.line > 0, "{here:?}");
             assert!(picture.lanes.iter().any(|lane| lane.lane.name.starts_with(b"main 7")));
             assert_eq!(picture.losses.mismatched_ends, 0, "{compiler:?}");
-            // Destructors of statics measure too, and harm nothing.
+            // Destructors of static objects measure without harm, too.
             target.end_well();
         }
     }
@@ -56,7 +56,7 @@ fn a_plugin_that_comes_back_goes_on_with_its_point() {
         let said = target.reach("unloaded").clone();
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();
-        // One point, of all times that it was loaded; its name outlives it.
+        // One point over all loads of the plugin; its name outlives the plugin.
         assert_eq!(watch::named(picture, "plugin").count, said.one::<u64>("calls"));
         assert_eq!(watch::named(picture, "host").count, said.one::<u64>("loads"));
         assert_eq!(picture.losses.mismatched_ends, 0);
@@ -69,7 +69,7 @@ fn a_child_has_points_of_its_own() {
     for link in [Link::Static, Link::Shared] {
         let flags = ["-shared", "-fPIC"];
         let plugin = c::compile(Compiler::C, "child-plugin.so", &["plugin.c"], Link::Shared, flags);
-        // The host's own functions come first, so the plugin measures by them.
+        // The host's own functions take precedence, so the plugin measures through them.
         let flags = ["-ldl", "-lpthread", "-rdynamic"];
         let host = c::compile(Compiler::C, &format!("forks-{link:?}"), &["host.c"], link, flags);
         let place = Place::new();
@@ -82,7 +82,7 @@ fn a_child_has_points_of_its_own() {
         let picture = watch.poll();
         assert_eq!(watch::named(picture, "in the child").count, calls, "{link:?}");
         assert_eq!(watch::total(picture, 1).count, calls, "{link:?}");
-        // Its parent's points are known there, and have measured nothing.
+        // The child knows its parent's points, and has no measurements of them.
         for name in ["plugin", "host"] {
             assert_eq!(watch::named(picture, name).count, 0, "{link:?} {name}");
         }

@@ -1,5 +1,5 @@
-//! The rules of the original interface, in C and C++: each program checks what it
-//! is told, and its segment must say the same.
+//! The rules of the original interface, in C and C++: each program checks the results of its calls,
+//! and its segment must agree.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 
-/// The program by each compiler there is, linked both ways.
+/// The programs by each installed compiler, linked both ways.
 fn programs() -> impl Iterator<Item = PathBuf> {
     Compiler::all().enumerate().map(|(at, compiler)| {
         let link = if at % 2 == 0 { Link::Static } else { Link::Shared };
@@ -17,7 +17,7 @@ fn programs() -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Holds what a scenario said of its points and losses against the segment.
+/// Compares a scenario's own points and losses with the segment.
 fn holds(program: &Path, scenario: &str) {
     let place = Place::new();
     let mut target = place.start(program, &[scenario]);
@@ -57,7 +57,7 @@ fn every_rule_holds_by_every_compiler() {
         let scenarios = c::run(&mut Command::new(&program));
         assert!(scenarios.lines().count() >= 16, "{scenarios}");
         for scenario in scenarios.lines() {
-            // It takes seconds, and the compiler is none of its matters.
+            // This scenario takes seconds and does not depend on the compiler, so it runs once.
             if scenario != "longer-than-32-bits" || at == 0 {
                 holds(&program, scenario);
             }

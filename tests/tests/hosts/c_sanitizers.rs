@@ -1,6 +1,6 @@
-//! Programs in C and C++ under the sanitizers, which must have nothing to say: no
-//! suppressions, and the library as it is, of which they see no more than what it
-//! allocates and what its header's functions do.
+//! Programs in C and C++ run under the sanitizers without a finding and without suppressions. The
+//! library itself is not instrumented: sanitizers see only its allocations and the functions of its
+//! header.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,13 +10,13 @@ use pfp_tests::place::{Place, text};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size};
 
-/// The flags of what can run at the same time.
+/// Sanitizers that can run together share a flag.
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fsanitize=thread"];
 
-/// A program by each compiler that fits, under each sanitizer that it has.
+/// Builds a program with each compiler that fits, and each sanitizer of that compiler.
 fn programs(sources: &[&str], name: &str, fits: fn(Compiler) -> bool) -> Vec<PathBuf> {
     let mut programs = Vec::new();
-    // gcc brings its own.
+    // gcc includes its own sanitizers.
     let has = |compiler, sanitizer| c::builds_with(compiler, sanitizer, "libclang-rt-dev");
     for (at, compiler) in Compiler::all().filter(|&compiler| fits(compiler)).enumerate() {
         for sanitizer in SANITIZERS.into_iter().filter(|&sanitizer| has(compiler, sanitizer)) {
@@ -35,7 +35,7 @@ fn they_have_nothing_to_say_of_any_rule() {
         let scenarios = c::run(&mut Command::new(&program));
         for scenario in scenarios.lines().filter(|&name| name != "longer-than-32-bits") {
             let place = Place::new();
-            // Quiet on standard error, and no status of a finding.
+            // Asserts that standard error is empty, and that the exit status reports no finding.
             place.start(&program, &[scenario]).end_well();
         }
     }
@@ -77,8 +77,8 @@ fn they_have_nothing_to_say_of_eight_threads_and_all_is_counted() {
     }
 }
 
-/// What orders threads that only share pfp is in the library, where ThreadSanitizer does
-/// not see it, and so must be whatever it could take for a race.
+/// Threads that share only pfp are ordered by the library, whose synchronization ThreadSanitizer
+/// cannot see. So every access that it could mistake for a race must be inside the library, too.
 #[test]
 fn they_have_nothing_to_say_of_threads_that_nothing_else_orders() {
     let runs = size(4, 200);

@@ -1,5 +1,4 @@
-//! User-level schedulers in C: the hooks used well, used badly, and at moments that
-//! nobody has chosen.
+//! User-level schedulers in C: the hooks used well, used wrongly, and at random moments.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,10 +8,11 @@ use pfp_tests::place::Place;
 use pfp_tests::stolen::SWITCH;
 use pfp_tests::watch::{self, Watch};
 
-/// A share by which figures may be off that two clocks tell.
+/// Allowed relative difference between figures from two clocks.
 const NEAR: f64 = 0.02;
 
-/// All in ticks, `unknown` as they were stolen from the threads that have run it, or nearly.
+/// All figures are in ticks. `unknown` is roughly the time stolen from the threads that ran the
+/// task.
 fn assert_near(what: &str, found: f64, expected: f64, unknown: f64) {
     let off = found / expected - 1.0;
     let said = format!("{what}: {off:+.5} from {expected}, {unknown} unknown");
@@ -72,8 +72,8 @@ fn nothing_is_lost_when_tasks_are_interrupted_and_pre_empted_anywhere() {
 
     figure(&format!("storm: {rounds} rounds, {interrupts} interrupts, {switches} switches"));
 
-    // All that the thread has run is somebody's, and once, but for what measuring takes, which is
-    // taken out, and some of what the hooks take, which is nobody's.
+    // All of the thread's time counts exactly once, except for the cost of measuring, which is
+    // subtracted, and part of the hooks' time, which counts for no region.
     let (mut all, mut measured) = (0, 0);
     for cell in picture.cells.iter().filter(|cell| cell.point != 0) {
         all += cell.live.exclusive + cell.retired.exclusive;

@@ -1,4 +1,4 @@
-//! Signal handlers on small stacks of their own that are the first to use libpfp.
+//! Signal handlers on small alternate stacks that are the first code to use libpfp.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
@@ -28,9 +28,8 @@ fn a_handler_on_the_least_stack_leaves_what_is_below_it_alone() {
     target.end_well();
 }
 
-/// A handler may come with a stack of 16 KiB or less. It never runs over: where there is
-/// not enough room to make the segment, the region is counted as missed, and whoever comes
-/// next makes it.
+/// A handler may have a stack of 16 KiB or less. pfp never overflows it: if there is not enough
+/// room to create the segment, the region is counted as missed, and the next region creates it.
 #[test]
 fn a_handler_that_comes_first_does_not_run_over_its_stack() {
     let flags = ["-lpthread", "-ldl"];
@@ -41,7 +40,8 @@ fn a_handler_that_comes_first_does_not_run_over_its_stack() {
         let said = target.reach("done").clone();
         let [first, second, third] = ["first", "second", "third"].map(|it| said.one::<u64>(it));
         figure(&format!("{size}: {first} bytes of stack, then {second}, then {third}"));
-        // Making the segment; then a thread's lane at the most, and at last a region alone.
+        // Stack that may be used: to create the segment, then to claim a thread's lane at most, and
+        // finally for a region alone.
         let of_first = if size == "small" { 4096 } else { 12 << 10 };
         assert!(first < of_first && second < 6144 && third < 2048, "{first} {second} {third}");
         let mut watch = Watch::attach(&place, &target);

@@ -1,8 +1,8 @@
-//! A program of some size, of which every function is measured: SQLite, beside what a
-//! timer finds that asks again and again which function it is in.
+//! A real program, SQLite, with every function measured: compares the figures with those of a timer
+//! that samples the running function.
 //!
-//! All that is compared runs the same file, and only what is preloaded differs: two builds
-//! place a loop differently, and how fast a processor runs it may depend on that.
+//! All runs compared use one file, and differ only in the preloaded library. Two builds may place a
+//! loop differently, which changes its speed on some processors.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,35 +16,36 @@ use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, lacks, os};
 use serde_json::Value;
 
-/// Functions that are found less often, of all times, are not compared: hundreds, many
-/// of a few instructions, to which what measuring adds and no calibration knows is much.
+/// Functions with a smaller share of the samples are not compared. There are hundreds, many with so
+/// few instructions that the part of the measuring cost which calibration cannot know is large.
 const LARGE: f64 = 0.015;
-/// Instructions of a function for each call that it gets or makes, from which on it is
-/// at work by itself. With fewer, the processor does its work and the measuring
-/// side by side, and neither has a time of its own.
+/// A function with at least this many instructions for each call that it receives or makes runs by
+/// itself. With fewer, the processor overlaps its work with the measuring, and neither has a time
+/// of its own.
 const ALONE: f64 = 300.0;
-/// The factor by which the two may differ of a function that is at work by itself, each
-/// as a share of what all such functions take.
+/// Factor by which measured and sampled time of a function that runs by itself may differ, each as
+/// a share of all such functions.
 const ROOM: f64 = 1.3;
-/// The factor by which a function may differ that takes more than what is taken out of it
-/// for measuring, as a share of what all such functions take. A call of 1,000 points in turn costs
-/// 1.9 times (Zen 5) to 2.7 times (Zen 3) the call of one point, which is what is taken out
-/// (docs/costs.md): a function that takes just as long itself is wrong by that factor.
+/// Factor for functions that take more time than is subtracted from them for measuring, as a share
+/// of all such functions. A call of 1,000 points in turn costs 1.9 times (Zen 5) to 2.7 times (Zen
+/// 3) as much as a call of one point, which is what is subtracted (docs/costs.md). A function that
+/// takes just as long as this is wrong by that factor.
 const WIDE: f64 = 2.5;
-/// What may be left of all that measuring adds to the program, or be taken out too much. 64 points
-/// in turn cost 1.4 times what one does, which would leave 0.28; on a Zen 5 0.02 was left.
+/// Share of the total cost of measuring that may remain in the figures, or be subtracted in excess.
+/// 64 points in turn cost 1.4 times as much as one point, which would leave 0.28; on a Zen 5 0.02
+/// was left.
 const LEFT: f64 = 0.25;
-/// A mean below so many times the cost of a begin and end is marked on the screen.
+/// The screen marks a mean below this many times the cost of a begin and end.
 const SHORT: f64 = 10.0;
-/// Runs of which the median counts.
+/// Number of runs, whose median counts.
 const RUNS: usize = 3;
-/// What the program does in each.
+/// Number of rounds of the program in each run.
 const ROUNDS: u64 = 5;
-/// Times that the timer asks, or more: what is just large enough is found so often that
-/// chance alone is a seventeenth of that.
+/// Minimum number of samples. For a function that is just large enough, the random error is then a
+/// seventeenth.
 const SAMPLES: u64 = 20_000;
 
-/// The folder with SQLite's source, fetched if need be; none without a network.
+/// The folder with SQLite's source, downloaded if necessary; `None` without a network.
 fn source() -> Option<PathBuf> {
     let folder = scratch().join("source");
     let file = folder.join("libsqlite3-sys/sqlite3");
@@ -59,7 +60,7 @@ fn source() -> Option<PathBuf> {
         .output()
         .expect("cargo starts");
     if !fetched.status.success() {
-        // Said where the test fails for it.
+        // This output is shown if the test fails for this reason.
         println!("{fetched:?}");
     }
     file.join("sqlite3.c").is_file().then_some(file)
@@ -71,34 +72,34 @@ fn scratch() -> PathBuf {
     folder
 }
 
-/// Builds the program. Its hooks lead to what is preloaded, else to the C library's,
+/// Builds the program. Its hooks call the preloaded library, or otherwise the C library's hooks,
 /// which do nothing.
 fn build(source: &Path) -> PathBuf {
     let folder = scratch();
     let object = folder.join("sqlite3.o");
     let compile = || {
         let mut command = Command::new(Compiler::C.name);
-        // Callgrind knows nothing of functions that were inlined, and the hooks do.
+        // Callgrind does not see inlined functions, but the hooks do.
         command.args(["-O1", "-fno-inline", "-w", "-finstrument-functions"]);
         command.args(["-DSQLITE_THREADSAFE=0", "-DSQLITE_OMIT_LOAD_EXTENSION", "-D_GNU_SOURCE"]);
         command.arg("-I").arg(source);
         command
     };
     if !object.is_file() {
-        // Under another name first: the build may be interrupted.
+        // Written under another name first, since the build may be interrupted.
         let unfinished = folder.join("unfinished.o");
         c::run(compile().arg("-c").arg(source.join("sqlite3.c")).arg("-o").arg(&unfinished));
         std::fs::rename(unfinished, &object).expect("it was built");
     }
     let built = folder.join("sqlite");
-    // So that functions are where the program's file says.
+    // With this flag, functions run at the addresses in the program's file.
     let mut command = compile();
     command.arg("-no-pie").arg(Path::new(c::SOURCES).join("sqlite.c")).arg(object);
     c::run(command.arg("-o").arg(&built).arg("-lm"));
     built
 }
 
-/// Builds what asks which function the program is in.
+/// Builds the sampler, which records the running function.
 fn sampler() -> PathBuf {
     let built = scratch().join("sampler.so");
     let mut command = Command::new(Compiler::C.name);
@@ -107,22 +108,21 @@ fn sampler() -> PathBuf {
     built
 }
 
-/// A function's name without what compilers add to those of its copies, and callgrind
-/// to those of its recursions.
+/// A function's name without the suffixes that compilers add to copies, and callgrind to recursion
+/// levels.
 fn original(name: &str) -> &str {
     name.split(['.', '\'']).next().unwrap_or(name)
 }
 
-/// What callgrind knows of a function.
+/// Callgrind's figures of a function.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     instructions: u64,
-    /// Calls of functions that have hooks.
+    /// Calls that it makes of functions with hooks.
     made: u64,
 }
 
-/// Instructions by function, those of the C library counted for who called it: it
-/// has no hooks.
+/// Instructions by function. Those of the C library, which has no hooks, count for the caller.
 fn counted(program: &Path) -> HashMap<String, Counted> {
     let output = scratch().join("callgrind.out");
     c::run(
@@ -135,7 +135,7 @@ fn counted(program: &Path) -> HashMap<String, Counted> {
     );
     let text = std::fs::read_to_string(output).expect("callgrind has written it");
     let mut names: HashMap<(bool, &str), &str> = HashMap::new();
-    // `(number) name` at first, then `(number)`.
+    // A name appears as `(number) name` at first, and then as `(number)`.
     let mut resolve = |is_object: bool, text: &'static str| -> &'static str {
         let (number, name) = text.split_once(' ').unwrap_or((text, ""));
         if !name.is_empty() {
@@ -175,14 +175,14 @@ fn counted(program: &Path) -> HashMap<String, Counted> {
             }
         }
     }
-    // What has no hooks in the program.
+    // These have no hooks in the program.
     for name in ["main", "row", "_start", "(below main)"] {
         costs.remove(name);
     }
     costs
 }
 
-/// How often the program was found in each function.
+/// Number of samples in each function.
 fn sampled(program: &Path) -> HashMap<String, u64> {
     let sampler = sampler();
     let symbols = c::run(Command::new("nm").arg(program));
@@ -196,7 +196,7 @@ fn sampled(program: &Path) -> HashMap<String, u64> {
         })
         .collect();
     let mut found: HashMap<String, u64> = HashMap::new();
-    // As often as it takes: on a machine that has much else to do the timer is late.
+    // Repeats until there are enough samples: on a busy machine the timer is late.
     while found.values().sum::<u64>() < SAMPLES {
         let mut command = Command::new(program);
         command.env("LD_PRELOAD", &sampler);
@@ -211,19 +211,19 @@ fn sampled(program: &Path) -> HashMap<String, u64> {
     found
 }
 
-/// What a function was measured to take.
+/// The measured figures of a function.
 #[derive(Clone, Copy, Default)]
 struct Measured {
     calls: u64,
     ticks: u64,
-    /// Whether the screen marks its mean as not to be believed.
+    /// Whether the screen marks its mean as unreliable.
     is_marked: bool,
 }
 
-/// What one run with all functions on was measured to take.
+/// The figures of one run with all functions measured.
 struct Run {
     functions: HashMap<String, Measured>,
-    /// Ticks of a begin and end.
+    /// Ticks of a begin and an end.
     pair: f64,
     ticks_per_second: f64,
     /// CPU time of the work, in seconds.
@@ -239,14 +239,14 @@ impl Run {
         self.of(name).ticks as f64
     }
 
-    /// All exclusive time, in seconds.
+    /// The sum of all exclusive times, in seconds.
     fn all(&self) -> f64 {
         let ticks: u64 = self.functions.values().map(|function| function.ticks).sum();
         ticks as f64 / self.ticks_per_second
     }
 }
 
-/// Runs the program from its first step to its last, and returns the CPU time of that.
+/// Runs the program from its first step to its last, and returns the CPU time in between.
 fn work(place: &Place, program: &Path, set: impl FnOnce(&mut Command)) -> (Target, f64) {
     let mut command = place.command(program.to_str().expect("it is plain text"));
     set(command.arg(ROUNDS.to_string()));
@@ -260,7 +260,7 @@ fn work(place: &Place, program: &Path, set: impl FnOnce(&mut Command)) -> (Targe
     (target, taken.as_secs_f64())
 }
 
-/// CPU time of the program, with hooks that do nothing.
+/// CPU time of the program when the hooks do nothing.
 fn unmeasured(program: &Path) -> f64 {
     let place = Place::new();
     let (target, cpu) = work(&place, program, |_| ());
@@ -268,7 +268,7 @@ fn unmeasured(program: &Path) -> f64 {
     cpu
 }
 
-/// Runs the program with all functions on.
+/// Runs the program with all functions measured.
 fn measured(program: &Path) -> Run {
     let place = Place::new();
     let (target, cpu) = work(&place, program, |command| {
@@ -311,11 +311,11 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Three things can be known, whatever the processor does side by side: what a function
-/// takes that is long at work in a call; that what measuring adds is taken out of the
-/// whole; and that the screen marks what is too short. A function of a few nanoseconds
-/// that is called millions of times has no time of its own: where two bare reads of the
-/// counter take 10 ns, a comparison of 7 ns was found to take 1 or 3.
+/// Three results do not depend on how the processor overlaps instructions: the time of a function
+/// that runs long in each call; that the cost of measuring is subtracted from the total; and that
+/// the screen marks means that are too short. A function of a few nanoseconds that is called
+/// millions of times has no time of its own: where two bare reads of the counter take 10 ns, a
+/// comparison of 7 ns was measured as 1 or 3.
 #[test]
 fn exclusive_times_of_a_real_program_are_what_a_sampler_finds() {
     const WHAT: &str = "SQLite";
@@ -354,13 +354,14 @@ fn exclusive_times_of_a_real_program_are_what_a_sampler_finds() {
         .filter(|&(_, found)| found >= LARGE * samples as f64)
         .collect();
     large.sort_by(|a, b| b.1.total_cmp(&a.1));
-    // Begins and ends that are taken out of it: its own, and those of what it calls.
+    // Number of begins and ends that are subtracted from it: its own, and those of the functions
+    // that it calls.
     let events = |name: &str| {
         let got = runs[0].of(name).calls as f64 / ROUNDS as f64;
         (got + counted[name].made as f64).max(1.0)
     };
     let is_alone = |name: &str| counted[name].instructions as f64 / events(name) >= ALONE;
-    // By the sampler, since what was measured is to be judged.
+    // This uses the sampler's figures, since the measured ones are to be judged.
     let outweighs = |name: &str, found: f64| {
         let pair = runs[0].pair / runs[0].ticks_per_second;
         plain * found / samples as f64 > events(name) * ROUNDS as f64 * pair
@@ -391,7 +392,7 @@ fn exclusive_times_of_a_real_program_are_what_a_sampler_finds() {
             factor < room && factor > 1.0 / room || room == f64::INFINITY,
             "{name}: {measured} measured, {share} sampled"
         );
-        // A caller of short functions has what they lack, and no mark.
+        // A caller of short functions has the time that they lack, and no mark.
         let calls_more = counted[name].made as f64 * ROUNDS as f64 > calls as f64;
         assert!(
             room < f64::INFINITY || is_marked || calls_more,

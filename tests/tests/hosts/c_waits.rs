@@ -1,12 +1,12 @@
-//! How long libpfp waits for a thread of the program that does not get on.
+//! Bounds the time that libpfp waits for a thread of the program that makes no progress.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
 use pfp_tests::skipped;
 use pfp_tests::watch::{self, Watch};
 
-/// A thread that holds the table of tasks may be preempted, stopped or gone: nobody waits
-/// for it longer than a millisecond, and that is counted.
+/// A thread that holds the table of tasks may be pre-empted, stopped or dead. Other threads wait at
+/// most a millisecond for it, and the loss is counted.
 #[test]
 fn nobody_waits_for_a_thread_that_has_stopped_while_it_creates_a_task() {
     let flags = ["-lpthread", "-ldl"];
@@ -15,7 +15,8 @@ fn nobody_waits_for_a_thread_that_has_stopped_while_it_creates_a_task() {
     let mut target = place.start(&program, &[]);
     let said = target.reach("done").clone();
     assert_eq!(said.one::<u64>("refused"), 200);
-    // A millisecond in all, and what 200 calls take otherwise; before, it was many seconds.
+    // A millisecond in total, plus the normal time of 200 calls; an earlier version waited many
+    // seconds.
     let us = said.one::<u64>("us");
     assert!(us < 50_000, "{us} us of a processor");
     assert_eq!(said.one::<u64>("slept"), 0, "who waits keeps its CPU, or its time says nothing");
@@ -24,9 +25,9 @@ fn nobody_waits_for_a_thread_that_has_stopped_while_it_creates_a_task() {
     target.end_well();
 }
 
-/// A real-time thread preempts the thread that makes the segment, which can only continue when the
-/// real-time thread sleeps. The real-time thread waits no longer than any thread waits for another,
-/// then makes the segment itself, and measures all its regions.
+/// A real-time thread pre-empts the thread that creates the segment, which can only continue when
+/// the real-time thread sleeps. The real-time thread waits no longer than any thread does, then
+/// creates the segment itself, and measures all its regions.
 #[test]
 fn a_real_time_thread_does_not_wait_for_the_one_that_it_keeps_from_its_cpu() {
     for link in [Link::Static, Link::Shared] {
@@ -43,7 +44,7 @@ fn a_real_time_thread_does_not_wait_for_the_one_that_it_keeps_from_its_cpu() {
             let what = format!("{link:?} {place_of_it}");
             let us = said.one::<u64>("us");
             assert!((500..10_000).contains(&us), "{what}: {us} us");
-            // The thread spins as it waits. Only system calls on the segment's files may sleep.
+            // The thread spins while it waits. Only system calls on the segment's files may sleep.
             assert!(said.one::<u64>("slept") < 20, "{what}");
             let mut watch = Watch::attach(&place, &target);
             let picture = watch.poll();

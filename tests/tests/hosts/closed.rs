@@ -1,11 +1,11 @@
-//! The standard descriptors are the program's, also where it has closed them.
+//! The standard descriptors belong to the program, even if it has closed them.
 
 use pfp_tests::c::{Compiler, Link, compile};
 use pfp_tests::lacks;
 use pfp_tests::place::{Place, pfp_top, text};
 
-/// What a line of strace says of a call that has given a standard descriptor something to read or
-/// write.
+/// Whether a line of strace shows a read or write on a standard descriptor, or an open that
+/// returned one.
 fn is_wrong(line: &str) -> bool {
     let result = line.rsplit_once(" = ").map_or("", |(_, result)| result);
     let opens = [" open", " perf_event_open(", " memfd_create(", " dup", "F_DUPFD"];
@@ -41,7 +41,7 @@ fn no_file_is_opened_under_a_standard_number() {
     }
 }
 
-/// The viewer's runtime opens `/dev/null` under the three before anything else.
+/// The viewer's Rust runtime opens `/dev/null` on all three before anything else.
 #[test]
 fn the_viewer_opens_no_file_under_a_standard_number() {
     if lacks("what numbers files get", "strace") {
@@ -56,7 +56,7 @@ fn the_viewer_opens_no_file_under_a_standard_number() {
     let log = std::fs::read_to_string(&log).expect("strace has written it");
     let (_, viewer) = log.rsplit_once(" execve(").expect("the shell becomes the viewer");
     let (_, own) = viewer.split_once("/dev/null").expect("the runtime opens it");
-    // For each of the three, or once, with duplicates of the first.
+    // It opens one for each, or one for the first and duplicates of it.
     let is_runtimes = |line: &&str| line.contains("/dev/null") || line.contains(" dup(0)");
     let own = own.lines().skip(1).skip_while(is_runtimes);
     let wrong: Vec<_> = own.filter(|line| is_wrong(line)).collect();

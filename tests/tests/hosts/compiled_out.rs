@@ -1,6 +1,6 @@
-//! Compiled out: without its feature the API is all there and none of it is in
-//! the program, not one instruction. And what only the compiler can say: that the macros'
-//! code gives rise to no warning, and what is refused.
+//! Without its feature, the API compiles to nothing: the program contains not one instruction of
+//! it. Also tests facts that only the compiler knows: the macros' code causes no warning, and the
+//! macros refuse what they should.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use pfp_tests::lacks;
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");
 const LOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
 
-/// A copy of a folder beside the build's other files, with the workspace's own choice of
-/// versions, which are there without a network.
+/// Copies a folder next to the build's other files, with the workspace's own lock file, whose
+/// packages are available without a network.
 fn copied(name: &str) -> PathBuf {
     copied_to(name, name)
 }
 
-/// The program under another name: tests that build it at the same time keep out of each
-/// other's way.
+/// Copies the program under another name, so that tests that build it at the same time do not
+/// interfere.
 fn copied_to(name: &str, to: &str) -> PathBuf {
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(to);
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name), &to);
@@ -27,7 +27,7 @@ fn copied_to(name: &str, to: &str) -> PathBuf {
     to
 }
 
-/// Copies a folder, with the probe's path in its manifests.
+/// Copies a folder, and sets the probe's path in its manifests.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("there is room");
     for entry in fs::read_dir(from).expect("it is there") {
@@ -47,7 +47,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Writes a file, if it is not there yet as it is to be: what cargo built of it stays.
+/// Writes a file unless it has this content already: then cargo's build of it stays valid.
 fn write(to: &Path, text: &str) {
     if fs::read_to_string(to).is_ok_and(|there| there == text) {
         return;
@@ -62,7 +62,7 @@ fn cargo(at: &Path, arguments: &[&str]) -> String {
 fn cargo_command(at: &Path, arguments: &[&str]) -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
-    // Not the flags that this test is built with.
+    // Drop the flags with which this test was built.
     for variable in ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "CARGO_BUILD_TARGET"] {
         command.env_remove(variable);
     }
@@ -81,7 +81,7 @@ fn build(at: &Path, features: &[&str]) -> PathBuf {
     program
 }
 
-/// The instructions of `measured`, without the places they are at.
+/// The instructions of `measured`, without their addresses.
 fn instructions(program: &Path) -> Vec<String> {
     let listing = run(Command::new("objdump")
         .args(["--disassemble=measured", "--no-show-raw-insn", "--no-addresses"])
@@ -105,13 +105,13 @@ fn nothing_is_left_of_it() {
     let said = run(&mut Command::new(&with));
     assert_eq!(said, run(&mut Command::new(&without)));
 
-    // What would be linked: the probe, its macros, and nothing else of it.
+    // Only the probe and its macros would be linked, and none of the probe's dependencies.
     let tree = cargo(&at, &["tree", "--edges", "normal", "--prefix", "none"]);
     assert!(tree.contains("pfp-probe"));
     for absent in ["pfp-shm-layout", "shared_memory", "libc"] {
         assert!(!tree.contains(absent), "{absent} is linked:\n{tree}");
     }
-    // No text of it either, such as the names of points or of variables.
+    // Its strings, such as the names of points or of variables, are not in the program either.
     let bytes = fs::read(&with).expect("it was built");
     for text in ["PFP_", "a point", "restartable"] {
         let found = bytes.windows(text.len()).any(|window| window == text.as_bytes());
@@ -128,7 +128,7 @@ fn nothing_is_left_of_it() {
     }
 }
 
-/// Under every lint that the compiler and clippy have: `#![deny]` stands in the crates.
+/// With every lint of the compiler and clippy: the crates contain `#![deny]`.
 #[test]
 fn the_macros_give_rise_to_no_warning_and_refuse_what_they_cannot_measure() {
     let at = copied("attribute");
@@ -152,8 +152,8 @@ fn the_macros_give_rise_to_no_warning_and_refuse_what_they_cannot_measure() {
     cargo(&at, &["check", "--package", "refused"]);
 }
 
-/// Where the crate has another name, by the program's manifest or the workspace's, the
-/// macros find it: the programs compare the points that they have met.
+/// The macros find the crate if the program's manifest or the workspace gives it another name: the
+/// programs check the points that they have used.
 #[test]
 fn the_macros_know_the_crate_by_the_name_that_the_manifest_has() {
     let at = copied_to("attribute", "attribute-renamed");
@@ -162,8 +162,8 @@ fn the_macros_know_the_crate_by_the_name_that_the_manifest_has() {
     }
 }
 
-/// What must not travel between threads does not: each of these is ambiguous,
-/// and so does not compile, if the type is `Send`.
+/// Types that must stay on their thread do: each of these expressions is ambiguous, and so does not
+/// compile, if the type is `Send`.
 mod bound_to_their_thread {
     trait AmbiguousIfSend<Marker> {
         fn resolve() {}
@@ -178,7 +178,7 @@ mod bound_to_their_thread {
     };
 }
 
-/// What may, does.
+/// Types that may move between threads are `Send`.
 #[test]
 fn contexts_and_points_travel() {
     fn travels<T: Send + Sync>() {}

@@ -1,6 +1,5 @@
-//! A program that confines itself once pfp has started: of the kernel it may ask only
-//! for what docs/in-a-host.md says that pfp asks for later, and what it is refused is
-//! counted.
+//! A program that restricts its system calls once pfp has started: pfp then makes only the calls
+//! that docs/in-a-host.md lists, and losses because of refused calls are counted.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
@@ -13,15 +12,16 @@ use pfp_tests::{figure, size};
 const STRICT: &str = env!("CARGO_BIN_EXE_strict");
 const PAGE: &str = include_str!("../../../docs/in-a-host.md");
 
-/// What the program itself asks for: threads that start and end, lines of text, an end.
+/// System calls of the program itself: to start and end threads, to print lines, and to exit.
 const OWN: &str = "brk,clone,clone3,exit,exit_group,futex,madvise=4,read,rseq,rt_sigprocmask,\
                    set_robust_list,write";
 /// The exit status of an orderly end.
 const ORDERLY: Option<i32> = Some(7);
-/// So that each thread goes through its ring more than once.
+/// Enough rounds that each thread fills its ring more than once.
 const ROUNDS: u64 = size(700, 20_000);
 
-/// The calls that the page has in the rows whose first column starts so.
+/// The system calls on the documentation page in the rows whose first column starts with one of
+/// these.
 fn published(rows: &[&str]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for row in rows {
@@ -41,7 +41,7 @@ fn published(rows: &[&str]) -> BTreeSet<String> {
     found
 }
 
-/// All that is asked for after the start.
+/// All calls that pfp makes after the start.
 fn later() -> BTreeSet<String> {
     published(&[
         "a point that no thread has met",
@@ -60,7 +60,7 @@ fn list<'a>(calls: impl IntoIterator<Item = &'a String>) -> String {
 
 struct Run {
     begins: u64,
-    /// What the segment says: measured and missed; none where there is no segment.
+    /// Measured and missed regions in the segment; `None` if there is no segment.
     found: Option<(u64, u64)>,
     ended: Ended,
 }
@@ -73,14 +73,14 @@ fn run(mode: &str, calls: &str, rounds: u64, lanes: &str) -> Run {
     let found = place.entry(target.pid()).filter(|entry| entry.object_bytes.is_some()).map(|_| {
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();
-        // Parts are in the sums of metered points, too.
+        // Parts are included in the sums of metered points.
         let cells = picture.cells.iter().filter(|cell| cell.point != 0 && !cell.is_part);
         (cells.map(|cell| cell.lifetime_count).sum(), picture.losses.begins_missed)
     });
     Run { begins, found, ended: target.end() }
 }
 
-/// How a program ends that may not get as far as its first word.
+/// The end of a program that may be killed before it prints anything.
 fn end_of(mode: &str, calls: &str) -> Ended {
     let place = Place::new();
     let target: Target = place.start(STRICT, &["confined", mode, calls, "1"]);
@@ -92,11 +92,12 @@ fn after_the_start_nothing_is_asked_for_but_what_is_published() {
     let published = later();
     let allowed = format!("{OWN},{}", list(&published));
     let mut begins = 0;
-    // With a lane for each thread, and with most of them sharing one.
+    // Once with a lane for each thread, and once with most threads sharing one.
     for lanes in ["128", "2"] {
         let run = run("allow", &allowed, ROUNDS, lanes);
         assert_eq!(run.ended.status.code(), ORDERLY, "{lanes} lanes: {:?}", run.ended);
-        // Who meets a point while another thread registers it does not wait for long.
+        // A thread that reaches a point while another one registers it waits only briefly, and may
+        // miss the region.
         let (measured, missed) = run.found.expect("there is a segment");
         assert_eq!(measured + missed, run.begins, "{lanes} lanes");
         assert!(missed < run.begins / 100, "{lanes} lanes: {missed} of {}", run.begins);
@@ -105,8 +106,8 @@ fn after_the_start_nothing_is_asked_for_but_what_is_published() {
     figure(&format!("confined: {begins} regions with nothing but {}", list(&published)));
 }
 
-/// What is published for the start is all that it asks for, beside another program too, and so
-/// it is in a forked child.
+/// During the start, also beside another program, and in a forked child, pfp makes only the calls
+/// that are documented.
 #[test]
 fn what_the_start_and_a_child_ask_for_is_published() {
     let place = Place::new();
@@ -125,8 +126,8 @@ fn what_the_start_and_a_child_ask_for_is_published() {
     other.end();
 }
 
-/// The filter is one, what is published is needed, and the program's own calls are not
-/// pfp's.
+/// Without any of the documented calls the program is killed: so the filter works, each of them is
+/// needed, and the program's own calls are not counted as pfp's.
 #[test]
 fn whoever_is_allowed_less_is_killed() {
     assert_eq!(end_of("plain", OWN).status.code(), ORDERLY);
@@ -141,18 +142,18 @@ fn whoever_is_allowed_less_is_killed() {
     }
 }
 
-/// What is refused costs figures, and no begin goes without being counted: each call
-/// alone and all together, after the start and before it.
+/// A refused call costs figures, but every begin is counted as measured or as missed. Each call is
+/// refused alone, and all together, after the start and before it.
 #[test]
 fn what_is_refused_is_counted() {
     let mut start = published(&["the start"]);
-    // By these the program talks to its test.
+    // The program needs these to talk to its test.
     start.retain(|call| !["read", "write"].contains(&call.as_str()));
     let later = later();
     let (mut tried, mut missed) = (0, 0);
     for (mode, calls) in [("refuse", &later), ("refuse-start", &start)] {
         let alone = calls.iter().map(|call| list([call]));
-        // A thread that cannot be started is the program's own trouble.
+        // Without this call the program could not start its own threads.
         let all = calls.iter().filter(|call| mode == "refuse" || *call != "mmap");
         for refused in alone.chain([list(all)]) {
             let run = run(mode, &refused, 40, "128");

@@ -1,5 +1,5 @@
-//! Several copies of pfp in one process: a program and its plugins that have linked pfp share one
-//! segment, and regions of all copies are nested in each other.
+//! Several copies of pfp in one process: a program and plugins that each link pfp share one
+//! segment, and their regions nest in each other.
 
 use std::path::{Path, PathBuf};
 
@@ -17,14 +17,13 @@ use serde_json::Value;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Calls in each part of the programs.
+/// Number of calls in each part of the programs.
 const TIMES: u64 = 200;
 
 const IN_C: &str = "plugin in C";
 const IN_RUST: &str = "plugin in Rust";
 
-/// A copy of a library, which the loader takes for another one; in the place, which is
-/// removed at the end.
+/// Copies a library into the test's folder, so that the loader treats it as another one.
 fn another(place: &Place, library: &Path, name: &str) -> PathBuf {
     let to = folder(place).join(name);
     std::fs::copy(library, &to).expect("there is room");
@@ -54,7 +53,7 @@ fn of(place: &Place, pid: u32) -> Vec<Entry> {
     place.entries().into_iter().filter(|it| it.info.process.pid == pid).collect()
 }
 
-/// What was measured of points of these names, together.
+/// The summed figures of points with these names.
 fn sums(watch: &mut Watch, names: &[&str]) -> Sums {
     let picture = watch.poll();
     let mut sums = Sums::default();
@@ -66,7 +65,7 @@ fn sums(watch: &mut Watch, names: &[&str]) -> Sums {
     sums
 }
 
-/// Counts are exact, and what is inside a region of another copy is taken out of it.
+/// Asserts that counts are exact, and that nested regions of another copy are subtracted.
 fn assert_nested(watch: &mut Watch, plugins: &[&str], times: u64) {
     let outside = sums(watch, &["outside"]);
     let plugin = sums(watch, plugins);
@@ -76,14 +75,14 @@ fn assert_nested(watch: &mut Watch, plugins: &[&str], times: u64) {
     let shares = [(&outside, &plugin), (&plugin, &inside)].map(|(around, within)| {
         (around.inclusive - around.exclusive) as f64 / within.inclusive as f64
     });
-    // Besides what is inside, that is what a pair costs and the calibration of each copy.
-    // Less only if a hypervisor took more from a region inside than that one has.
+    // The outer region also has the cost of a pair, which each copy calibrates separately. It can
+    // only be less if a hypervisor has stolen time inside the inner region.
     assert!(shares.iter().all(|share| (0.9..1.5).contains(share)), "{shares:?}");
     assert_eq!(inside.exclusive, inside.inclusive);
     figure(&format!("copies: taken out of what is inside: {shares:?}"));
 }
 
-/// One row in the list, and a snapshot that has the points of all.
+/// The viewer lists one row, and a snapshot has the points of all copies.
 fn assert_one_for_the_viewer(place: &Place, pid: u32, names: &[&str]) {
     let listed: Vec<Value> =
         serde_json::from_slice(&place.pfp_top(&["list", "--json"]).stdout).expect("it is JSON");
@@ -186,7 +185,7 @@ fn threads_have_one_lane_for_all_copies() {
     let mut watch = Watch::open(&only(&place, target.pid()));
     assert_nested(&mut watch, &[IN_C, IN_RUST], threads * 2 * 5);
     let picture = watch.poll();
-    // One after the other they had the same one; the calibration has another.
+    // The threads used one lane one after the other; the calibration has another one.
     assert!(picture.lanes.len() <= 2, "{:?}", picture.lanes);
     target.end_well();
 }
@@ -200,7 +199,7 @@ fn what_switches_points_reaches_all_copies() {
         let mut watch = Watch::open(&only(&place, target.pid()));
         let all = [&[IN_C, IN_RUST][..], &["outside"], &["inside"]];
         assert_eq!(all.map(|names| sums(&mut watch, names).count), [3; 3]);
-        // By the viewer.
+        // The viewer enables it.
         let name = if plugin == c::rust_plugin() { IN_RUST } else { IN_C };
         let id = watch::id(watch.poll(), name);
         watch.change(id, Change::Disable);
@@ -223,7 +222,7 @@ fn the_child_of_such_a_process_has_one_segment_too() {
     assert_eq!(in_child(&mut watch, IN_RUST), 1 + 7);
     assert_eq!(in_child(&mut watch, "outside"), 2 * 7);
     assert_eq!(in_child(&mut watch, "inside"), 2 * 7);
-    // Nothing of the child's is the parent's.
+    // The parent has none of the child's measurements.
     let mut parent = Watch::open(&only(&place, target.pid()));
     assert_nested(&mut parent, &[IN_C, IN_RUST], 2 * TIMES);
     target.go();
@@ -257,8 +256,8 @@ fn more_copies_than_a_program_needs_share_a_segment() {
     target.end_well();
 }
 
-/// A program, a plugin in C, a plugin with another version of pfp and a plugin of another
-/// compiler: each in turn leads, and the others follow.
+/// A program, a plugin in C, a plugin with another version of pfp and a plugin by another compiler:
+/// each of them leads once, and the others follow.
 #[test]
 fn copies_of_other_versions_and_compilers_share_a_segment() {
     let (c, other) = (c::c_plugin(), other::version());
@@ -268,7 +267,7 @@ fn copies_of_other_versions_and_compilers_share_a_segment() {
     let times = TIMES * plugins.len() as u64;
     for leads in std::iter::once(None).chain(plugins.iter().map(Some)) {
         let place = Place::new();
-        // A library that is loaded before the program starts is there first.
+        // A library that is preloaded runs before the program.
         let first = leads.map_or(Path::new(""), PathBuf::as_path);
         let libraries = all.iter().map(|path| text(path));
         let arguments: Vec<_> = ["copies", "nested"].into_iter().chain(libraries).collect();
@@ -282,7 +281,7 @@ fn copies_of_other_versions_and_compilers_share_a_segment() {
     }
 }
 
-/// A plugin that follows uses all that a program can use, and finds its own figures.
+/// A plugin that follows can use the whole API, and reads its own figures.
 #[test]
 fn a_copy_that_follows_can_do_all_that_one_can_do() {
     let mut plugins = vec![c::rust_plugin(), other::version()];
@@ -301,14 +300,14 @@ fn a_copy_that_follows_can_do_all_that_one_can_do() {
             1
         );
         assert_eq!(watch::named(picture, "by hand").count, 2);
-        // What did not fit together in the plugin, on purpose.
+        // The plugin makes one mismatched end on purpose.
         assert_eq!(picture.lanes.iter().map(|lane| lane.errors.mismatched_ends).sum::<u64>(), 1);
         assert_named(&file, &["by hand", "another name", "third"]);
         target.end_well();
     }
 }
 
-/// Gives a library a version of the table that no other copy has.
+/// Changes the table version in a library to one that no other copy has.
 fn make_incompatible(library: &Path) {
     let mut bytes = std::fs::read(library).expect("it was copied");
     let head: Vec<u8> = [4_u32, 16, 1].into_iter().flat_map(u32::to_ne_bytes).collect();
@@ -316,7 +315,7 @@ fn make_incompatible(library: &Path) {
     let found: Vec<_> =
         (0..bytes.len() - 32).filter(|at| bytes[*at..].starts_with(&head)).collect();
     assert_eq!(found.len(), 1, "one note in {}", library.display());
-    // The version is in the note, and in the code that compares the versions of others with it.
+    // The version is in the note, and in the code that compares it with other copies' versions.
     let version: [u8; 8] = std::array::from_fn(|at| bytes[found[0] + head.len() + at]);
     let places: Vec<_> =
         (0..bytes.len() - 8).filter(|at| bytes[*at..].starts_with(&version)).collect();
@@ -344,7 +343,7 @@ fn copies_that_do_not_fit_stay_apart_and_are_told() {
     found.sort_unstable();
     assert_eq!(found, [[0, TIMES, 2 * TIMES], [TIMES, 0, 0]]);
 
-    // The viewer tells why, and how to choose.
+    // The viewer reports the reason, and how to choose a segment.
     let pid = target.pid().to_string();
     let told = place.pfp_top(&["--once", "-p", &pid]);
     assert!(!told.status.success(), "{told:?}");
@@ -360,7 +359,7 @@ fn copies_that_do_not_fit_stay_apart_and_are_told() {
     let doctor = String::from_utf8(place.pfp_top(&["doctor"]).stdout).expect("it is text");
     assert!(doctor.contains("copies of pfp that do not fit together"), "{doctor}");
     target.end_well();
-    // One name has room for one of them: whichever ends first.
+    // Two segments use one file name: the first process that ends takes it.
     let taken: Value =
         serde_json::from_slice(&std::fs::read(&file).expect("it was written")).expect("it is JSON");
     let is_there = |name: &str| {

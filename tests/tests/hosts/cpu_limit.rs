@@ -1,4 +1,4 @@
-//! Little of a CPU for the process: what a limit keeps it from is off the CPU.
+//! A process with a limit on its CPU time: the time that it is throttled counts as off the CPU.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::faults::Group;
@@ -24,7 +24,7 @@ fn what_a_limit_of_the_cpu_takes_is_in_no_figure() {
         let (cpu, measured, wall) = (number("cpu_us"), number("measured_us"), number("wall_us"));
         assert!(cpu < 0.3 * wall, "{clock}: {cpu} us of {wall}: it was not limited");
         let error = SWITCH.as_secs_f64() * 1e6 * number("switches");
-        // Little is done outside of the regions.
+        // The program does little outside of its regions.
         assert!(measured <= cpu * 1.001 + error, "{clock}: {measured} us of {cpu}");
         assert!(measured >= cpu * 0.97 - error, "{clock}: {measured} us of {cpu}");
         figure(&format!("cpu_limit, {clock}: {measured} us measured, {cpu} us on the CPU"));

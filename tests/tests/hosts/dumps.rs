@@ -1,4 +1,5 @@
-//! A host that crashes leaves a core dump as small as without pfp, whatever is asked into it.
+//! The core dump of a host that crashes is as small as without pfp, whatever kinds of mapping a
+//! dump includes.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -9,10 +10,11 @@ use pfp_tests::place::Place;
 use pfp_tests::target::Target;
 use pfp_tests::{figure, skipped};
 
-/// What pfp may add to a dump: its code and what it has in the host's own memory.
+/// Bytes that pfp may add to a dump: its code, and its data in the host's own memory.
 const MORE: u64 = 2 << 20;
 
-/// Runs a program until it has dumped core; the size of the dump, if it is a file here.
+/// Runs a program until it has dumped core; returns the size of the dump, if it is written to a
+/// file here.
 fn dump(program: &Path, filter: &str, how: &str, segments: usize) -> Option<u64> {
     let place = Place::new();
     let mut command = place.command(program.to_str().expect("plain text"));
@@ -31,12 +33,12 @@ fn dump(program: &Path, filter: &str, how: &str, segments: usize) -> Option<u64>
     Some(size)
 }
 
-/// Of each mapping that others see, whether it is left out of dumps.
+/// Whether each shared mapping is excluded from dumps.
 fn kept_out(smaps: &str) -> Vec<bool> {
     let mut is_ours = false;
     let mut all = Vec::new();
     for line in smaps.lines() {
-        // Of the mappings themselves, not of what is said of them.
+        // Lines of the mappings themselves, not of their properties.
         if line.split(' ').next().is_some_and(|first| first.contains('-')) {
             is_ours = line.contains("/dev/shm/pfp-") || line.contains(".beacon");
         } else if is_ours && line.starts_with("VmFlags:") {
@@ -54,7 +56,7 @@ fn a_core_dump_has_no_segment() {
         c::compile(Compiler::C, &name, &["dumped.c"], link, [disabled, "-pthread"])
     };
     let without = build(Link::Without);
-    // What dumps have as a rule, and whatever is mapped, shared and of files.
+    // The default filter, and one that includes every mapping, also shared ones and those of files.
     for filter in ["0x33", "0xff"] {
         let plain = dump(&without, filter, "named", 0);
         for link in [Link::Static, Link::Shared] {

@@ -1,4 +1,4 @@
-//! The macros where the workspace has given the crate another name.
+//! Uses the macros in a workspace that gives the crate another name.
 #![deny(warnings)]
 
 #[live_profiler::function]

@@ -1,4 +1,4 @@
-//! The macros on every kind of function, none of which gives rise to a warning.
+//! Uses the macros on every kind of function; none of them may cause a warning.
 #![deny(warnings)]
 #![deny(
     future_incompatible,
@@ -16,7 +16,7 @@
     clippy::nursery,
     clippy::undocumented_unsafe_blocks
 )]
-// What is written here is the program's own business.
+// Lints about the functions' own code do not concern the macros.
 #![allow(clippy::unused_async, clippy::missing_const_for_fn)]
 
 use std::error::Error;
@@ -107,7 +107,7 @@ fn with_inner_attributes(unused: u32) {
 
 #[pfp::function]
 unsafe fn unsafe_one(at: *const u32) -> u32 {
-    // SAFETY: the caller has seen to that.
+    // SAFETY: the caller guarantees that `at` is valid for reads.
     unsafe { *at }
 }
 
@@ -294,7 +294,7 @@ declare!(declared, {
     7
 });
 
-/// A name that is not the macro's.
+/// A user's name that resembles the macro's own, and is independent of it.
 #[pfp::function]
 fn names_of_its_own() -> u32 {
     let __pfp_guard = 1;
@@ -309,7 +309,7 @@ fn main() {
     println!("{} {:?}", of_any([1]).sum::<u32>(), early(Ok(3)).is_ok());
     println!("{} {}", with_a_pattern((1, 2), [3, 4], 5), declared());
     let number = 1;
-    // SAFETY: there is a number.
+    // SAFETY: the pointer comes from a live local variable.
     println!("{}", unsafe { unsafe_one(&raw const number) });
     println!("{}", tallied());
     let mut counter = Counter(1_u32);

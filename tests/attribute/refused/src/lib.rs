@@ -1,4 +1,4 @@
-//! What the macros refuse, a feature for each.
+//! Uses of the macros that they refuse, one for each feature.
 #![deny(warnings)]
 #![allow(unused)]
 

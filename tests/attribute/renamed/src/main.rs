@@ -1,4 +1,4 @@
-//! The macros where the manifest gives the crate another name.
+//! Uses the macros in a package whose manifest gives the crate another name.
 #![deny(warnings)]
 
 #[prof::function]
@@ -28,7 +28,7 @@ impl Worker {
     fn left_out() {}
 }
 
-// By a name that no manifest has.
+// Uses the macros under a name that no manifest has.
 mod inside {
     pub(crate) use prof as exported;
 

@@ -1,4 +1,4 @@
-//! Holds what a reader sees of a program against its witness.
+//! Compares a reader's figures of a program with its witness.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::time::{Duration, Instant};
@@ -17,23 +17,23 @@ use pfp_tests::{cells, os};
 use super::LANES;
 use super::program::{Left, Program, read};
 
-/// Within this, a reader has found, opened and read what is left.
+/// Maximum CPU time in which a reader finds, opens and reads the segment.
 const WITHIN: Duration = Duration::from_millis(10);
 
-/// Judges pictures of one program.
+/// Checks pictures of one program.
 pub(crate) struct Judge<'a> {
     place: &'a Place,
     witness: &'a Shared,
     pid: u32,
-    /// Times are on-CPU times: there is no least that a region took.
+    /// Whether times are on-CPU times: then a region has no minimum duration.
     loose: bool,
-    /// The segment as one knows it who was there in time.
+    /// The segment as opened by a reader while the process was alive.
     early: Option<(&'static Segment, Facts)>,
-    /// Who attached at the state before this one.
+    /// A reader that attached one change ago.
     previous: Option<Reader<&'static Segment>>,
     /// Exclusive ticks of each point, as last seen.
     ticks: [u64; NAMES.len()],
-    /// Records of the first lane that the witness does not know of.
+    /// Number of records on the first lane that the witness lacks.
     unwitnessed: u64,
     pub(crate) slowest: Duration,
     pub(crate) slowest_cpu: Duration,
@@ -55,7 +55,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// What somebody sees who comes now, and has to be content with what there is.
+    /// Attaches as a new reader of what the process has left; `None` if it cannot read the segment.
     pub(crate) fn attach(&self) -> Option<Left> {
         let found = find::find(&self.place.directory()).expect("the directory can be read");
         assert!(found.unreadable.is_empty(), "half a beacon: {:?}", found.unreadable);
@@ -66,7 +66,7 @@ impl<'a> Judge<'a> {
                 assert!(facts.exe.ends_with("pfp-test-target"), "{facts:?}");
                 Some(read(&mut Reader::new(segment, facts)))
             }
-            // Not there, or not complete: said in so many words.
+            // The object is missing or incomplete, and the error says which.
             Err(OpenError::Io(error)) => {
                 let kind = error.kind();
                 let started = kind == std::io::ErrorKind::InvalidData;
@@ -82,13 +82,13 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Looks at what is there now. `must` says that there must be a picture.
+    /// Checks the current state. `must` means that the segment must be readable.
     pub(crate) fn judge(&mut self, must: bool) {
         let start = (Instant::now(), os::thread_cpu());
         let mut left = self.attach();
         self.slowest = self.slowest.max(start.0.elapsed());
         let mut took = os::thread_cpu() - start.1;
-        // What takes long only because the machine is busy does so once.
+        // A reader that was slow only because the machine is busy is fast the second time.
         if took > WITHIN {
             let start = os::thread_cpu();
             left = self.attach();
@@ -102,7 +102,7 @@ impl<'a> Judge<'a> {
             return;
         };
         self.check(&left);
-        // Who attached one change ago, and hears of the death now.
+        // A reader that attached one change ago, and sees now that the process is dead.
         if let Some(mut reader) = self.previous.take() {
             let early = read(&mut reader);
             self.check(&early);
@@ -115,7 +115,7 @@ impl<'a> Judge<'a> {
         }
         if let Some((segment, facts)) = &self.early {
             let mut reader = Reader::new(*segment, facts.clone());
-            // Then it was alive, as far as anybody knew.
+            // At that time, the reader considered the process alive.
             reader.poll();
             self.previous = Some(reader);
         }
@@ -137,7 +137,7 @@ impl<'a> Judge<'a> {
         self.check_rings(left, &ids);
     }
 
-    /// The points are called what they are; returns the number of each.
+    /// Checks the points' names; returns the number of each point.
     fn check_points(&self, left: &Left) -> [Option<u32>; NAMES.len()] {
         let mut ids = [None; NAMES.len()];
         for point in &left.picture.points {
@@ -177,8 +177,8 @@ impl<'a> Judge<'a> {
             let of_seats = seats.iter().map(|seat| self.witness.counts(*seat, at));
             of_seats.fold((0, 0), |sum, of_seat| (sum.0 + of_seat.0, sum.1 + of_seat.1))
         };
-        // Lane by lane: the first thread has the first, the next two share the
-        // second, the last one has none.
+        // The first thread owns the first lane, the next two share the second one after the other,
+        // and the last thread has none.
         for (lane, of_lane) in [(0, &[0][..]), (1, &[1, 2]), (LANES as u32, &[3])] {
             let (least, most) = seats(of_lane);
             assert!(most - least <= 1);
@@ -202,7 +202,7 @@ impl<'a> Judge<'a> {
         check_calls(left, id);
     }
 
-    /// Since the last reset.
+    /// Checks the counts since the last reset.
     fn check_window(&self, left: &Left, at: usize, id: Option<u32>) {
         let Some(point) = left.picture.points.iter().find(|point| Some(point.id) == id) else {
             return;
@@ -216,7 +216,7 @@ impl<'a> Judge<'a> {
         }
         let (called, done) = (get(&steered.resets), get(&steered.reset));
         if called != done && u64::from(point.control.epoch()) == done {
-            // Not yet.
+            // The reset that was called is not in effect yet.
             return;
         }
         if called > 0 {
@@ -247,7 +247,7 @@ impl<'a> Judge<'a> {
         }
         let cells = left.picture.cells.iter().filter(|cell| Some(cell.point) == id);
         let ticks: u64 = cells.map(|cell| cell.lifetime_exclusive).sum();
-        // What measuring costs is taken out, and cannot be told from here.
+        // pfp subtracts the cost of measuring, whose exact size is unknown here.
         let least = least.saturating_sub(inside * (4 * left.overhead + 500));
         let name = NAMES[at];
         assert!(
@@ -294,7 +294,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Every record is of one end that the witness knows, and none is missing.
+    /// Checks that every record belongs to one end in the witness, and that none is missing.
     fn check_rings(&mut self, left: &Left, ids: &[Option<u32>; NAMES.len()]) {
         for (lane, seats) in [(0, &[0][..]), (1, &[1, 2])] {
             let Some((drained, records)) = left.rings.get(&lane) else { continue };
@@ -318,11 +318,11 @@ impl<'a> Judge<'a> {
                 at_end = false;
                 assert!(self.is_of(record, end, ids, left), "{record:?} is not of {end:?}");
             }
-            // All that were written are of ends; all ends before are written.
+            // Every record belongs to an end, and each end before the last has its record.
             let logged: u64 =
                 seats.iter().map(|seat| self.witness.seats[*seat].logged.load(Acquire)).sum();
             if lane == 0 && logged == 0 {
-                // Of the calibration.
+                // These records come from the calibration.
                 self.unwitnessed = written;
             }
             let unwitnessed = if lane == 0 { self.unwitnessed } else { 0 };
@@ -338,7 +338,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether the last end of a thread has not returned.
+    /// Whether the last end of a thread has been called and has not returned.
     fn is_ending(&self, seat: usize) -> bool {
         let seat = &self.witness.seats[seat];
         let logged = seat.logged.load(Acquire);
@@ -355,7 +355,7 @@ impl<'a> Judge<'a> {
         let at = end.point.load(Acquire) as usize - 1;
         let [before, begun, ending, ended] = end.ticks.each_ref().map(|word| word.load(Acquire));
         let ended = if ended == 0 { witness::now() } else { ended };
-        // A lap's next region starts when the one before is recorded.
+        // A lap's next region starts once the last one is recorded.
         let slack = 4 * left.overhead + 500;
         let stop = record.start.wrapping_add(record.span);
         let parts = end.parts.load(Acquire) == 1;
@@ -367,8 +367,8 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// What callers had of a point is what it has, but for one that is under way on a lane: that
-/// comes to its cell first.
+/// On each lane, the calls by all callers add up to the point's figures. One measurement in
+/// progress may be in the cell already and not in its edge yet.
 fn check_calls(left: &Left, id: Option<u32>) {
     for calls in &left.calls {
         let cells = left.picture.cells.iter();

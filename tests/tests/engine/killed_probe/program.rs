@@ -1,4 +1,4 @@
-//! The program that is run and killed, and what is left of it.
+//! The program that is run and killed, and the state that it leaves.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use pfp_tests::witness::Shared;
 
 use super::{LANES, TARGET};
 
-/// A program that nobody waits for but this test, with its witness.
+/// A child process with its witness. The test waits for it thread by thread.
 pub(crate) struct Program {
     child: Child,
     pub(crate) witness: Shared,
@@ -53,7 +53,7 @@ impl Drop for Program {
     }
 }
 
-/// The objects that a process has mapped, by their names.
+/// The names of the objects that a process has mapped.
 pub(crate) fn mapped(pid: u32) -> Vec<Name> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let paths = maps.lines().filter(|line| !line.ends_with("(deleted)"));
@@ -61,7 +61,7 @@ pub(crate) fn mapped(pid: u32) -> Vec<Name> {
     paths.filter_map(Name::parse).collect()
 }
 
-/// All that a reader gets out of what is left.
+/// Everything that a reader can read from the remaining segment.
 pub(crate) struct Left {
     pub(crate) picture: Picture,
     pub(crate) rings: BTreeMap<u32, (Drained, Vec<Record>)>,

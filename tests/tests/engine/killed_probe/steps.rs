@@ -1,4 +1,4 @@
-//! Goes through a program step by step, and looks at what is left after each.
+//! Runs a program step by step, and checks the state after each step.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,16 +16,16 @@ use pfp_tests::witness::{FILL, HAND_OVER, LET_GO, RUN, STAGES, stage};
 use super::judge::Judge;
 use super::program::{Program, mapped};
 
-/// How a stage is gone through.
+/// The size of the steps of a stage.
 #[derive(Clone, Copy)]
 pub(crate) enum Pace {
-    /// One instruction at a time until so much was changed, and the rest at once.
+    /// One instruction at a time until the state has changed this many times, and the rest at once.
     Instructions(u64),
-    /// So many system calls, and the rest at once.
+    /// One system call at a time for this many calls, and the rest at once.
     SystemCalls(u64),
 }
 
-/// What a run has shown.
+/// The totals of a run.
 #[derive(Default)]
 pub(crate) struct Shown {
     pub(crate) steps: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Shown {
     pub(crate) slowest_cpu: Duration,
 }
 
-/// What of a program lies in files.
+/// The files and the mapped objects of a program.
 fn files(place: &Place, pid: u32) -> (Vec<(String, Vec<u8>)>, Vec<Name>) {
     let entries = fs::read_dir(place.beacons()).expect("the directory is there").flatten();
     let mut all: Vec<_> = entries
@@ -53,7 +53,7 @@ fn files(place: &Place, pid: u32) -> (Vec<(String, Vec<u8>)>, Vec<Name>) {
     (all, objects)
 }
 
-/// Runs a program through its script, each stage at its pace.
+/// Runs a program through its stages, each with its size of steps.
 pub(crate) fn go_through(
     scenario: &[&str],
     clock: &str,
