@@ -1,1 +1,1 @@
-//! Empty: the package exists for its test target.
+//! Empty: the package exists only for its test target.

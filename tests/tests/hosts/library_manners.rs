@@ -1,5 +1,5 @@
-//! A library's manners: it starts no thread, leaves no descriptor, installs no
-//! signal handler, and says nothing, least of all where it cannot work.
+//! A library's manners: it starts no thread, leaves no descriptor open, installs no signal handler,
+//! and prints nothing, above all where it cannot work.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn the_host_looks_the_same_with_and_without_it() {
     }
 }
 
-/// Wherever it is told to go, and whatever else it is told.
+/// Whatever path and settings it gets, pfp prints nothing and the host works as without it.
 #[test]
 fn trouble_is_borne_in_silence() {
     let place = Place::new();
@@ -50,7 +50,7 @@ fn trouble_is_borne_in_silence() {
     }
 }
 
-/// None left at all, which a program could not even start with.
+/// With no descriptor at all, a program could not even start.
 #[test]
 fn a_host_without_descriptors_works_on() {
     let place = Place::new();
@@ -59,7 +59,7 @@ fn a_host_without_descriptors_works_on() {
     assert_eq!(without.expect("the target can be started"), plain);
 }
 
-/// The limits of a process: descriptors, memory, file size.
+/// Limits of a process: descriptors, memory, file size.
 #[test]
 fn limits_are_borne_in_silence() {
     let place = Place::new();
@@ -83,10 +83,10 @@ fn limit_to(command: &mut std::process::Command, resource: libc::__rlimit_resour
     use std::os::unix::process::CommandExt;
     const CLOSE_ON_EXEC: libc::c_uint = 4;
     let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-    // SAFETY: system calls between fork and exec.
+    // SAFETY: the closure makes only system calls between fork and exec.
     unsafe {
         command.pre_exec(move || {
-            // What another test has open for a moment would count against the limit.
+            // Descriptors that another test holds open for a moment would count against the limit.
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, CLOSE_ON_EXEC);
             let result = libc::setrlimit(resource, &raw const limit);
             if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }

@@ -1,4 +1,4 @@
-//! Plugins with pfp inside, loaded into a program that runs.
+//! Plugins with their own copy of pfp, loaded into a running program.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! The program that links the library: what it never notices, where the system refuses,
-//! and in C and C++.
+//! Programs that link the library: they notice nothing of it, even where the system refuses
+//! something, and in C and C++.
 
 mod beside_locks;
 mod c_functions;

@@ -1,5 +1,5 @@
-//! Little memory for the process: pfp stays within a share of the least limit, and so
-//! does what crashed processes left, whatever it is that limits.
+//! A process with little memory: pfp stays within a share of the lowest limit, and so do the
+//! segments of crashed processes, whatever sets the limit.
 
 use std::ffi::CString;
 use std::fs;
@@ -18,12 +18,12 @@ use pfp_tests::{figure, size, skipped};
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 const MIB: u64 = 1 << 20;
-/// Of each thread 100 rounds over 100 points, with a guard and a region by hand each.
+/// Each thread makes 100 rounds over 100 points, with a guard and a region by hand each.
 const CALLS_OF_A_THREAD: u64 = 100 * 100 * 2;
-/// The part of a limit on memory that is pfp's.
+/// pfp may use one part in PART of a memory limit.
 const PART: u64 = 16;
 
-/// Bytes of the objects of a place: as long as they are, and as much as is backed.
+/// The objects of a test's folder: their lengths, and the bytes that are backed.
 fn objects(place: &Place) -> Vec<(u64, u64)> {
     let object = |entry: &pfp_shm_layout::find::Entry| {
         use std::os::unix::fs::MetadataExt;
@@ -33,14 +33,14 @@ fn objects(place: &Place) -> Vec<(u64, u64)> {
     place.entries().iter().filter_map(object).collect()
 }
 
-/// A program that would take far more than it gets: many threads with a lane each.
+/// A program that would use far more than its share: many threads, each with a lane.
 fn hungry(place: &Place, threads: u64) -> Command {
     let mut command = place.command(TARGET);
     command.args(["many-points", &threads.to_string()]).env("PFP_LANES", "2000");
     command
 }
 
-/// Lets it run to its end in a share of so many bytes.
+/// Runs it to its end, and checks that it stays within `share` bytes.
 fn stays_within(what: &str, share: u64, prepare: &dyn Fn(&mut Command)) {
     const THREADS: u64 = 60;
     let place = Place::new();
@@ -51,14 +51,14 @@ fn stays_within(what: &str, share: u64, prepare: &dyn Fn(&mut Command)) {
     let [(len, backed)] = objects(&place)[..] else { panic!("{what}: one segment") };
     assert!(len <= share && len > share / 2, "{what}: {len} bytes, its share is {share}");
     assert!(backed <= share, "{what}: {backed} bytes");
-    // What found no room is counted.
+    // Measurements that found no memory are counted as missed.
     let mut watch = Watch::attach(&place, &target);
     let missed = watch.poll().losses.begins_missed;
     assert_eq!(measured + missed, THREADS * CALLS_OF_A_THREAD, "{what}");
     assert!(measured > 0, "{what}");
     target.end_well();
 
-    // Who wants more may have it.
+    // A user who sets more memory gets it.
     let mut command = hungry(&place, 1);
     prepare(command.env("PFP_MEMORY_MB", "3"));
     let mut target = Target::start(&mut command);
@@ -71,7 +71,8 @@ fn stays_within(what: &str, share: u64, prepare: &dyn Fn(&mut Command)) {
 fn limited(what: libc::__rlimit_resource_t, to: u64) -> impl Fn(&mut Command) {
     move |command| {
         let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
-        // SAFETY: one system call between fork and exec, which reads our structure.
+        // SAFETY: the closure makes one system call between fork and exec, with an initialized
+        // limit.
         unsafe {
             command.pre_exec(move || match libc::setrlimit(what, &raw const limit) {
                 0 => Ok(()),
@@ -83,7 +84,7 @@ fn limited(what: libc::__rlimit_resource_t, to: u64) -> impl Fn(&mut Command) {
 
 #[test]
 fn limits_of_the_process_are_kept() {
-    // Of the addresses the threads need some, too.
+    // The threads need part of the address space, too.
     stays_within("addresses", 2048 * MIB / PART, &limited(libc::RLIMIT_AS, 2048 * MIB));
     stays_within("files", 8 * MIB, &limited(libc::RLIMIT_FSIZE, 8 * MIB));
 }
@@ -91,7 +92,7 @@ fn limits_of_the_process_are_kept() {
 #[test]
 fn a_small_dev_shm_is_not_taken_for_oneself() {
     let prepare = |command: &mut Command| {
-        // SAFETY: only system calls between fork and exec.
+        // SAFETY: the closure makes only system calls between fork and exec.
         unsafe { command.pre_exec(|| faults::own_shm(0, c"size=32m")) };
     };
     let mut tried = Command::new("true");
@@ -112,8 +113,8 @@ fn a_small_dev_shm_is_not_taken_for_oneself() {
     target.end_well();
 }
 
-/// The share is each process's own: several that live at once take one each, and what crashed
-/// takes one more.
+/// Each process has its own share: several that run at once use one each, and crashed ones use one
+/// more together.
 #[test]
 fn each_live_process_has_a_share() {
     const LIMIT: u64 = 8 * MIB;
@@ -136,7 +137,7 @@ fn each_live_process_has_a_share() {
     live.into_iter().for_each(|target| drop(target.end_well()));
 }
 
-/// A hierarchy of control groups that is made of plain files, in a folder.
+/// A fake hierarchy of control groups, made of plain files in a folder.
 struct Groups(PathBuf);
 
 impl Groups {
@@ -158,7 +159,7 @@ impl Groups {
             CString::new(self.0.join(name).as_os_str().as_bytes()).expect("there is no zero in it")
         };
         let (groups, list) = (path("groups"), path("list"));
-        // SAFETY: only system calls between fork and exec.
+        // SAFETY: the closure makes only system calls between fork and exec.
         unsafe {
             command.pre_exec(move || {
                 faults::own_files([(&*groups, c"/sys/fs/cgroup"), (&*list, c"/proc/self/cgroup")])
@@ -173,8 +174,8 @@ impl Drop for Groups {
     }
 }
 
-/// What the kernel would say, said by plain files: both versions of control groups, a
-/// limit of a group above, and what makes the kernel wait before it kills.
+/// Plain files replace the kernel's: both versions of control groups, a limit of a parent group,
+/// and the limit at which the kernel slows a group down.
 #[test]
 fn limits_of_control_groups_are_kept() {
     let v1 = "4:memory:/a/b\n1:name=systemd:/\n0::/\n";
@@ -190,7 +191,7 @@ fn limits_of_control_groups_are_kept() {
         let mut tried = Command::new("true");
         groups.prepare(&mut tried);
         if let Err(why) = tried.status() {
-            // The same is tried on plain files without rights, in `share`'s own tests.
+            // The unit tests of `share` cover this on plain files, without special rights.
             return skipped("control groups that are plain files", &why.to_string());
         }
         stays_within(what, 64 * MIB / PART, &|command| groups.prepare(command));
@@ -207,14 +208,14 @@ fn limits_of_control_groups_are_kept() {
     assert!(said.contains(expected), "{said}");
 }
 
-/// The kernel's own: beyond the limit it kills. Programs that crash again and again leave
-/// no more than one that starts can do without.
+/// With a real control group, the kernel kills a process beyond the limit. Programs that crash
+/// again and again leave so little that the next one can start.
 #[test]
 fn what_crashed_leaves_room_for_the_next_run() {
     const LIMIT: u64 = 64 * MIB;
     let group = match Group::new(LIMIT) {
         Ok(group) => group,
-        // What is left is bounded also without: by the limit on files, which needs no rights.
+        // Without a group, the limit on files bounds it, which needs no rights.
         Err(why) => {
             skipped("a control group", &why.to_string());
             return crashes("ulimit -f", LIMIT / PART, &limited(libc::RLIMIT_FSIZE, LIMIT / PART));
@@ -229,7 +230,7 @@ fn crashes(what: &str, share: u64, prepare: &dyn Fn(&mut Command)) {
     let place = Place::new();
     for run in 0..size(4, 50) {
         let mut command = hungry(&place, THREADS);
-        // Different programs leave no more than one does.
+        // Different programs together leave as little as one program.
         let program = place.path(&format!("program-{run}"));
         if run % 2 == 1 {
             pfp_tests::os::copy_program(TARGET, &program);
@@ -247,7 +248,7 @@ fn crashes(what: &str, share: u64, prepare: &dyn Fn(&mut Command)) {
         target.reach("done");
         let live = place.entry(target.pid()).expect("it measures").object_bytes.unwrap_or(0);
         let all: u64 = objects(&place).iter().map(|(_, backed)| backed).sum();
-        // How many find a ring and how many a cell is a race.
+        // How many threads get a ring and how many only cells depends on their timing.
         assert!(live > share / 8 && live <= share, "{what}: {live} bytes in run {run}");
         assert!(all - live <= share, "{what}: {} bytes are left in run {run}", all - live);
         assert!(run == 0 || all > live, "{what}: the last crash is still there in run {run}");

@@ -1,5 +1,5 @@
-//! When the heap is used up, a call of the library fails or works without more memory. The host
-//! goes on: its output and its exit status do not change.
+//! When the heap is exhausted, a call of the library fails or works without more memory. The host
+//! continues: its output and its exit status do not change.
 
 use std::process::Command;
 
@@ -10,15 +10,15 @@ use pfp_tests::target::{Ended, Said, Target};
 
 const STRICT: &str = env!("CARGO_BIN_EXE_strict");
 
-/// Runs a program that must exit with 7 and print no error. Returns what it printed.
+/// Runs a program that must exit with 7 and print no error. Returns its output.
 fn end_with_seven(command: &mut Command) -> Said {
     let Ended { status, errors, said } = Target::start(command).end();
     assert_eq!((status.code(), &*errors), (Some(7), ""), "{said:?}");
     said
 }
 
-/// Starts the library, and calls each function of the C interface, while the allocator refuses its
-/// n-th request, for each n, first that request alone and then all from there on.
+/// Starts the library and calls each function of the C interface, while the allocator refuses the
+/// n-th request, for each n: first only that request, then all from there on.
 #[test]
 fn each_function_of_c_bears_a_heap_that_is_used_up() {
     let wrapped = ["malloc", "calloc", "realloc", "posix_memalign"];

@@ -1,5 +1,5 @@
-//! No room: a full `/dev/shm` or point table costs figures, never the host. It
-//! works on, says what it would say, and ends as it would.
+//! A full `/dev/shm` or point table costs figures, but never disturbs the host: its output and exit
+//! status are those without pfp.
 
 use std::ffi::CString;
 use std::io;
@@ -14,13 +14,13 @@ use pfp_tests::{cells, figure, size, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Runs the host; with a `/dev/shm` of its own if flags and options are given.
+/// Runs the host, in a private `/dev/shm` if flags and options are given.
 fn host(place: &Place, shm: Option<(libc::c_ulong, String)>) -> io::Result<Output> {
     let mut command: Command = place.command(TARGET);
     command.arg("host");
     if let Some((flags, options)) = shm {
         let options = CString::new(options).expect("no zero in it");
-        // SAFETY: only system calls between fork and exec.
+        // SAFETY: the closure makes only system calls between fork and exec.
         unsafe { command.pre_exec(move || own_shm(flags, &options)) };
     }
     command.output()
@@ -31,8 +31,8 @@ fn the_host_does_not_notice_a_full_dev_shm() {
     let place = Place::new();
     let plain = host(&place, None).expect("the target can be started");
     assert!(plain.status.success(), "{plain:?}");
-    // From nothing at all to more than is needed, past every step of the start: by pages
-    // up to what the first regions take, then wider.
+    // From one page to more than needed, so that every step of the start fails once: page by page
+    // until the first regions have memory, then in larger steps.
     let pages = (1..=size(64, 768)).map(|pages| pages * 4);
     let wider = (5..=40).map(|step| step * 64);
     let mebibytes = (1..=size(3, 64)).map(|mebibytes| mebibytes * 1024);
@@ -51,12 +51,12 @@ fn the_host_does_not_notice_a_full_dev_shm() {
     figure(&format!("no_space: {tried} sizes of /dev/shm, the host as ever"));
 }
 
-/// Room, and no place for one more file.
+/// There is free memory, but no inode for a file.
 #[test]
 fn the_host_does_not_notice_a_dev_shm_without_inodes() {
     let place = Place::new();
     let plain = host(&place, None).expect("the target can be started");
-    // The first is the folder itself.
+    // The first inode is the folder itself.
     for inodes in 1..=2 {
         match host(&place, Some((0, format!("size=64m,nr_inodes={inodes}")))) {
             Ok(output) => assert_eq!(output, plain, "{inodes} inodes"),
@@ -79,7 +79,7 @@ fn the_host_does_not_notice_a_dev_shm_that_is_read_only() {
 #[test]
 fn points_beyond_the_table_are_refused_and_counted() {
     const POINTS: u64 = 100;
-    // Of the places 64 are for numbered points.
+    // 64 of the point table's entries are for numbered points.
     for (places, room) in [("64", 0), ("128", 64), ("164", 100)] {
         let place = Place::new();
         let mut target = place.start_with(TARGET, &["many-points", "4"], "PFP_POINTS", places);
@@ -96,8 +96,8 @@ fn points_beyond_the_table_are_refused_and_counted() {
     }
 }
 
-/// Nor is there less of it: a host that locks all its memory has pfp's locked page by
-/// page, as it is needed, and not all that pfp has reserved.
+/// A host that locks all its memory has pfp's pages locked one by one, as they are used, and not
+/// everything that pfp has reserved.
 #[test]
 fn a_host_that_locks_its_memory_is_not_given_all_of_the_segment() {
     let place = Place::new();
@@ -120,12 +120,12 @@ fn a_host_that_locks_its_memory_is_not_given_all_of_the_segment() {
     target.end_well();
 }
 
-/// Little memory for cells and histograms: what finds room is exact, the rest is counted
-/// as missed.
+/// Little memory for cells and histograms: regions that get memory are counted exactly, and the
+/// rest counts as missed.
 #[test]
 fn a_small_pool_measures_what_fits() {
     const THREADS: u64 = 40;
-    // Of each thread 100 rounds over 100 points, with a guard and a region by hand each.
+    // Each thread makes 100 rounds over 100 points, with a guard and a region by hand each.
     const CALLS: u64 = THREADS * 100 * 100 * 2;
     let place = Place::new();
     let arguments = ["many-points", &THREADS.to_string()];
@@ -135,7 +135,7 @@ fn a_small_pool_measures_what_fits() {
     let picture = watch.poll();
     let mut shown = 0;
     for cell in picture.cells.iter().filter(|cell| cell.point != 0) {
-        // A part of a histogram may find no room where its cell has.
+        // Part of a histogram may get no memory although its cell did.
         assert!(cells::in_histogram(cell) <= cell.lifetime_count, "{cell:?}");
         shown += cell.lifetime_count;
     }
@@ -146,14 +146,14 @@ fn a_small_pool_measures_what_fits() {
     target.end_well();
 }
 
-/// Space that was refused is not lost: as soon as there is some, all is measured.
+/// A refusal is not permanent: as soon as there is memory again, everything is measured.
 #[test]
 fn measuring_goes_on_when_there_is_memory_again() {
     let place = Place::new();
     let mut command = place.command(TARGET);
     command.arg("full-for-a-while").stdin(std::process::Stdio::null());
     let options = CString::new("size=600k").expect("no zero in it");
-    // SAFETY: only system calls between fork and exec.
+    // SAFETY: the closure makes only system calls between fork and exec.
     unsafe { command.pre_exec(move || own_shm(0, &options)) };
     let output = match command.output() {
         Ok(output) => output,

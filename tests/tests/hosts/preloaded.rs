@@ -1,5 +1,5 @@
-//! What `pfp-top run` preloads: programs with a sanitizer start as without it, and children that
-//! cannot load it do not notice.
+//! The library that `pfp-top run` preloads: programs with a sanitizer start as without it, and
+//! children that cannot load it do not notice.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,8 @@ const GCC: Compiler = Compiler { name: "gcc", ..Compiler::C };
 const CLANG: Compiler = Compiler { name: "clang", ..Compiler::C };
 const MUSL: Compiler = Compiler { name: "musl-gcc", ..Compiler::C };
 
-/// Status, output and messages of a program that the viewer has started, with every function on.
+/// Status, output and messages of a program that the viewer has started with every function
+/// enabled.
 fn run(program: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let place = Place::new();
     let mut command = place.command(pfp_top());
@@ -35,7 +36,7 @@ fn sanitized(compiler: Compiler, flags: &[&str]) -> Option<PathBuf> {
 
 #[test]
 fn a_program_with_address_sanitizer_is_measured() {
-    // The sanitizer is a library for the loader, which must come first elsewhere.
+    // The sanitizer's runtime is a library that the loader would otherwise want first.
     let runtime = std::process::Command::new("clang")
         .arg("-print-file-name=libclang_rt.asan-x86_64.so")
         .output()

@@ -1,9 +1,9 @@
-//! Every system call of the probe's is refused in turn, with every error that means
-//! "not now" or "not you": the host's output and exit code are what they were without
-//! the probe, it keeps no descriptor and no mapping of what came to nothing, what is
-//! shown is right, and `pfp-top doctor` tells what was refused.
+//! Every system call of the probe is refused in turn, with every error that means "not now" or "not
+//! you". The host's output and exit code are those without the probe, a failed start leaves no
+//! descriptor and no mapping, the figures are correct, and `pfp-top doctor` reports what was
+//! refused.
 //!
-//! Which calls those are is found out by tracing, so that a new one cannot be missed.
+//! The test finds these calls by tracing, so that a new call cannot be missed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,15 +22,15 @@ use pfp_tests::{figure, lacks, size, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// What the system says when it refuses.
+/// Errors with which the system refuses.
 const ERRORS: [&str; 5] = ["ENOSPC", "EMFILE", "EACCES", "ENOMEM", "EINTR"];
-/// Of the calls of one name so many are refused, from the first one on.
+/// Number of calls of each name to refuse, from the first one on.
 const OF_A_KIND: u64 = size(8, 1_000);
-/// The one that is made at every switch: traced, at every stamp.
+/// A call that is made at every switch; under the tracer, at every stamp.
 const CLOCK: &str = "clock_gettime";
 const OF_THE_CLOCK: u64 = size(2, 10);
 
-/// A program to be refused things, and what it says when it does without the probe.
+/// A program whose calls are refused, and its output without the probe.
 struct Host {
     place: Place,
     trace: PathBuf,
@@ -38,14 +38,14 @@ struct Host {
     program: String,
     arguments: Vec<String>,
     plain: Output,
-    /// Private mappings that it may have although nothing is measured.
+    /// Number of private mappings that it may have although nothing is measured.
     keeps: usize,
-    /// What `doctor` has been asked about.
+    /// Refusals for which `doctor` has been run already.
     told: RefCell<Vec<(Stage, i32)>>,
 }
 
 impl Host {
-    /// `how` is the argument that says whether to measure.
+    /// `arguments` precede the argument that selects whether to measure.
     fn new(program: &str, arguments: &[&str]) -> Self {
         let place = Place::new();
         let (trace, report) = (place.path("trace"), place.path("report"));
@@ -70,8 +70,8 @@ impl Host {
         command
     }
 
-    /// What the probe calls when nothing is refused: from the first point to the end of
-    /// the work, and when the process ends.
+    /// The probe's calls when nothing is refused: from the first point to the end of the work, and
+    /// when the process ends.
     fn calls_of_the_probe(&self) -> Vec<Call> {
         let all = |how: &str| {
             let mut command = faults::traced(&self.command(how), &[], &self.trace);
@@ -82,15 +82,14 @@ impl Host {
         let (plain, measured) = (all("plain"), all("measured"));
         let mut found = Vec::new();
         for part in [0, 2] {
-            // Those that the host itself makes here come first.
+            // The host's own calls in this part come first.
             let mut own: BTreeMap<&str, usize> = BTreeMap::new();
             for call in &plain[part] {
                 *own.entry(&call.name).or_default() += 1;
             }
             assert!(part != 0 || own.is_empty(), "the host itself calls {own:?}");
             for call in &measured[part] {
-                // Which one of its name it is depends on what the host calls for its
-                // report.
+                // The number of such a call depends on the host's calls for its report.
                 if part == 2 && measured[1].iter().any(|own| own.name == call.name) {
                     continue;
                 }
@@ -111,10 +110,10 @@ impl Host {
         found
     }
 
-    /// Runs it with calls refused, and judges it. `when` is as strace takes it.
+    /// Runs the host with calls refused, and checks it. `when` is in strace's syntax.
     fn refuse(&self, call: &Call, error: &str, when: &str) -> Result<Outcome> {
         let name = &call.name;
-        // What it does not look at goes on at full speed.
+        // With this option, other calls run at full speed.
         let options = [
             "--seccomp-bpf".into(),
             format!("-etrace={name}"),
@@ -129,7 +128,7 @@ impl Host {
         let output = command.output().expect("strace is there");
         let what = format!("{error} for {name} {when}: {}", call.line);
         let notes = failure::find(&self.place.directory()).expect("the directory can be read");
-        // As long as it stands there.
+        // This comes before the notes are removed.
         let told = notes.iter().try_for_each(|note| self.tell(note, &what));
         let left_behind = self.left_behind(&what);
         ensure!(output == self.plain, "{what}: {output:?}");
@@ -140,8 +139,8 @@ impl Host {
         Ok(outcome)
     }
 
-    /// A start that came to nothing, or of which no beacon tells, has left a note of what
-    /// was refused; any other has not.
+    /// A start that failed, or that left no beacon, leaves a note of what was refused; any other
+    /// start leaves none.
     fn judge_notes(
         &self,
         call: &Call,
@@ -155,9 +154,10 @@ impl Host {
             [note] => {
                 ensure!(!works, "{what}: it works, but {note:?}");
                 let expected = match call.name.as_str() {
-                    // Whatever keeps the first pages from being there is a lack of space.
+                    // If the first pages cannot be allocated, pfp reports a lack of space.
                     "madvise" if call.line.contains("MADV_POPULATE_WRITE") => "ENOSPC",
-                    // It cannot fail: to the program, its own files are another user's.
+                    // geteuid cannot fail. With a wrong result, the program's own files seem to be
+                    // another user's.
                     "geteuid" => "EACCES",
                     _ => error,
                 };
@@ -168,7 +168,8 @@ impl Host {
         Ok(())
     }
 
-    /// `doctor` names the program, what it lacks, and why; asked once about each.
+    /// Checks that `doctor` names the program, what it lacks, and why. Each refusal is checked
+    /// once.
     fn tell(&self, note: &Failure, what: &str) -> Result<()> {
         let kind = (note.stage, note.errno);
         if self.told.borrow().contains(&kind) {
@@ -179,8 +180,8 @@ impl Host {
             .with_context(|| what.to_owned())
     }
 
-    /// What the process itself says of what it holds and has measured.
-    /// Also whether a beacon is lit.
+    /// Checks the process' own report of its resources and figures. Also returns whether a beacon
+    /// is lit.
     fn judge(&self, call: &Call, what: &str) -> Result<(Outcome, bool)> {
         let report = fs::read_to_string(&self.report).expect("the host has written it");
         let of = |key: &str| -> Vec<Vec<String>> {
@@ -230,7 +231,7 @@ impl Host {
         Ok((outcome, mapped(".beacon") == 1))
     }
 
-    /// An object is found by its beacon, or is not there. Clears all away.
+    /// Checks that every object has a beacon, and removes everything.
     fn left_behind(&self, what: &str) -> Result<()> {
         let found = self.place.entries();
         let mut lost = Vec::new();
@@ -250,7 +251,7 @@ impl Host {
     }
 }
 
-/// What became of the measuring.
+/// How much was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     All,
@@ -258,7 +259,7 @@ enum Outcome {
     Nothing,
 }
 
-/// Refuses everything to a host; a line of figures.
+/// Refuses every call to a host; returns a line with the totals.
 fn refuse_everything(program: &str, arguments: &[&str], keeps: usize) -> String {
     let mut host = Host::new(program, arguments);
     host.keeps = keeps;
@@ -272,7 +273,7 @@ fn refuse_everything(program: &str, arguments: &[&str], keeps: usize) -> String 
     let (mut runs, mut bad) = (0, Vec::new());
     for (at, call) in calls.iter().enumerate() {
         let full = cfg!(feature = "torture");
-        // Reduced, each call is refused once, with the errors in turn.
+        // In the short test, each call is refused once, with one error after the other.
         let errors = if full { &ERRORS[..] } else { &ERRORS[at % ERRORS.len()..][..1] };
         for error in errors {
             runs += 1;
@@ -312,16 +313,16 @@ fn the_host_does_not_notice_what_is_refused() {
 #[test]
 fn a_host_in_c_does_not_notice_what_is_refused() {
     let program = c::compile(Compiler::C, "refused", &["refused.c"], Link::Static, [""; 0]);
-    // Its points lie in memory of the library's own, which is there before the segment.
+    // This allocation holds the points of the library and exists before the segment.
     does_not_notice("C", program.to_str().expect("it is plain text"), &[], 1);
 }
 
-/// What `pfp-top doctor` says about a folder of beacons.
+/// The output of `pfp-top doctor` for a folder of beacons.
 fn doctor(place: &Place) -> String {
     String::from_utf8(place.pfp_top(&["doctor", "--json"]).stdout).expect("it is text")
 }
 
-/// Whether it tells that a program was refused something, and why.
+/// Checks that the output reports what the program was refused, and why.
 fn tells(doctor: &str, program: &str, stage: Stage, errno: i32) -> Result<()> {
     let findings: serde_json::Value = serde_json::from_str(doctor)?;
     let lacks = match stage {
@@ -355,8 +356,8 @@ fn errno_of(error: &str) -> i32 {
     }
 }
 
-/// A start that came to nothing is told by `pfp-top doctor`, until one does not; one that
-/// was only interrupted comes to something.
+/// `pfp-top doctor` reports a failed start until one succeeds. A start that is only interrupted
+/// succeeds.
 #[test]
 fn doctor_tells_what_was_refused_until_it_is_not() {
     if lacks("what is noted of refused calls", "strace") {
@@ -390,7 +391,7 @@ fn doctor_tells_what_was_refused_until_it_is_not() {
         assert_eq!((found[0].stage, found[0].errno), expected, "{error} for {name}");
         tells(&doctor(&host.place), TARGET, stage, expected.1).expect("it was noted");
     }
-    // As a kernel that cannot wipe memory in forked children.
+    // This simulates a kernel that cannot wipe memory in forked children.
     let options = ["--seccomp-bpf", "-etrace=madvise", "-einject=madvise:error=EINVAL"];
     let init = faults::traced(host.place.command(TARGET).arg("init"), &options, &host.trace)
         .output()
@@ -404,7 +405,7 @@ fn doctor_tells_what_was_refused_until_it_is_not() {
     }
 }
 
-/// The same without a tracer: what the system refuses by itself, told as what it is.
+/// Without a tracer: `doctor` reports refusals by the system itself with the real reason.
 #[test]
 fn doctor_tells_what_the_system_refuses_by_itself() {
     let place = Place::new();
@@ -417,16 +418,17 @@ fn doctor_tells_what_the_system_refuses_by_itself() {
     assert!(plain.status.success(), "{plain:?}");
     let own_shm = |flags, options: &'static CStr| {
         move |command: &mut Command| {
-            // SAFETY: only system calls between fork and exec.
+            // SAFETY: the closure makes only system calls between fork and exec.
             unsafe { command.pre_exec(move || faults::own_shm(flags, options)) };
         }
     };
     let limited = |what, to| {
         move |command: &mut Command| {
-            // Or pfp would be content with less.
+            // Without this setting, pfp would use less memory.
             command.env("PFP_MEMORY_MB", "250");
             let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
-            // SAFETY: one system call between fork and exec, which reads our structure.
+            // SAFETY: the closure makes one system call between fork and exec, with an initialized
+            // limit.
             unsafe {
                 command.pre_exec(move || match libc::setrlimit(what, &raw const limit) {
                     0 => Ok(()),
@@ -466,7 +468,7 @@ fn doctor_tells_what_the_system_refuses_by_itself() {
     let said = String::from_utf8_lossy(&said.stdout);
     assert!(said.starts_with("BorrowedMemory\n") && said.ends_with("\nok\n"), "{said}");
 
-    // Short of descriptors, down to none.
+    // Few descriptors, down to none.
     let plain = run(&["host"], &|_| {}).expect("the target can be started");
     let said = || failure::find(&place.directory()).expect("the directory can be read");
     assert_eq!(said(), [], "it worked again");
@@ -482,7 +484,7 @@ fn doctor_tells_what_the_system_refuses_by_itself() {
         tells(&doctor(&place), TARGET, note.stage, libc::EMFILE).expect("it was noted");
         tried += 1;
     }
-    // As many as the advice says.
+    // The advice of `doctor` names this number.
     let enough = enough.expect("eight are enough");
     assert!((1..=5).contains(&enough), "{enough}");
     figure(&format!(

@@ -1,5 +1,5 @@
-//! Restrictions that the kernel enforces with a signal: system calls that a service may not make,
-//! and a counter that a program may not read.
+//! Restrictions that the kernel enforces with a signal: system calls that a service must not make,
+//! and a counter that a program must not read.
 #![cfg(target_arch = "x86_64")]
 
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,7 @@ const OF_A_SERVICE: &[u16] = &[
     434, 435, 436, 437, 439, 440, 441, 449, 450,
 ];
 
-/// Has the kernel kill a program for any other system call, which is systemd's default.
+/// Makes the kernel kill a program for any other system call, which is systemd's default.
 fn confine(command: &mut Command) {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -58,8 +58,8 @@ fn confine(command: &mut Command) {
     }
 }
 
-/// pfp ends up with a clock source that needs only the allowed system calls, whichever source it
-/// tries first.
+/// pfp selects a clock source that needs only the allowed system calls, whichever source it tries
+/// first.
 #[test]
 fn a_service_measures_within_its_system_calls() {
     for (clock, tunables) in [("", ""), ("perf", ""), ("", "glibc.pthread.rseq=0")] {
@@ -83,7 +83,7 @@ fn a_service_measures_within_its_system_calls() {
     }
 }
 
-/// All regions are measured by the system's clock.
+/// All regions are measured with the system's clock.
 #[test]
 fn a_program_that_may_not_read_the_counter_is_measured() {
     for link in [Link::Static, Link::Shared] {

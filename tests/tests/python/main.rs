@@ -1,4 +1,4 @@
-//! The Python package, with each interpreter that is installed: Debian's, for which `.ci/run`
+//! The Python package, tested with each installed interpreter: Debian's, for which `.ci/run`
 //! installs packages, and versions from 3.10 on that are on the path or were installed by pyenv.
 
 mod wheel;
@@ -13,10 +13,10 @@ use pfp_tests::tools;
 use pfp_top::files::json;
 use pfp_top::snapshot::{Loss, Point, ProcessState, Snapshot};
 
-/// Other interpreters than Debian's own.
+/// Interpreters other than Debian's own.
 const OTHERS: [&str; 5] = ["python3.10", "python3.12", "python3.13", "python3.14", "python3.15"];
 
-/// Interpreters, and where the program of others is.
+/// The interpreters, and the folder of the third-party program.
 struct Pythons {
     all: Vec<PathBuf>,
     pygments: PathBuf,
@@ -42,7 +42,7 @@ fn pythons(what: &str) -> Option<Pythons> {
     Some(Pythons { all, pygments })
 }
 
-/// An interpreter on the path; or one of pyenv's, whose own commands start only the one in use.
+/// An interpreter on the path, or one of pyenv's, whose own commands start only the version in use.
 fn other(name: &str) -> Option<PathBuf> {
     if tools::is_there(name) {
         return Some(name.into());
@@ -57,7 +57,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(name)
 }
 
-/// Puts the package together as a wheel does, beside the program of others.
+/// Assembles the package as a wheel does, next to the third-party program.
 fn packages(place: &Place, pygments: &Path) -> PathBuf {
     let folder = place.path("packages");
     let own = folder.join("pfp");
@@ -69,13 +69,13 @@ fn packages(place: &Place, pygments: &Path) -> PathBuf {
         }
     }
     std::fs::copy(c::python(), own.join("_pfp.abi3.so")).expect("there is room");
-    // It may be there already.
+    // The link may exist already.
     let _ = std::os::unix::fs::symlink(pygments, folder.join("pygments"));
     folder
 }
 
 impl Pythons {
-    /// An interpreter that finds the package.
+    /// A command of an interpreter that finds the package.
     fn command(&self, place: &Place, program: &Path, python: &Path) -> Command {
         let mut command = place.command(program);
         command
@@ -93,7 +93,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.clone(), output.stderr.clone()].concat()).into_owned()
 }
 
-/// Calls of each function: file, line, and what it is called there.
+/// Calls of each function, with its file, line and name.
 fn calls(snapshot: &Snapshot) -> Vec<(String, u32, String, u64)> {
     let count = |id| {
         let cells = snapshot.cells.iter().filter(|cell| cell.point == id);
@@ -181,7 +181,7 @@ fn code_that_is_made_again_and_again_is_one_point() {
         let output = command.args(["-m", "pfp"]).arg(file("made.py")).output().expect("it starts");
         assert!(output.status.success(), "{python:?}: {}", said(&output));
         assert!(said(&output).contains("all is as it was to be"), "{}", said(&output));
-        // One point is the script's own module, the other one is all the code that it makes.
+        // One point is the script's own module, the other one is all code that the script compiles.
         let snapshot = json::read(&place.path("snapshot.json")).expect("it can be read");
         let modules = snapshot.points.iter().filter(|point| point.name == "made.<module>");
         assert_eq!(modules.count(), 2, "{python:?}");
@@ -232,7 +232,7 @@ fn children_are_a_group_and_the_status_is_the_programs() {
         let place = Place::new();
         let mut command = pythons.command(&place, pfp_top(), python);
         command.args(is_watched.then_some(["-m", "pfp"]).into_iter().flatten());
-        // A relative path: the new interpreters of `multiprocessing` see it as an absolute one.
+        // With a relative path: new interpreters of `multiprocessing` see it as an absolute one.
         command.current_dir(file("")).args(["workers.py", way]);
         let output = command.output().expect("it starts");
         let log = std::fs::read_to_string(place.path("log")).unwrap_or_default();
@@ -279,7 +279,8 @@ fn forked_children_end_in_order_and_write_their_snapshots() {
         }
         assert_eq!(place.lit(), [""; 0], "{python:?}, {way}: nothing is left");
 
-        // One file is the program's, although its children end first; spawned ones end by `exit`.
+        // One file is the program's, although its children end first; spawned children also run
+        // their exit handlers.
         if way == "spawn" {
             continue;
         }
@@ -321,7 +322,7 @@ fn a_build_without_a_gil_is_refused() {
     let Some(pythons) = pythons("free-threaded Python") else { return };
     let place = Place::new();
     let mut command = pythons.command(&place, &pythons.all[0], &pythons.all[0]);
-    // As such a build has it.
+    // Free-threaded builds of Python set this.
     let output = command.args(["-c", "import sys; sys.abiflags = 't'; import pfp"]).output();
     let said = said(&output.expect("it starts"));
     assert!(said.contains("ImportError: pfp: expected an interpreter with a GIL"), "{said}");
@@ -377,7 +378,7 @@ fn modules_are_included_and_excluded() {
         };
         let all = ["helper.<module>", "helper.help", "helper.marked", "script.<module>"];
         assert_eq!(points(&[]), all, "{python:?}");
-        // What the program marks is measured wherever it is.
+        // Functions that the program marks are always measured.
         assert_eq!(points(&["--exclude", "help*"]), all[2..], "{python:?}");
         let included = points(&["--include", "textwrap", "--exclude", "helper"]);
         let has = |name: &str| included.iter().any(|its| its == name);

@@ -1,6 +1,6 @@
-//! Processes of another place: by commands that lead there, over lines that are cut, garbled,
-//! silent or hostile, and through a real sshd. Tests start in the order of their names: these, which
-//! wait longest, come first.
+//! Processes on other machines: through commands that start an agent, over connections that are
+//! cut, garbled, silent or hostile, and through a real sshd. Tests start in the order of their
+//! names, and these, which wait longest, come first.
 
 mod agent;
 mod lines;
@@ -21,10 +21,10 @@ use pfp_top::source;
 use serde_json::Value;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
-/// What an agent says first.
+/// The first bytes of an agent.
 const MAGIC: &[u8] = b"\x89PFPVIA\r\n";
 
-/// A place where `pfp-top` is on the path.
+/// A simulated machine with `pfp-top` on the path.
 struct Near(Place);
 
 impl Near {
@@ -35,7 +35,7 @@ impl Near {
         Self(place)
     }
 
-    /// A shell's words for a command whose path has it.
+    /// Shell words that set this path, for a command.
     fn via(&self) -> String {
         format!("PATH={}:$PATH", self.0.path("bin").display())
     }
@@ -54,7 +54,7 @@ impl Near {
         command.output().expect("pfp-top starts")
     }
 
-    /// As the segment has it.
+    /// The point's state in the segment.
     fn state(&self, target: &Target, name: &str) -> PointState {
         let mut watch = Watch::attach(&self.0, target);
         let picture = watch.poll();
@@ -93,7 +93,7 @@ fn figures_are_those_that_a_viewer_there_shows() {
     let listed = near.run(&near.via(), &["list"]);
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(text.contains(&pid) && text.contains("far"), "{text}{}", complaint(&listed));
-    // A process that is nowhere: the other end's, not this one's, are looked through.
+    // The viewer searches the processes of the other end, and not those of this machine.
     let output = near.run(&near.via(), &["snapshot", "-p", "1", "-o", "none.json"]);
     assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
     assert!(complaint(&output).contains("far["), "{}", complaint(&output));
@@ -155,7 +155,7 @@ fn a_recording_goes_on_when_a_lost_line_comes_back() {
     let output = recorder.wait_with_output().expect("it ends");
     pfp_tests::well(&output);
     assert!(complaint(&output).contains("the line was lost"), "{}", complaint(&output));
-    // No measurement was lost between the lines that the ring still had.
+    // Between snapshots no measurement was lost that was still in the ring.
     let mut recorded = source::open(&near.0.path("run.rec")).expect("it can be read");
     let recording = recorded.recording().expect("it is one");
     let events: Vec<_> =
@@ -187,7 +187,7 @@ fn a_process_of_another_place_is_compared_with_files() {
     let gate = [&["gate", "--baseline", "before.json"], &limits[..], &["-p", &pid]].concat();
     let (status, said) = run(&gate);
     assert!(status == Some(0) && said.contains("work"), "{said}");
-    // A job is one run, whatever it is made of.
+    // All processes of a job belong to one run.
     let output = near.0.pfp_top(&["snapshot", "--all", "-o", "job.json"]);
     pfp_tests::well(&output);
     let job = |more: &[&str]| {
@@ -209,7 +209,7 @@ fn a_process_of_another_place_is_compared_with_files() {
         status == Some(2) && said.contains("expected -p PID, --name, --all or --sum with --via"),
         "{said}"
     );
-    // Of another process all, of the same one what it has more.
+    // A baseline of another process is ignored; one of the same process is subtracted.
     let counts = |baseline: &str| {
         let (status, said) = run(&["diff", baseline, "-p", &pid, "--json"]);
         assert_eq!(status, Some(0), "{said}");
@@ -237,7 +237,7 @@ fn this_program_is_taken_along() {
     for folder in [&bin, &temporary] {
         std::fs::create_dir(folder).expect("the folder is new");
     }
-    // Without what this test's own path has.
+    // A path without the folders of this test's own path.
     let via = |path: &str| {
         let (beacons, temporary) = (near.0.beacons().display(), temporary.display());
         format!("env -i PATH={path} PFP_DIR={beacons} TMPDIR={temporary}")
@@ -253,14 +253,14 @@ fn this_program_is_taken_along() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains(&target.pid().to_string()), "{text}{}", complaint(&output));
     assert_eq!(left(), 0);
-    // No file is there while it runs either.
+    // No file exists while it runs either.
     let mut watching = near.0.command(pfp_top());
     watching.args(["-b", "--json", "-i", "0.1", "--via", &via(system), "--via-copy"]);
     let mut watching = Target::start(&mut watching);
     wait_for("figures from there", || !watching.lines_so_far().is_empty());
     assert_eq!(left(), 0);
 
-    // Where it would not run, it says why, and sends nothing.
+    // Where the uploaded program could not run, the viewer prints the reason and uploads nothing.
     let fake = |tool: &str, says: &str| {
         let path = bin.join(tool);
         std::fs::write(&path, format!("#!/bin/sh\n{says}\n")).expect("the folder is new");
@@ -283,7 +283,7 @@ fn this_program_is_taken_along() {
     fake("uname", "echo sparc");
     refused(&with_fakes, "found sparc on sparc");
     refused(&via("/nowhere"), "expected pfp-top on the path there");
-    // The line is cut in the middle of the program.
+    // The connection is cut in the middle of the upload.
     let cut = format!("{} sh -c 'dd bs=1 count=9000 2>/dev/null | sh' --", via(system));
     refused(&cut, "ended");
     refused("true", "ended");
@@ -329,7 +329,7 @@ fn what_is_no_agent_is_told_in_a_sentence() {
     }
     let output = near.run("exit 126 #", &["--once", "--via-copy"]);
     assert!(complaint(&output).contains("TMPDIR names another"), "{}", complaint(&output));
-    // What a shell prints as it starts is in nobody's way.
+    // Text that a shell prints when it starts does not disturb the protocol.
     let _target = near.0.start_watched(STEADY, &["far"]);
     let output = near.run("echo welcome; ", &["--once"]);
     pfp_tests::well(&output);
@@ -345,7 +345,7 @@ fn a_line_that_is_cut_or_garbled_anywhere_harms_nobody() {
         assert!(!said.contains("panicked") && output.status.code().is_some(), "{via}: {said}");
         output.status.success()
     };
-    // All that the agent says, which is so long; and then less of it.
+    // The agent's whole output; the test then cuts it after fewer and fewer bytes.
     let all = near.0.path("all");
     assert!(run(&format!("pfp-top agent | tee {} #", all.display())));
     let whole = std::fs::metadata(&all).expect("it was written").len();
@@ -356,7 +356,7 @@ fn a_line_that_is_cut_or_garbled_anywhere_harms_nobody() {
             "{bytes} of {whole}"
         );
     });
-    // Some letters of it as others.
+    // Some characters of the output are replaced by others.
     together(["0 1", "a b", "{ [", "'\\001' '\\200'"], |letters| {
         run(&format!("timeout 2 pfp-top agent | stdbuf -o0 tr {letters} #"));
     });
@@ -368,7 +368,7 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
     let near = Near::new();
     let target = near.0.start_watched(STEADY, &["far"]);
     let screen = near.0.screen(120, 30);
-    // Each agent tells its process id.
+    // Each agent writes its process id to a file.
     let via = format!("{}; echo $$ > pid; exec", near.via());
     screen.pfp_top(&format!("--via '{via}' -i 0.2 --sort name"));
     let head = |text: &str| text.lines().next().unwrap_or_default().to_owned();
@@ -377,7 +377,7 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
     });
     let signal = |signal: i32| {
         let pid = std::fs::read_to_string(near.0.path("pid")).expect("it was written");
-        // SAFETY: to send a signal touches no memory.
+        // SAFETY: the call takes no pointers.
         assert_eq!(unsafe { libc::kill(pid.trim().parse().expect("an id"), signal) }, 0);
     };
     signal(libc::SIGSTOP);
@@ -393,7 +393,7 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
             && row(text, "tick").is_some()
     });
     screen.wait_for("the next line", |text| head(text).ends_with("LIVE"));
-    // A change that no agent lived to make is told of.
+    // A change that the agent did not apply before it died is reported.
     screen.select("tick");
     signal(libc::SIGSTOP);
     screen.wait_for("that it is silent", |text| head(text).contains("LATE"));
@@ -414,7 +414,7 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
     assert_eq!(near.state(&target, "tick"), PointState::On);
 }
 
-/// The table is sent as sums over threads; nobody may see that.
+/// The agent sends the table as sums over threads; the screens do not show a difference.
 #[test]
 fn screens_are_those_of_a_viewer_there() {
     needs_a_screen!();
@@ -422,7 +422,7 @@ fn screens_are_those_of_a_viewer_there() {
     let mut target = near.0.start_watched(STEADY, &["far"]);
     wait_for("figures", || has_counted(&near.0.snapshot(&target), "tick", 3));
     target.kill();
-    // What the screens show; where it is to be this, it may take a moment.
+    // The text of the screens; a screen may need a moment to show the expected text.
     let shown = |via: &str, expected: &[String]| -> Vec<String> {
         let screen = near.0.screen(140, 40);
         screen.pfp_top(&format!("-p {} -i 0.2 --sort name {via}", target.pid()));

@@ -1,5 +1,5 @@
-//! The viewer without a screen: tables for programs, points steered by scripts, gates,
-//! and the exit statuses that all of them have.
+//! The viewer without a screen: tables for programs, switching points in scripts, gates, and the
+//! exit statuses.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use pfp_tests::target::{Target, wait_for};
 use serde_json::Value;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
-/// An id that no process ever has: it is above the kernel's limit.
+/// An id that no process ever has, since it exceeds the kernel's limit.
 const NOBODY: &str = "4294967295";
 
 fn out(output: &Output) -> String {
@@ -21,7 +21,7 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The viewer's output, where it is to go well.
+/// The viewer's output; asserts that it succeeded.
 #[track_caller]
 fn good(place: &Place, arguments: &[&str]) -> String {
     let output = place.pfp_top(arguments);
@@ -29,14 +29,14 @@ fn good(place: &Place, arguments: &[&str]) -> String {
     out(&output)
 }
 
-/// A steady program that has come by all its points.
+/// Starts the steady program, and returns once it has reached all its points.
 fn steady(place: &Place) -> Target {
     let target = place.start(STEADY, &[]);
     wait_for("all points", || count(place, &target, "tick").is_some_and(|count| count > 2));
     target
 }
 
-/// A snapshot as a file has it, read without any of pfp's own code.
+/// A snapshot as text and as JSON, read without pfp's own code.
 fn snapshot(place: &Place, target: &Target, name: &str) -> Option<(String, Value)> {
     let path = place.path(name);
     let path = path.to_str().expect("the path is text").to_owned();
@@ -90,7 +90,7 @@ fn programs_get_json_by_line_and_csv_with_one_head() {
         let mut keys: Vec<_> = points[0].as_object().unwrap().keys().cloned().collect();
         keys.sort();
         assert_eq!(keys, ["avg_s", "avg_short", "count", "name"]);
-        // A tick spins for 50 us by the wall clock; it is in seconds, then.
+        // A tick takes 50 us of wall time; the value must be in seconds.
         let seconds = points[0]["avg_s"].as_f64().unwrap();
         assert!((1e-6..1e-2).contains(&seconds), "{seconds}");
         let time = update["time_unix_s"].as_f64().unwrap();
@@ -123,7 +123,7 @@ fn a_batch_ends_with_the_process_or_its_reader() {
     let mut left = batch();
     let mut lines = BufReader::new(left.stdout.take().expect("it was piped")).lines();
     assert!(lines.next().expect("a line").expect("text").starts_with("time_unix_s,"));
-    // As `head -1` does.
+    // `head -1` closes its end like this.
     drop(lines);
     assert_eq!(left.wait().expect("it is a child").code(), Some(0));
 
@@ -144,7 +144,8 @@ fn points_are_switched_reset_and_averaged_by_scripts() {
     let state = |name: &str| point(&now(), name).expect("it is there")["state"].clone();
     let all = now()["points"].as_array().unwrap().len();
 
-    // Reported, published, and lasting: the viewer that did it has left.
+    // The viewer that disabled the points has ended: it printed the change, which took effect and
+    // stays.
     let said = good(&place, &["disable", "-p", &pid, "ti?k", "#5"]);
     assert_eq!(said, format!("disabled 2 of {all} points\n"));
     assert_eq!(
@@ -153,7 +154,7 @@ fn points_are_switched_reset_and_averaged_by_scripts() {
     );
     let (ticks, rounds) = (count_in(&now(), "tick"), count_in(&now(), "round").unwrap());
     wait_for("rounds without ticks", || count_in(&now(), "round").unwrap() > rounds + 3);
-    // One may have been under way.
+    // One region may have been open.
     let later = count_in(&now(), "tick");
     assert!(later <= ticks.map(|count| count + 1), "{ticks:?} {later:?}");
 
@@ -171,7 +172,7 @@ fn points_are_switched_reset_and_averaged_by_scripts() {
     let alpha = || point(&now(), "work").unwrap()["alpha"].as_f64();
     let said = good(&place, &["alpha", "-p", &pid, "100ms/500ms", "work"]);
     assert_eq!(said, format!("set alpha of 1 of {all} points to 0.2\n"));
-    // As a segment keeps it, in units of 2^-20.
+    // A segment stores the weight in units of 2^-20.
     assert!((alpha().unwrap() - 0.2).abs() < 1e-6);
     good(&place, &["alpha", "--all", "off", "work"]);
     assert_eq!(alpha(), None);
@@ -186,7 +187,7 @@ fn every_failure_has_its_status_and_says_what_to_do() {
         assert_eq!(output.status.code(), Some(status), "{arguments:?}: {why}");
         assert!(why.contains(said), "{arguments:?}: {why}");
     };
-    // Nothing there.
+    // No process is found.
     for words in [&["-b"][..], &["list"], &["enable", "*"], &["--once", "-p", NOBODY]] {
         fails(words, 3, "no");
     }
@@ -205,9 +206,9 @@ fn every_failure_has_its_status_and_says_what_to_do() {
     assert_eq!(list[0]["pid"].to_string(), pid);
     assert_eq!((&list[0]["state"], &list[0]["name"]), (&"running".into(), &"steady".into()));
 
-    // Another user's.
+    // The process belongs to another user.
     let mut command = place.command(pfp_top());
-    // SAFETY: getuid has no preconditions and cannot fail.
+    // SAFETY: getuid takes no arguments and cannot fail.
     if unsafe { libc::getuid() } == 0 {
         command.uid(65_534).gid(65_534).current_dir("/");
     }
@@ -216,14 +217,14 @@ fn every_failure_has_its_status_and_says_what_to_do() {
         Err(why) => pfp_tests::skipped("another user's process", &why.to_string()),
     }
 
-    // A crashed process's segment, as a future version would have left it.
+    // The segment of a crashed process with a future version.
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let object = maps.split_whitespace().find(|word| word.starts_with("/dev/shm/")).unwrap();
     target.kill();
     fails(&["enable", "-p", &pid, "*"], 3, "has ended");
     good(&place, &["--once", "-p", &pid]);
     let file = std::fs::OpenOptions::new().write(true).open(object).unwrap();
-    // The major version: magic, byte order, then this.
+    // The major version, after magic and byte order.
     std::os::unix::fs::FileExt::write_all_at(&file, &[99, 0], 12).unwrap();
     fails(&["--once", "-p", &pid], 5, "layout version 99");
     fails(&["disable", "-p", &pid, "tick"], 5, "layout version 99");
@@ -241,8 +242,8 @@ fn a_gate_fails_on_what_became_slower_and_on_nothing_else() {
     }
     let (base, _) = snapshot(&place, &before, "base.json").unwrap();
     let pid = now.pid().to_string();
-    // `work` takes 1600 us instead of 200, far beyond what a busy machine makes of windows;
-    // `inner` in it 100 as before. Of the others there are too few for a finding, or just enough.
+    // `work` takes 1600 us instead of 200, far more than the noise of a busy machine; `inner` in it
+    // still takes 100. The other points have too few calls for a finding, or barely enough.
     let gate = |more: &[&str]| {
         let fixed = ["gate", "--baseline", &base, "--max-regress", "p50=50%"];
         place.pfp_top(&[&fixed, more].concat())
@@ -263,7 +264,7 @@ fn a_gate_fails_on_what_became_slower_and_on_nothing_else() {
     assert_eq!(report["gates"].as_array().unwrap().len(), 1);
     assert_eq!(report["gates"][0]["finding"], "fine");
 
-    // What judges nothing does not pass.
+    // A gate that compares nothing does not pass.
     assert_eq!(gate(&[&file, "--filter", "no_such_point"]).status.code(), Some(3));
     assert_eq!(gate(&[&base]).status.code(), Some(2));
     assert!(err(&gate(&[&base])).contains("both sides"));

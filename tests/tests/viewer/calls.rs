@@ -1,5 +1,5 @@
-//! Who calls whom, and what is open: on the screen, in snapshots and in stacks, of programs of
-//! which that is known.
+//! Callers, callees and open regions: on the screen, in snapshots and in stacks, of programs with a
+//! known call pattern.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use pfp_top::source;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Who calls whom how often in a program's 100 rounds; no caller for the top level.
+/// Name, caller (none at the top level) and number of calls in a program's 100 rounds.
 const PATTERN: [(&str, Option<&str>, u64); 7] = [
     ("calls.a", None, 100),
     ("calls.again", None, 100),
@@ -63,7 +63,8 @@ fn callers_and_callees_are_counted_exactly() {
         assert_eq!(sum, total(&snapshot, point), "the edges of {point} are all that it did");
     }
 
-    // Stacks: what ends with a pair is that pair's exclusive time, to the nanosecond.
+    // The stacks that end in a pair of caller and callee add up to the pair's exclusive time, to
+    // the nanosecond.
     let pid = target.pid().to_string();
     let output = place.pfp_top(&["export", "folded", "-p", &pid]);
     pfp_tests::well(&output);
@@ -85,7 +86,7 @@ fn callers_and_callees_are_counted_exactly() {
         let caller = edge.caller.map(|caller| name(&snapshot, caller).to_owned());
         let exact = edge.exclusive as f64 / snapshot.clock.ticks_per_second * 1e9;
         if let Some(found) = folded.get(&(point, caller)) {
-            // The clock's rate is still being refined.
+            // The rate of the clock is still being refined.
             assert!((found - exact).abs() <= 2.0 + exact * 0.01, "{edge:?}: {found} ns");
         }
     }
@@ -98,7 +99,7 @@ fn the_detail_page_has_callers_and_callees() {
     let screen = place.screen(120, 50);
     screen.pfp_top("-i 0.1 --sort name");
     screen.wait_for_count("calls.b", 399);
-    // Name and calls of each line below a heading.
+    // Name and number of calls in each line below a heading.
     let below = |text: &str, heading: &str| -> Vec<(String, String)> {
         let lines = text.lines().skip_while(|line| !line.starts_with(&format!(" {heading} ")));
         let words = lines.skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -110,11 +111,11 @@ fn the_detail_page_has_callers_and_callees() {
         rows.map(row).collect()
     };
     let pair = |name: &str, calls: &str| (name.to_owned(), calls.to_owned());
-    // A look may fall into the middle of a drawing: all is waited for at once.
+    // The screen may be read in the middle of a redraw, so one condition checks everything.
     let show = |point: &str, callers: &[(String, String)], callees: &[(String, String)]| {
         screen.select(point);
         screen.press(&["Enter"], "its page", |text| {
-            // The most time stands first, and which that is, the machine decides.
+            // The rows are sorted by time, which varies; sort them by name instead.
             let found = ["Callers", "Callees"].map(|heading| {
                 let mut rows = below(text, heading);
                 rows.sort();
@@ -131,7 +132,7 @@ fn the_detail_page_has_callers_and_callees() {
     show("calls.again", &callers, &[pair("calls.again", "300")]);
 }
 
-/// The open regions of the thread that calls.
+/// The open regions of the program's thread.
 fn open(snapshot: &Snapshot) -> Vec<&str> {
     let lane = snapshot.lanes.iter().find(|lane| lane.name == "caller").expect("it has a lane");
     lane.open.iter().map(|open| name(snapshot, open.point)).collect()
@@ -171,7 +172,7 @@ fn a_killed_program_shows_what_it_was_in() {
         lines.next();
         STACK.iter().all(|point| lines.next().is_some_and(|line| line.contains(point)))
     });
-    // A copy of the segment says the same, and so does a recording.
+    // A copy of the segment and a recording agree.
     let copy = place.path("copy.pfp");
     let path = copy.to_str().expect("it is plain text");
     let saved = place.pfp_top(&["save-raw", "-p", &target.pid().to_string(), "-o", path]);
@@ -192,12 +193,12 @@ fn a_region_around_a_loop_has_its_figures_while_it_runs() {
     let lane = snapshot.lanes.iter().find(|lane| lane.name == "caller").expect("it has a lane");
     let on_cpu = |level: usize| lane.open[level].on_cpu.expect("it has no context but its own");
     let off = |level: usize| snapshot.elapsed_ticks - lane.open[level].start - on_cpu(level);
-    // The outermost has slept for 50 ms, which the others have not.
+    // Only the outermost region has slept for 50 ms.
     let slept = snapshot.clock.ticks_per_second * 0.05;
     assert!(off(0) as f64 >= slept * 0.9, "{:?}", lane.open);
     assert!(on_cpu(0) >= on_cpu(1) && on_cpu(1) >= on_cpu(2), "{:?}", lane.open);
 
-    // Two thirds of its time are its own, the others those of what it calls.
+    // The region spends two thirds of its time itself, and the rest in its callee.
     let output = place.pfp_top(&["export", "folded", "-p", &target.pid().to_string()]);
     pfp_tests::well(&output);
     let text = String::from_utf8(output.stdout).expect("it is text");

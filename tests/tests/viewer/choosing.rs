@@ -1,5 +1,5 @@
-//! Which process the viewer's commands are about: by its id here, by its id in its own
-//! pid namespace, and by its number in the list.
+//! Ways to choose a process in the viewer's commands: its id here, its id in its own pid namespace,
+//! and its number in the list.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn word<'a>(of: &'a Value, key: &str) -> &'a str {
     of[key].as_str().expect("it is a text")
 }
 
-/// The segment that a snapshot is of, or what was said instead.
+/// The segment id of a snapshot, or the error message.
 fn segment_by(place: &Place, which: &str, folder: &Path) -> Result<String, String> {
     let file = folder.join("taken.json");
     let output = place.pfp_top(&["snapshot", "-p", which, "--force", "-o", text(&file)]);
@@ -47,7 +47,7 @@ fn first_processes_of_containers_are_told_apart() {
     let numbers: Vec<_> = listed.iter().map(|it| word(it, "number")).collect();
     assert_ne!(numbers[0], numbers[1]);
 
-    // The id that both have names neither, and both are told.
+    // An id that both processes have selects neither of them, and the message lists both.
     let why = segment_by(&place, "1", &folder).expect_err("there are two");
     assert!(numbers.iter().all(|number| why.contains(number)), "{why}");
     let shown = String::from_utf8(place.pfp_top(&["list"]).stdout).expect("it is text");
@@ -58,7 +58,7 @@ fn first_processes_of_containers_are_told_apart() {
         assert_eq!(segment_by(&place, &format!("@{id}"), &folder).as_deref(), Ok(id));
     }
 
-    // By the id here, which the kernel tells by another way.
+    // Processes can be chosen by their id here, which the kernel reports independently.
     for target in [&one, &two] {
         let here = child_of(target.pid());
         let of = listed.iter().find(|it| it["pid_here"] == here).expect("it is listed by that");
@@ -67,7 +67,7 @@ fn first_processes_of_containers_are_told_apart() {
         assert!(shown.contains(&here.to_string()), "{shown}");
     }
 
-    // Every command that asks for a process takes a number.
+    // Every command with a process option accepts a number.
     let number = numbers[1];
     let raw = folder.join("raw");
     let record = folder.join("record");

@@ -8,7 +8,7 @@ use pfp_tests::target::Target;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
-/// A viewer that polls often, its rows in the order of their names.
+/// A viewer that polls often, with rows in the order of their names.
 fn watch<'a>(place: &'a Place, target: &Target) -> Screen<'a> {
     let screen = place.screen(130, 34);
     screen.pfp_top(&format!("-i 0.1 --sort name -p {}", target.pid()));
@@ -27,7 +27,7 @@ fn mean_change(line: &str) -> Option<f64> {
     line.split_whitespace().find_map(|cell| cell.strip_suffix('%'))?.parse().ok()
 }
 
-/// How long it is since the baseline, once that is seconds.
+/// Seconds since the baseline, once a second has passed.
 fn seconds_since(text: &str) -> Option<f64> {
     let (_, rest) = text.split_once("; now: ")?;
     rest.split_once("s since")?.0.parse().ok()
@@ -52,13 +52,13 @@ fn a_program_that_becomes_slower_is_caught_by_its_baseline() {
     assert!(mean_change(line(&text, "work").unwrap()).unwrap() > 50.0, "{text}");
     assert!(text.contains("significantly"), "{text}");
     assert!(text.lines().any(|line| line.starts_with(" baseline ") && line.contains(" since")));
-    // The window since then is what the next is compared with: as slow as that.
+    // The next comparison is with the window since then, which was just as slow.
     screen.press(&["b"], "no such difference from then on", |text| {
         let change = line(text, "work").and_then(mean_change);
         change.is_some_and(|change| change.abs() < 50.0)
     });
 
-    // What stands still can still be looked through.
+    // A paused screen can still be scrolled.
     screen.keys(&["p"]);
     screen.wait_for_status("PAUSED");
     screen.press(&["G"], "the cursor on the last row", |text| {
@@ -87,7 +87,7 @@ fn two_viewers_see_what_the_other_switches_and_what_becomes_of_the_process() {
             && t.contains("measuring costs")
     });
 
-    // Leaving puts it back, which the other sees.
+    // When this viewer quits, it restores the point, which the other viewer sees.
     one.quit();
     two.wait_for("it put back", |t| t.contains("tick switched on by another viewer"));
     two.press(&["Escape"], "the point on", |t| row(t, "tick").is_some_and(|row| row.on));

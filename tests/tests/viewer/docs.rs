@@ -1,5 +1,5 @@
-//! The shell lines of the README and of the pages in docs/, run as they stand there: what
-//! they promise is there, under those names.
+//! Runs the shell commands of the README and of docs/ unchanged, and checks that the promised
+//! output appears under the promised names.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use pfp_top::snapshot::Snapshot;
 use pfp_top::source::Source;
 use pfp_top::source::synthetic::Synthetic;
 
-/// In this order: later lines need files that earlier ones write.
+/// The order matters: later commands need files that earlier ones write.
 const PAGES: [&str; 8] = [
     include_str!("../../../README.md"),
     include_str!("../../../docs/manual.md"),
@@ -27,7 +27,7 @@ const PAGES: [&str; 8] = [
 ];
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Lines that are not run here, and why.
+/// Commands that are not run here, and why.
 const NOT_RUN: [(&str, &str); 10] = [
     ("cargo run --release -- demo", "builds all of pfp; viewer.rs watches the demo"),
     (".ci/install", "the same, and installs it"),
@@ -40,11 +40,11 @@ const NOT_RUN: [(&str, &str); 10] = [
     ("cargo run --release -p pfp-bench --example growth", "takes minutes of a quiet machine"),
     ("cargo run --release --locked --manifest-path probe/comparison", "the same"),
 ];
-/// Lines that go on until somebody ends them, after so many seconds here.
+/// Commands that run until they are interrupted; the test does so after SECONDS.
 const ENDLESS: [&str; 2] = ["pfp-top -b -n 60 -i 1", "pfp-top record "];
 const SECONDS: &str = "3";
 
-/// The lines of all blocks of all pages, one after the other.
+/// The commands in all blocks of all pages, in order.
 fn lines() -> Vec<&'static str> {
     let (mut lines, mut inside) = (Vec::new(), false);
     for line in PAGES.iter().flat_map(|page| page.lines()) {
@@ -67,7 +67,7 @@ const APP: &str = "#include <unistd.h>\n\
                    sum += parse_line(other(n)); usleep(1000); }\n\
                    return sum == 1; }\n";
 
-/// A snapshot of another run each time.
+/// Each snapshot belongs to another run.
 fn run(number: u32) -> Snapshot {
     let mut source = Synthetic::new();
     source.snapshot_mut().process.segment_id = format!("{number:032x}");
@@ -77,7 +77,7 @@ fn run(number: u32) -> Snapshot {
     source.poll().unwrap()
 }
 
-/// A recording of six minutes from noon on.
+/// Writes a recording of six minutes that starts at noon.
 fn record(path: &Path) {
     // 2026-11-21 12:00:00 UTC.
     let noon = 1_795_262_400_000_000_000;
@@ -153,18 +153,18 @@ fn the_pages_shell_lines_do_what_they_say() {
         if NOT_RUN.iter().any(|(start, _)| line.starts_with(start)) {
             continue;
         }
-        // The process that a reader would name.
+        // Insert the process that a reader would name.
         let meant =
             line.replace("-p 4711", &format!("-p {pid}")).replace("-p PID", &format!("-p {pid}"));
         let endless = ENDLESS.iter().any(|start| line.starts_with(start));
         let output = shell(&meant, endless).output().expect("a shell starts");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         let ended = output.status.code();
-        // As shells have it of what Ctrl-C has ended.
+        // Shells report this status after Ctrl-C.
         assert!(ended == Some(0) || endless && ended == Some(130), "{line}: {output:?}");
         ran += 1;
-        // The files that it is to write are there, and hold something.
-        // What is behind a pipe is another program's.
+        // Each output file exists and is not empty. Output behind a pipe belongs to another
+        // program.
         let own = meant.split(" #").next().unwrap().split(" | ").next().unwrap();
         let words: Vec<&str> = own.split_whitespace().collect();
         for pair in words.windows(2).filter(|pair| matches!(pair[0], "-o" | ">")) {
@@ -188,7 +188,7 @@ fn the_pages_shell_lines_do_what_they_say() {
                 assert_eq!(runs.count(), 2, "a file for each process");
             }
             line if line.contains("--at 12:03:41") => {
-                // One snapshot a second from noon on: the same moment by its number.
+                // There is one snapshot per second from noon on, so this number is the same moment.
                 let by_number = line.split(" #").next().unwrap().replace("12:03:41", "'#222'");
                 let output = shell(&by_number, false).output().expect("a shell starts");
                 assert_eq!(said, String::from_utf8_lossy(&output.stdout), "{line}: {by_number}");
@@ -197,7 +197,7 @@ fn the_pages_shell_lines_do_what_they_say() {
             _ => {}
         }
     }
-    // Both ways to link, and what two pages say of CMake.
+    // Two pages show both ways to link with CMake.
     const TWICE: usize = 2;
     assert_eq!(ran, lines.len() - NOT_RUN.len() - TWICE);
     target.end_well();

@@ -1,4 +1,4 @@
-//! How processes end: what a viewer reports that watches them, and what a later viewer reports.
+//! How processes end, as reported by a viewer that watches them, and by a later viewer.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -33,7 +33,7 @@ fn last_of(place: &Place, pid: u32, when_it_watches: impl FnOnce()) -> Value {
     last["process"].clone()
 }
 
-/// What the list says of a process.
+/// The entry of a process in the list.
 fn listed(place: &Place, pid: u32) -> Option<Value> {
     let output = place.pfp_top(&["list", "--json"]);
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -67,7 +67,7 @@ fn a_forked_child_is_shown_as_it_ended() {
         assert_eq!((&last["state"], &last["end"]), (&state.into(), &end), "{how}");
         target.reach("done");
 
-        // The figures are kept, and a later viewer does not guess how the child ended.
+        // The figures are kept. A later viewer does not guess how the child ended.
         let later = listed(&place, child).expect("it is kept");
         let (state, end) = if how == "exec" { ("exited", end) } else { ("ended", Value::Null) };
         assert_eq!((&later["state"], &later["end"]), (&state.into(), &end), "{how}");
@@ -80,7 +80,7 @@ fn a_forked_child_is_shown_as_it_ended() {
     }
 }
 
-/// The words for an end that no program can find out any more.
+/// The text for a reason of the end that can no longer be determined.
 #[test]
 fn an_end_that_is_not_known_is_said_to_be_so() {
     let place = Place::new();
@@ -101,7 +101,7 @@ fn an_end_that_is_not_known_is_said_to_be_so() {
     target.end_well();
 }
 
-/// Many processes crash at once, and no program starts after them that would sweep.
+/// Many processes crash at once, and no program starts afterwards that would sweep.
 #[test]
 fn of_crashed_processes_the_last_three_are_kept() {
     let place = Place::new();
@@ -195,7 +195,7 @@ fn a_process_in_a_time_namespace_of_its_own_is_alive() {
         viewer.args(ahead).arg(pfp_top()).args(["--once", "--json", "-p"]);
         viewer.arg(outside.pid().to_string()).output().expect("it starts")
     };
-    // The viewer outside looks at the process inside, and the other way round.
+    // The viewer outside watches the process inside, and the other way round.
     for look in [&of_inside as &dyn Fn() -> Output, &of_outside] {
         let uptime = wait_for("it to have run for a while", || {
             let table: Value = serde_json::from_slice(&look().stdout).ok()?;
@@ -208,12 +208,12 @@ fn a_process_in_a_time_namespace_of_its_own_is_alive() {
     wait_for("it to be dead", || (listed(&place, pid)?["state"] != "running").then_some(()));
 }
 
-/// The beacon leads to the segment, so it does not matter which files in `/proc` cannot be read.
+/// The beacon names the segment, so unreadable files in `/proc` do not matter.
 #[test]
 fn doctor_looks_where_list_looks() {
     let place = Place::new();
     for how in ["title", "user"] {
-        // SAFETY: takes nothing and cannot fail.
+        // SAFETY: the call takes no arguments and cannot fail.
         if how == "user" && unsafe { libc::geteuid() } != 0 {
             return skipped("a process that becomes another user's", "only root's can");
         }

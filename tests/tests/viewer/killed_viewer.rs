@@ -1,9 +1,8 @@
-//! A viewer killed at any moment of switching, resetting and saving: the program's
-//! figures are exact, the next viewer attaches at once, and nothing is left behind but the notes of
-//! its switches.
+//! A viewer is killed at any moment while it switches, resets and saves: the program's figures stay
+//! exact, the next viewer attaches at once, and only the notes of its switches are left.
 //!
-//! The program tells by a witness what it has called. A call of a point that was being
-//! switched meanwhile may be counted or not; of all others it is known.
+//! The program counts its calls in a witness. A call of a point that was being switched may be
+//! counted or not; all other counts are exact.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,10 +30,11 @@ use pfp_top::source;
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// Threads of the program.
 const THREADS: usize = 2;
-/// CPU time within which a viewer has started, looked around and attached.
+/// Maximum CPU time for a viewer to start, find the program and attach.
 const WITHIN: Duration = Duration::from_secs(1);
 
-/// A folder of files in memory, so that what waits for no disk can be killed often.
+/// A folder in memory, so that a viewer that writes files can be killed often without waiting for a
+/// disk.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -46,8 +46,8 @@ impl Folder {
         Self(path.into())
     }
 
-    /// Whatever is shown as a snapshot or a copy is whole; removes all but what is
-    /// written again and again. Returns the files, and the drafts.
+    /// Checks that every snapshot and copy is complete, and removes all files except those that are
+    /// rewritten. Returns the numbers of complete files and of drafts.
     fn clear(&self) -> (u64, u64) {
         let (mut whole, mut drafts) = (0, 0);
         for file in fs::read_dir(&self.0).expect("it is there").flatten() {
@@ -75,7 +75,7 @@ impl Drop for Folder {
     }
 }
 
-/// A process that is killed at the end, whoever else is.
+/// A process that is killed when this is dropped.
 struct Victim(Child);
 
 impl Victim {
@@ -93,9 +93,10 @@ impl Drop for Victim {
     }
 }
 
-/// A program that is watched.
+/// The watched program.
 struct Watched {
-    // First, so that it is gone when its place is.
+    // The first field, since fields are dropped in order: the program must end before its folder is
+    // removed.
     program: Victim,
     witness: Shared,
     place: Place,
@@ -143,9 +144,8 @@ impl Watched {
         wait_for("the program to go on", || seats.iter().all(|seat| seat.rests.load(Acquire) == 0));
     }
 
-    /// What was counted of each point since the program began is what was called.
-    /// The program rests. Returns how many calls there were, and how many more there
-    /// may have been.
+    /// Checks that the lifetime count of each point equals its calls, while the program pauses.
+    /// Returns the number of calls, and the number of calls in doubt.
     fn check(&self) -> (u64, u64) {
         let entry = self.place.entry(self.program.0.id()).expect("it runs");
         assert_eq!(entry.state, Liveness::Alive);
@@ -182,7 +182,7 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
     let mut random = Random::new(2);
     let (mut slowest, mut slowest_cpu, mut attached) = (Duration::ZERO, Duration::ZERO, 0);
     let (mut saved, mut drafts) = (0, 0);
-    // On a busy machine they live longer, until one of them has switched and one has saved.
+    // On a busy machine the viewers live longer, until one of them has switched and one has saved.
     for kill in 0.. {
         let is_missing = saved == 0 || watched.witness.switched.load(Acquire) == 0;
         if kill >= kills && !is_missing {
@@ -193,7 +193,7 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
         let before = watched.witness.attached.load(Acquire);
         let started = Instant::now();
         let viewer = watched.view(&folder, &[]);
-        // One in four on its way there.
+        // One in four is killed while it starts.
         if kill % 4 != 0 {
             while watched.witness.attached.load(Acquire) == before {
                 assert!(started.elapsed() < DEADLINE, "no viewer attaches any more");
@@ -231,8 +231,8 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
     ));
 }
 
-/// Instruction by instruction, a viewer changes nothing but the words that steer, and
-/// those in one step each.
+/// Run instruction by instruction, a viewer changes only control words and reset times, and each of
+/// them in one step.
 #[test]
 fn a_viewer_has_done_all_of_a_change_or_nothing() {
     if let Some(why) = stepper::why_not() {
@@ -253,7 +253,8 @@ fn a_viewer_has_done_all_of_a_change_or_nothing() {
         let (stage, early) = (asked(), wall());
         let steers = matches!(stage, stage::SWITCH | stage::RESET);
         let mut words = Vec::new();
-        // Instructions that steer are few; of the others the first ones.
+        // Switching and resetting take few instructions, so all are checked; of the other stages,
+        // only the first.
         let mut left = if steers { u64::MAX } else { size(5_000, 2_000_000) };
         let halt = loop {
             if left == 0 {
@@ -284,7 +285,7 @@ fn a_viewer_has_done_all_of_a_change_or_nothing() {
                     let (before, after) = (Control(before), Control(after));
                     assert_eq!(after.epoch(), before.epoch() + 1);
                     assert!(before.enabled() && after.enabled());
-                    // Between the two nobody knows when it was.
+                    // Between the two stores, the reset has no valid time.
                     assert_eq!(control::reset_ns(after, earlier), None);
                     let time = control::reset_ns(after, time).expect("it was left");
                     let [early, now] = [early, wall()].map(|at| at.as_micros() as u64 * 1000);
@@ -302,7 +303,7 @@ fn a_viewer_has_done_all_of_a_change_or_nothing() {
     figure(&format!("a viewer of {steps} instructions changes 6 words, in a step each"));
 }
 
-/// A viewer killed while it has files open, or locked.
+/// A viewer is killed while it has files open or locked.
 #[test]
 fn whatever_system_call_of_a_viewer_is_the_last() {
     if let Some(why) = stepper::why_not() {

@@ -1,5 +1,5 @@
-//! The viewer as a person has it: a terminal, keys, and real processes that come,
-//! change, end and crash.
+//! The viewer as a user sees it: a terminal, keys, and real processes that start, change, end and
+//! crash.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -19,7 +19,7 @@ use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
 use pfp_top::source;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
-/// As most tests start the viewer: polling often, so that they need not wait.
+/// Options of the viewer in most tests: it polls often, so that tests wait less.
 const QUICK: &str = "-i 0.1";
 
 fn said(output: &Output) -> String {
@@ -34,8 +34,8 @@ fn state(snapshot: &Snapshot, name: &str) -> PointState {
     snapshot.points.iter().find(|point| point.name == name).unwrap().state
 }
 
-/// A calm program, and a viewer of 130 x 34 that watches it, the rows in the order
-/// of their names so that none moves.
+/// Starts the steady program, and a viewer of 130 x 34 that watches it. Rows are sorted by name, so
+/// that none moves.
 fn watching<'a>(place: &'a Place, more: &str) -> (Target, Screen<'a>) {
     let target = place.start(STEADY, &[]);
     let screen = place.screen(130, 34);
@@ -83,7 +83,7 @@ fn the_demo_shows_live_figures_in_any_order_and_leaves_nothing_behind() {
 
     screen.keys(&["q"]);
     let after = screen.wait_for_shell();
-    // What was there before the viewer is there again, and nothing of it is left.
+    // The screen from before the viewer is restored, and nothing of the viewer is left.
     assert!(after.contains(&settings) && !after.contains("LIVE"), "{after}");
     screen.line("clear; stty -g");
     screen.wait_for("the terminal's settings as before", |text| text.contains(&settings));
@@ -100,7 +100,7 @@ fn a_point_is_switched_off_and_on_again_while_it_runs() {
     screen.press(&["e"], "the point off", |text| {
         row(text, "tick").is_some_and(|row| !row.on) && text.contains("tick is off")
     });
-    // The next call already sees it; what was being measured may still end.
+    // The next call sees the change; a region that is open may still end.
     wait_for("the program to know", || state(&place.snapshot(&target), "tick") == PointState::Off);
     let stopped = count(&place.snapshot(&target), "tick");
     let other = count(&place.snapshot(&target), "round");
@@ -119,8 +119,8 @@ fn a_point_is_switched_off_and_on_again_while_it_runs() {
     });
 }
 
-/// By the key, into the control word of the running program, whose own account at its end has
-/// it, too.
+/// A key changes the mode in the control word of the running program. The program's own output at
+/// its end confirms it.
 #[test]
 fn a_point_is_fenced_and_no_longer_while_it_runs() {
     needs_a_screen!();
@@ -137,7 +137,7 @@ fn a_point_is_fenced_and_no_longer_while_it_runs() {
         screen.select(name);
         screen.keys(&["F"]);
         wait_for("the word of the point", || is_fenced(&place.snapshot(&target), name) == expected);
-        // Fenced or not, it goes on.
+        // The point is measured in both modes.
         wait_for_ticks(&place, &target, 2);
     };
     for (name, expected) in [("tick", true), ("round", true), ("round", false)] {
@@ -212,7 +212,7 @@ fn a_point_in_full_and_the_help_open_and_close() {
         screen.wait_for(said, |text| text.contains(said));
     }
     screen.wait_for("its callees", |text| text.contains(" Callees ") && text.contains(" inner "));
-    // The histogram since it was opened, of the last seconds, and from a moment on.
+    // Histograms since the viewer was opened, of the last seconds, and from a chosen moment on.
     screen.press(&["H"], "the histogram since it was opened", |text| text.contains("since opened"));
     screen.press(&["H"], "that of the last seconds", |text| {
         text.contains("Exclusive, last ") && !text.contains("since opened")
@@ -223,7 +223,7 @@ fn a_point_in_full_and_the_help_open_and_close() {
     screen.press(&["Escape"], "the table", |text| row(text, "work").is_some());
     screen.press(&["?"], "the help", |text| text.contains("Keys") && text.contains("on or off"));
     screen.keys(&["Escape"]);
-    // A point that was never given a name is known by its number.
+    // A point without a name is shown with its number.
     screen.wait_for("the table", |text| row(text, "#5").is_some());
 }
 
@@ -238,7 +238,7 @@ fn a_snapshot_is_written_and_shown_again() {
     screen.keys(&["C-u"]);
     screen.text("saved.json");
     screen.press(&["Enter"], "the message", |text| text.contains("wrote saved.json"));
-    // A copy of the segment, by its name.
+    // Writes a copy of the segment to a file with this name.
     screen.press(&["w"], "the question for a name", |text| {
         text.contains("write snapshot to: steady-")
     });
@@ -287,7 +287,7 @@ fn every_way_out_gives_the_terminal_back() {
             screen.keys(&[way]);
         }
         screen.wait_for_shell();
-        // The shell echoes what is typed again, and a key is a character again.
+        // The shell echoes input again, and keys are characters again.
         screen.line("echo still $((40 + 2))");
         let text = screen.wait_for("the shell to work", |text| text.contains("still 42"));
         assert!(text.contains("echo still"), "{way}:\n{text}");
@@ -340,7 +340,7 @@ fn the_screen_follows_the_size_of_the_terminal() {
         let heading = heading(text);
         heading.trim_end().ends_with("Off%") && heading.trim_end().chars().count() > 200
     });
-    // Very small is no reason to die.
+    // A tiny terminal does not crash the viewer.
     screen.resize(10, 3);
     screen.resize(130, 34);
     screen.wait_for("the table as before", |text| row(text, "tick").is_some());
@@ -364,7 +364,7 @@ fn forty_by_eight_is_enough_to_work_with() {
     assert!(target_is_whole(&place, &target));
 }
 
-/// Whether every point measures again.
+/// Whether every point is enabled again.
 fn target_is_whole(place: &Place, target: &Target) -> bool {
     place.snapshot(target).points.iter().all(|point| point.state == PointState::On)
 }
@@ -376,12 +376,12 @@ fn a_process_that_ends_leaves_its_last_figures_on_the_screen() {
     let (target, screen) = watching(&place, "");
     target.end_well();
     screen.wait_for_status("EXITED");
-    // The message stands in the last line: the whole screen is drawn.
+    // The message is in the last line, so the whole screen is drawn.
     let ended = screen.wait_for("the message", |text| {
         text.contains("the process has ended; its last figures stay")
     });
     assert!(row(&ended, "tick").and_then(|row| row.exact_count()) > Some(2), "{ended}");
-    // The last figures can still be looked at and kept.
+    // The last figures can still be viewed and saved.
     screen.select("tick");
     screen.press(&["e"], "a refusal", |text| text.contains("the process has ended; nothing can"));
     screen.keys(&["w", "C-u"]);
@@ -410,7 +410,7 @@ fn a_process_that_is_killed_or_aborts_shows_as_crashed() {
         let is_last =
             |text: &str| row(text, "tick").and_then(|row| row.exact_count()) == Some(ticks);
         screen.wait_for("the last figures", is_last);
-        // A viewer that comes later sees the same.
+        // A later viewer shows the figures, too.
         screen.quit();
         screen.pfp_top(&format!("-p {}", target.pid()));
         screen.wait_for_status("CRASHED");
@@ -427,7 +427,7 @@ fn without_a_process_it_says_where_it_looked_and_waits_for_one() {
     screen.wait_for_status("WAITING");
     let beacons = place.beacons().display().to_string();
     screen.wait_for("why, and where it looked", |text| {
-        // Lines are broken anywhere.
+        // Lines may be wrapped anywhere.
         let flat = text.split_whitespace().collect::<String>();
         flat.contains("noinstrumentedprocess") && flat.contains(&beacons)
     });
@@ -449,7 +449,7 @@ fn among_several_processes_it_lets_choose() {
     let offered = screen.wait_for("both", |text| {
         text.contains("first") && text.contains("second") && text.contains("PID")
     });
-    // The youngest is the likeliest.
+    // The cursor is on the process that was started last.
     let cursor = offered.lines().find(|line| line.starts_with('>')).unwrap();
     assert!(cursor.contains(&second.pid().to_string()), "{offered}");
     screen.press(&["Down"], "the cursor on the first", |text| {
@@ -458,7 +458,7 @@ fn among_several_processes_it_lets_choose() {
     screen.keys(&["Enter"]);
     let shown = screen.wait_for_status("LIVE");
     assert!(shown.contains(&format!("first[{}]", first.pid())), "{shown}");
-    // And back to the list, to the other one.
+    // Back to the list, and to the other process.
     screen.press(&["P"], "the list", |text| text.contains("second"));
     screen.press(&["g", "g", "Enter"], "the other", |text| {
         text.contains(&format!("second[{}]", second.pid()))
@@ -480,7 +480,7 @@ fn a_crashed_process_is_offered_until_one_runs() {
     let _alive = place.start(STEADY, &["newcomer"]);
     let shown = screen.wait_for_status("LIVE");
     assert!(shown.contains("newcomer["), "{shown}");
-    // Beside one that runs, what has crashed is no reason to ask.
+    // With one running process, a crashed one is no reason to show the list.
     screen.quit();
     screen.pfp_top(QUICK);
     let shown = screen.wait_for_status("LIVE");
@@ -499,7 +499,7 @@ fn the_selected_row_is_seen_without_colours() {
     let styled = screen.styled();
     let cursor = styled.lines().find(|line| line.contains(">●")).unwrap();
     assert!(attributes(cursor).contains(&7), "not in reverse: {cursor:?}");
-    // 39 and 49 are the terminal's own colours.
+    // 39 and 49 select the terminal's default colours.
     let colour = |code: &u32| matches!(code, 30..=38 | 40..=48 | 90..=107);
     assert!(!attributes(&styled).iter().any(colour), "{styled:?}");
 }
@@ -515,7 +515,7 @@ fn a_viewer_without_its_terminal_ends() {
     needs_a_screen!();
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
-    // The second has no controlling terminal, so that no signal tells it.
+    // With `setsid` the viewer has no controlling terminal, and so gets no signal.
     for way in ["", "setsid --wait "] {
         let screen = place.screen(100, 20);
         screen.line(&format!("{way}{} {QUICK}", pfp_top().display()));
@@ -557,7 +557,7 @@ fn the_demo_in_a_pipe_prints_one_table_and_is_gone() {
     assert!(!lit.is_empty() && !lit.iter().any(|name| object(name).exists()), "{lit:?}");
 }
 
-/// The shared-memory object that a beacon of this name tells of.
+/// The shared-memory object of a beacon with this name.
 fn object(beacon: &str) -> std::path::PathBuf {
     let hex = beacon.split('.').next().unwrap();
     format!("/dev/shm/pfp-{hex}").into()
@@ -587,7 +587,7 @@ fn what_a_crash_left_is_listed_read_and_removed() {
     assert_eq!(place.lit(), [""; 0]);
 }
 
-/// Of a program whose segment says that it is a debug build and what a region costs there.
+/// The segment of this program is marked as a debug build, with the cost of a region there.
 #[test]
 fn the_doctor_says_what_pfp_costs_without_optimisation_and_what_to_do() {
     let place = Place::new();
@@ -618,7 +618,7 @@ fn the_doctor_says_what_pfp_costs_without_optimisation_and_what_to_do() {
         let found = found.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(found.contains(words), "{words:?} is not in: {found}");
     }
-    // With the advice taken its debug assertions stay.
+    // After the advice is followed, debug assertions are still on.
     pair_ns(60.0);
     let after = doctor();
     assert!(!after.contains("without optimisation"), "{after}");
@@ -653,7 +653,7 @@ fn scripts_can_tell_why_there_is_nothing_to_show() {
         assert_eq!(status, Some(expected), "{text}");
         assert!(text.contains(words), "{text}");
     }
-    // Two processes and no word which.
+    // Two processes, and no option to choose one.
     let (one, two) = (place.start(STEADY, &[]), place.start(STEADY, &[]));
     wait_for("both to show", || said(&place.pfp_top(&["list"])).lines().count() == 3);
     let (status, text) = code(&["--once"]);
@@ -666,7 +666,7 @@ fn scripts_can_tell_why_there_is_nothing_to_show() {
 #[test]
 fn a_process_of_another_user_is_refused_in_words() {
     let place = Place::new();
-    // Only root can start one.
+    // Only root can start a process of another user.
     let mut foreign = place.command("sleep");
     let Ok(mut foreign) = foreign.arg("600").current_dir("/").uid(65534).spawn() else {
         pfp_tests::skipped("a process of another user", "only root can start one");
@@ -674,7 +674,7 @@ fn a_process_of_another_user_is_refused_in_words() {
     };
     let arguments = ["--once", "-p", &foreign.id().to_string()];
     let of_root = place.pfp_top(&arguments);
-    // The folder of this build may be root's alone.
+    // The folder of this build may be accessible to root only.
     let (folder, all) = (place.path(""), Permissions::from_mode(0o755));
     let copy = place.path("pfp-top");
     copy_program(pfp_top(), &copy);
@@ -686,7 +686,7 @@ fn a_process_of_another_user_is_refused_in_words() {
     let text = said(&of_user);
     assert_eq!(of_user.status.code(), Some(4), "{text}");
     assert!(text.contains("belongs to uid 65534") && text.contains("sudo pfp-top -p"), "{text}");
-    // Root may see everything, so that is not why.
+    // Root may read everything, so rights are not the reason.
     let text = said(&of_root);
     assert!(of_root.status.code() == Some(3) && !text.contains("sudo"), "{of_root:?}");
 }

@@ -1,5 +1,6 @@
-//! Who lives: a dead process is shown as dead at once, and never as alive, whoever has
-//! its id by now; one in a container is told from outside; sweepers harm nobody.
+//! Detecting whether processes are alive: a dead process is shown as dead at once, and never as
+//! alive, even if another process has its id; a process in a container is recognized from outside;
+//! sweepers harm no living process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines};
@@ -20,7 +21,7 @@ use serde_json::Value;
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
-/// The viewer as scripts use it, line by line.
+/// A viewer that prints a line for each update, as scripts use it.
 struct Viewer {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -38,7 +39,7 @@ impl Viewer {
         Self { child, lines }
     }
 
-    /// Reads on until the process is in a state; the times of the updates before, in
+    /// Reads updates until the process is in a state; returns the times of the updates before, in
     /// seconds since the epoch.
     fn says(&mut self, state: &str) -> Vec<f64> {
         let mut before = Vec::new();
@@ -75,8 +76,8 @@ fn list(folder: &Path) -> Vec<(u32, String)> {
     listed.iter().map(of).collect()
 }
 
-/// A program that is killed and started again and again; the viewer says so each time,
-/// although nobody has waited for the dead one yet.
+/// A program is killed and started again and again. The viewer shows each death, although the dead
+/// process has not been reaped.
 #[test]
 fn a_death_shows_at_once_and_restarts_keep_three() {
     let cycles = size(8, 1_000);
@@ -94,7 +95,7 @@ fn a_death_shows_at_once_and_restarts_keep_three() {
         os::signal(pid, libc::SIGKILL);
         wait_for("it to be dead", || !runs(pid));
         let dead = UNIX_EPOCH.elapsed().expect("it is later").as_secs_f64();
-        // One may have looked before, and told the time after.
+        // One poll may have begun before the death, and its update have a later time.
         let late = viewer.says("crashed").into_iter().filter(|&time| time > dead).count();
         assert!(late <= 1, "{late} updates have taken a dead process for a living one");
         slowest = slowest.max(killed.elapsed());
@@ -114,7 +115,7 @@ fn a_death_shows_at_once_and_restarts_keep_three() {
     ));
 }
 
-/// The same on the screen, at the interval that it has by itself.
+/// A death shows on the screen, at the default interval.
 #[test]
 fn a_death_shows_on_the_screen() {
     needs_a_screen!();
@@ -129,7 +130,7 @@ fn a_death_shows_on_the_screen() {
     figure(&format!("liveness: on the screen {:?} after the signal", killed.elapsed()));
 }
 
-/// Another process comes to a dead one's id.
+/// Another process gets the id of a dead one.
 #[test]
 fn a_reused_id_revives_nobody() {
     let reuses = size(3, 200);
@@ -162,19 +163,20 @@ fn a_reused_id_revives_nobody() {
         for state in ["running", "ended"] {
             assert!(listed.contains(&(pid, state.to_owned())), "{listed:?}");
         }
-        // Also where only the id and the start time can tell: somebody holds the lock.
+        // With the lock held by another process, the id and the start time alone still distinguish
+        // them.
         let alive = place.entry(pid).expect("it was found");
         assert_ne!(alive.info.object, dead.info.object);
         if alive.info.process.start != dead.info.process.start {
             let beacon = File::open(&dead.path).expect("it is there");
-            // SAFETY: an open descriptor and plain numbers.
+            // SAFETY: the descriptor is open, and the call takes plain numbers.
             let locked = unsafe { libc::flock(beacon.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
             assert_eq!(locked, 0);
             assert_eq!(states(&place), both);
         }
-        // Who sweeps takes the one and not the other.
+        // A sweep removes the dead process' segment, and not the living one's.
         let removed = wait_for("the dead one to be swept", || {
-            // A viewer that looks at it just now has its lock.
+            // While a viewer looks at the beacon, it holds its lock, so the sweep is repeated.
             let swept = find::gc(&place.directory()).expect("the directory can be read");
             Some(swept.removed.len()).filter(|removed| *removed > 0)
         });
@@ -185,8 +187,8 @@ fn a_reused_id_revives_nobody() {
     figure(&format!("liveness: {reuses} ids used again, nobody revived"));
 }
 
-/// Starts a scenario in namespaces of its own, after what a shell does there first; none
-/// where this user may not.
+/// Starts a scenario in its own namespaces, after the shell commands `first`; `None` if this user
+/// may not.
 pub(super) fn contain(place: &Place, first: &str) -> Option<Target> {
     let unshare = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let tried = Command::new("unshare").args(unshare).arg("true").output();
@@ -205,7 +207,7 @@ pub(super) fn child_of(pid: u32) -> u32 {
     })
 }
 
-/// A process in a container: its id means nothing outside, its lock does.
+/// A process in a container: its id is meaningless outside, but its lock is not.
 #[test]
 fn a_process_in_a_container_is_told_from_outside() {
     let place = Place::new();
@@ -219,7 +221,7 @@ fn a_process_in_a_container_is_told_from_outside() {
         };
         target.reach("done");
         let outside = child_of(target.pid());
-        // The way in that does not depend on what is shared.
+        // This path into the container works whatever is shared.
         let inside = PathBuf::from(format!("/proc/{outside}/root{folder}"));
         let shared = first.is_empty();
         assert_eq!(place.entry(1).is_some(), shared, "{what}");
@@ -232,7 +234,7 @@ fn a_process_in_a_container_is_told_from_outside() {
         if shared {
             let entry = place.entry(1).expect("just found");
             assert_eq!(watch::named(Watch::open(&entry).poll(), "a scope").count, 100);
-            // And seen from inside another one.
+            // Another container sees it, too.
             let seen = place
                 .command("unshare")
                 .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
@@ -256,8 +258,8 @@ fn a_process_in_a_container_is_told_from_outside() {
     }
 }
 
-/// One whose shared memory is its own cannot be watched from outside; that it lives is
-/// told, and why there are no figures.
+/// A process with its own shared memory cannot be watched from outside; the viewer shows that it is
+/// alive, and why it has no figures.
 #[test]
 fn a_process_with_shared_memory_of_its_own_is_explained() {
     let place = Place::new();
@@ -284,7 +286,7 @@ fn racing_sweepers_leave_the_living_alone() {
     let said = target.reach("done").clone();
     assert_eq!(said.one::<u64>("harmed"), 0, "the living");
     assert_eq!(said.one::<u64>("failed"), 0, "sweepers that met trouble");
-    // None is removed twice, and none stays.
+    // No segment is removed twice, and none is left.
     assert_eq!(said.one::<u64>("removed"), said.one::<u64>("dead"));
     assert_eq!(said.one::<u64>("left"), 0);
     target.end_well();

@@ -1,4 +1,4 @@
-//! The viewer as people have it: in a terminal, by its commands, and over many processes.
+//! The viewer as users run it: in a terminal, by its commands, and with many processes.
 
 mod afar;
 mod batch;

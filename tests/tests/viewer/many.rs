@@ -1,15 +1,15 @@
-//! The viewer with five thousand points: what is scrolled to, filtered and sorted is
-//! what is there, and the cursor stays on its point while rows move.
+//! The viewer with five thousand points: scrolling, filtering and sorting show the right rows, and
+//! the cursor stays on its point while rows move.
 
 use pfp_tests::needs_a_screen;
 use pfp_tests::place::Place;
 use pfp_tests::screen::{Screen, rows};
 
 const POINTS: usize = 5_000;
-/// The probe's own point, which measures more often than the others here.
+/// The probe's own point, which is measured more often than the others here.
 const OVERHEAD: &str = "overhead";
 
-/// The names in the order of their rows, with the probe's own point.
+/// The names in the order of their rows, including the probe's own point.
 fn sorted() -> Vec<String> {
     let name = |place| format!("part{:02}.region{place:04}", place % 50);
     let mut names: Vec<String> = (0..POINTS).map(name).collect();
@@ -26,8 +26,8 @@ fn selected(text: &str) -> Option<String> {
     rows(text).into_iter().find(|row| row.selected).map(|row| row.name().to_owned())
 }
 
-/// Waits until the cursor is on this point and the rows around it are those that
-/// follow on one another in this order.
+/// Waits until the cursor is on this point, and the rows around it are its neighbours in this
+/// order.
 #[track_caller]
 fn wait_for_place(screen: &Screen, order: &[String], place: usize, many: usize) {
     screen.wait_for(&format!("the cursor on {}", order[place]), |text| {
@@ -54,7 +54,7 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     let page = rows(&text).len();
     assert!(page > 20, "{text}");
 
-    // By pages, to the ends, by rows.
+    // Moves by pages, to the ends, and by rows.
     screen.keys(&["Home"]);
     wait_for_place(&screen, &order, 0, page);
     screen.keys(&["PageDown"; 100]);
@@ -70,7 +70,7 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     screen.keys(&["j"; 40]);
     wait_for_place(&screen, &order, 40, page);
 
-    // A filter shows what passes it; without it the cursor is where its point is.
+    // With a filter only matching points are shown; without it, the cursor is on its point again.
     screen.keys(&["/"]);
     screen.text("region43");
     screen.keys(&["Enter"]);
@@ -84,7 +84,7 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     let place = order.iter().position(|name| *name == passing[99]).unwrap();
     wait_for_place(&screen, &order, place, page);
 
-    // By count: the rows move, and the cursor with its point.
+    // Sorted by count, rows move, and the cursor moves with its point.
     screen.quit();
     let name = |place: usize| format!("part{:02}.region{place:04}", place % 50);
     target.tell("2500 10");
@@ -105,7 +105,7 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     screen.wait_for("it to be the fourth, and still under the cursor", |text| {
         leads(text, &[4001, 4000, 100, 2500]) && selected(text) == Some(name(2500))
     });
-    // From far out of sight to the top: the screen follows.
+    // The point moves from far below to the top, and the screen follows.
     screen.keys(&["End"]);
     let is_point = |name: &String| name.starts_with("part");
     let text = screen.wait_for("the end", |text| {

@@ -1,5 +1,5 @@
-//! Several processes on a real screen: sorted by process, and who comes and goes told
-//! as it happens; a program that has no room, and one that is started again.
+//! Several processes on a real screen: sorting by process, messages about processes that start and
+//! end, a program without memory, and one that is started again.
 
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;
@@ -21,7 +21,7 @@ fn wait_for_rows(screen: &Screen, targets: &[(&str, &Target)]) {
     });
 }
 
-/// The names of the processes of the rows, from the top.
+/// The process names of the rows, from the top.
 fn processes(text: &str) -> Vec<&str> {
     let of = |line: &'_ str| {
         let start = ["alpha[", "omega["].iter().find_map(|name| line.find(name))?;
@@ -39,7 +39,7 @@ fn rows_are_sorted_by_process_with_keys_and_mouse() {
     let screen = place.screen(140, 34);
     screen.pfp_top("--all -i 0.1 --sort name");
     wait_for_rows(&screen, &[("alpha", &alpha), ("omega", &omega)]);
-    // From the name to the column before it.
+    // Change the sorting from the name to the column before it.
     screen.keys(&["<"]);
     let heading = |text: &str, sorted: &str| screen::heading(text).contains(sorted);
     screen.wait_for("alpha above omega", |text| {
@@ -50,7 +50,7 @@ fn rows_are_sorted_by_process_with_keys_and_mouse() {
         let found = processes(text);
         heading(text, "Process▼") && found.len() >= 12 && found.iter().rev().is_sorted()
     });
-    // A click on the heading, by the codes of the terminal's mouse.
+    // Clicks on the heading, with the terminal's mouse codes.
     let text = screen.shown();
     let place = screen::heading(&text).find("Process").unwrap() + 2;
     let line = text.lines().position(|line| line.contains(" Process")).unwrap() + 1;
@@ -101,7 +101,7 @@ fn a_program_that_is_started_again_is_a_key_away() {
     first.kill();
     let last = screen.wait_for_status("CRASHED");
     let second = place.start(STEADY, &["again"]);
-    // What it showed last stays until somebody asks for another.
+    // The screen keeps the dead process until the user chooses another one.
     screen.keys(&["P"]);
     let pids = [first.pid(), second.pid()].map(|pid| pid.to_string());
     screen.wait_for("both to choose from", |text| pids.iter().all(|pid| text.contains(pid)));
@@ -144,14 +144,14 @@ fn who_joins_who_ends_and_who_dies_is_told_and_noted() {
     screen.quit();
 }
 
-/// Whoever finds a process as early as can be sees what it is.
+/// A process has its name and its clock from the first moment at which a viewer can open it.
 #[test]
 fn a_process_that_can_be_opened_has_its_name_and_clock() {
     let place = Place::new();
     let dir = Directory::open(place.beacons()).unwrap();
     for _ in 0..20 {
         let target = place.start(STEADY, &["newcomer"]);
-        // Looks without a pause, unlike the other waits.
+        // Polls without a pause, unlike the other waits.
         let segment = (0..u64::MAX).find_map(|_| {
             let entries = find::find(&dir).unwrap().entries;
             let entry = entries.iter().find(|entry| entry.info.process.pid == target.pid())?;

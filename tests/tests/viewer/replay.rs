@@ -28,7 +28,7 @@ fn read(file: &Path) -> Recording {
     Recording::read(File::open(file).unwrap(), file).unwrap()
 }
 
-/// Waits until the cursor is at this snapshot, counted from 1.
+/// Waits until the replay is at this snapshot, counted from 1.
 #[track_caller]
 fn at(screen: &Screen, number: usize) -> String {
     screen.wait_for(&format!("snapshot {number}"), |text| {
@@ -48,10 +48,10 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     target.tell("slow");
     wait_for("snapshots", || read(&file).len() >= 60);
 
-    // While it grows, the number of its snapshots does.
+    // While the recording grows, so does the number of its snapshots.
     let screen = place.screen(130, 34);
     screen.pfp_top("open a.pfprec");
-    // It opens at its end.
+    // It opens at the last snapshot.
     screen.wait_for("the last snapshot", |text| {
         let number = |part: Option<&str>| part?.trim().parse::<usize>().ok();
         let shown = text.lines().next().and_then(|line| line.split_once(" of ")).map(|(a, _)| a);
@@ -73,7 +73,7 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     let since_first: Vec<_> = (0..len).map(|place| recording.since_first(place)).collect();
     screen.wait_for("its end", |text| text.contains(&format!("(1 of {len})")));
 
-    // The figures are those of the file, wherever one comes from.
+    // The figures are those of the file, from whichever direction the replay arrives.
     let mut count = |place: usize| {
         recording.seek(place - 1);
         let snapshot = recording.poll().unwrap();
@@ -111,12 +111,12 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.keys(&["Enter"]);
     check(39);
     screen.text(".");
-    // Loads and rates too: they are those between two snapshots, not smoothed. What
-    // of them changes is only the picture of the load before.
+    // Loads and rates are those between two snapshots and not smoothed. Only the plot of the
+    // earlier load depends on the path.
     let figures = |text: &str| table(text).replace(|c: char| !c.is_ascii(), "");
     assert_eq!(figures(&check(40)), figures(&forty));
 
-    // A moment that there is not is refused, and can be mended.
+    // A snapshot number that does not exist is refused, and can be corrected.
     screen.text(&format!("@#{}", len + 1));
     screen.press(&["Enter"], "what there is", |text| text.contains("expected a moment from"));
     screen.keys(&["C-u"]);
@@ -126,7 +126,7 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     let nearest = (0..len).min_by_key(far);
     at(&screen, nearest.expect("there are snapshots") + 1);
 
-    // Compared with a moment: after it the program became slow.
+    // Compares with an earlier moment; the program became slow after it.
     screen.text("@#25");
     screen.keys(&["Enter"]);
     at(&screen, 25);
@@ -137,22 +137,21 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.text("^");
     screen.wait_for("nothing to compare", |text| text.contains("between the baseline and this"));
 
-    // The other screens have the moment's threads, records and windows.
+    // The other screens show this moment's threads, records and windows.
     screen.text("4@#30");
     screen.press(&["Enter"], "the timeline of that moment", |text| {
         text.contains("(30 of") && text.contains("worker") && text.contains(" wide")
     });
-    // Its right edge is that moment, and not now.
+    // The right edge of the timeline is that moment, and not now.
     screen.wait_for("its edge", |text| text.contains("here|") && !text.contains("now|"));
-    // A round takes a tenth of a second; how wide it begins depends on how much was going
-    // on.
+    // A round takes a tenth of a second; the initial width depends on the number of regions.
     let before = RefCell::new(String::new());
     screen.wait_for("rounds", |text| {
         let width = text.lines().find(|line| line.contains(" wide")).unwrap_or_default();
         if text.contains("round") && text.contains("ticker") {
             return true;
         }
-        // Once a width: the screen takes its time.
+        // One key for each width, since the screen needs time to redraw.
         if *before.borrow() != width {
             before.replace(width.to_owned());
             screen.keys(&["-"]);
@@ -166,8 +165,8 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.press(&["g", "g", "Enter"], "the load up to there", |text| {
         text.contains("Load") && text.contains("here|")
     });
-    // What is before its first snapshot is not known: the window is shorter than ten
-    // seconds, and has what was measured since that.
+    // Nothing is known from before the first snapshot, so the window is shorter than ten seconds,
+    // and has the measurements since then.
     screen.text("HH");
     let measured = count(30).0 - count(1).0;
     screen.wait_for("a window", |text| {
@@ -177,11 +176,11 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.wait_for("the log", |text| text.contains("(30 of") && text.contains("6 Log"));
     screen.text("1");
 
-    // Nothing can be changed in what is over.
+    // A recorded process cannot be changed.
     screen.text("e");
     screen.wait_for("a refusal", |text| text.contains("a recording cannot be changed"));
 
-    // It plays to its end by itself, and from the beginning again.
+    // It plays to the end without keys, and from the beginning again.
     screen.text("]]]");
     screen.press(&["Space"], "the end", |text| {
         text.contains(&format!("REPLAY {}", count_time(len, &file)))
@@ -193,7 +192,7 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.wait_for("a refusal", |text| text.contains("-n counts tables"));
 }
 
-/// What the first line says at a snapshot.
+/// The first line at a snapshot.
 fn count_time(number: usize, file: &Path) -> String {
     let recording = read(file);
     format!(
@@ -203,7 +202,7 @@ fn count_time(number: usize, file: &Path) -> String {
     )
 }
 
-/// Without a screen: the last moment, or the one that is asked for.
+/// Without a screen: prints the last moment, or the requested one.
 #[test]
 fn a_moment_of_a_recording_is_printed() {
     let place = Place::new();
@@ -224,7 +223,7 @@ fn a_moment_of_a_recording_is_printed() {
     assert_eq!(status, Some(0));
     let count = |text: &str| -> u64 {
         let line = text.lines().find_map(|line| line.split_once(" work ")).unwrap().1;
-        // Behind the load.
+        // The column after the load.
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     };
     assert!(count(&early) < count(&last.1), "{early}{}", last.1);

@@ -1,5 +1,5 @@
-//! Processes of other users and in containers: what root sees, with whose rights pfp-top reads it,
-//! and what pfp-top shows to other users.
+//! Processes of other users and in containers: root sees them, pfp-top reads each with the rights
+//! of its owner, and shows them to no other user.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -17,21 +17,21 @@ const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 const USER: u32 = 65534;
 const OWNER: u32 = 65533;
 const STRANGER: u32 = 65532;
-/// Files and processes of its own.
+/// Namespaces of a container with its own files and processes.
 const CONTAINER: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
-/// Folders of a container's own, and then the program.
+/// Mounts private folders in a container, and then runs the program.
 const INSIDE: &str = "mount -t tmpfs none /dev/shm && mount -t tmpfs none /tmp && exec \"$@\"";
 
-/// Programs that every user can start, and that announce themselves as users' programs do.
+/// Copies of the programs that every user can start, and whose beacons are in the default folder.
 struct Machine {
-    /// What they are called.
+    /// The programs' name.
     name: String,
     folder: PathBuf,
     place: Place,
 }
 
 impl Machine {
-    /// None if this user may not start programs as others.
+    /// `None` if this user may not start programs as other users.
     fn new(test: &str) -> Option<Self> {
         if lacks("processes of other users", "setpriv") {
             return None;
@@ -41,7 +41,7 @@ impl Machine {
             return None;
         }
         let name = format!("pfp-{test}-{}", std::process::id());
-        // A container hides /tmp.
+        // A container hides /tmp, so the folder is elsewhere.
         let folder = Path::new("/var/tmp").join(&name);
         let own = folder.join("run");
         fs::create_dir_all(&own).expect("there is room");
@@ -58,20 +58,20 @@ impl Machine {
         self.folder.join(name).display().to_string()
     }
 
-    /// Starts the program with these words before it.
+    /// Starts the program, with `command` in front of it.
     fn start(&self, mut command: Command) -> Target {
         Target::start(clear(&mut command).arg(self.path("steady")).arg(&self.name))
     }
 
-    /// A process of another user.
+    /// Starts a process of another user.
     fn of_user(&self) -> Target {
         let mut command = as_user(USER, &self.path("steady"));
         let run = self.path("run");
         Target::start(clear(&mut command).arg(&self.name).env("XDG_RUNTIME_DIR", run))
     }
 
-    /// A process in a container, and its id here. One that is not root's is of a user who may
-    /// make containers; none if they may not.
+    /// Starts a process in a container, and returns it with its id here. If not `is_root`, it
+    /// belongs to a user who may create containers; `None` if they may not.
     fn in_container(&self, is_root: bool) -> Option<(Target, u32)> {
         if lacks("processes in containers", "unshare") {
             return None;
@@ -106,13 +106,13 @@ impl Machine {
         clear(&mut command).args(arguments).output().expect("pfp-top starts")
     }
 
-    /// Runs the viewer as a user who has started nothing.
+    /// Runs the viewer as a user without any processes.
     fn by_stranger(&self, arguments: &[&str]) -> Output {
         let mut command = as_user(STRANGER, &self.path("pfp-top"));
         clear(&mut command).args(arguments).output().expect("pfp-top starts")
     }
 
-    /// What root sees.
+    /// A snapshot taken by root.
     fn snapshot(&self, which: &[&str]) -> Snapshot {
         let file = self.place.path("snapshot.json");
         let path = file.to_str().expect("it is plain text");
@@ -126,7 +126,7 @@ impl Machine {
         snapshot.points.iter().find(|it| it.name == point).expect("it is there").state
     }
 
-    /// The row of a process in root's list, once it is there.
+    /// The row of a process in root's list, once it appears.
     fn row(&self, pid: u32) -> String {
         let pid = pid.to_string();
         wait_for("the process to be listed", || {
@@ -139,7 +139,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // What its killed programs left.
+        // The objects of programs that were killed.
         for beacon in fs::read_dir(self.folder.join("run/pfp")).into_iter().flatten().flatten() {
             let id = beacon.path().with_extension("");
             let id = id.file_name().unwrap_or_default().to_string_lossy();
@@ -156,7 +156,7 @@ fn as_user(user: u32, program: &str) -> Command {
     command
 }
 
-/// Takes away what says where beacons are.
+/// Removes the variables that select the folder of beacons.
 fn clear(command: &mut Command) -> &mut Command {
     for name in ["PFP_DIR", "XDG_RUNTIME_DIR"] {
         command.env_remove(name);
@@ -186,7 +186,7 @@ fn root_watches_every_user_and_container() {
         let (row, id) = (machine.row(*pid), pid.to_string());
         assert!(row.contains(&format!("{}@", machine.name)) && row.contains(words), "{row}");
         wait_for("figures", || has_counted(&machine.snapshot(&["-p", &id]), "tick", 3));
-        // The viewer that switches it puts it back when it ends, and `disable` does not.
+        // The viewer that disabled the point restores it when it ends, and `disable` does not.
         let output = machine.by_root(&["disable", "-p", &id, "tick"]);
         pfp_tests::well(&output);
         assert_eq!(machine.state(*pid, "tick"), PointState::Off, "{row}");
@@ -194,10 +194,10 @@ fn root_watches_every_user_and_container() {
     }
     let sum = machine.snapshot(&["--all", "--sum", "--name", &machine.name]);
     assert_eq!(sum.process.members.len(), all.len(), "{:?}", sum.process.members);
-    // With a folder named, only what is there is shown.
+    // With a folder set, only its processes are shown.
     let here = said(&machine.place.pfp_top(&["list"]));
     assert!(!here.contains(&machine.name), "{here}");
-    // What has ended is said to have.
+    // A process that has ended is shown as ended.
     let (pid, target, _) = &mut all[0];
     *target = None;
     wait_for("its end to show", || {
@@ -215,7 +215,7 @@ fn children(pid: u32) -> Vec<u32> {
     threads.flat_map(children).collect()
 }
 
-/// The agents that a viewer has started: those that have become somebody else.
+/// The agents that a viewer has started: the processes that have changed to another user.
 fn agents_of(viewer: u32) -> Vec<u32> {
     let ended = |pid: u32| match children(pid) {
         none if none.is_empty() => vec![pid],
@@ -256,7 +256,7 @@ fn an_agent_has_the_rights_of_the_user_it_reads_for_and_no_more() {
         ] {
             assert!(status.lines().any(|it| it == line), "{line}\n{status}");
         }
-        // Its executable is the viewer's: who is watched must not get at it.
+        // The agent's executable is the viewer's own: the watched user must not be able to read it.
         let mut theirs = as_user(USER, "cat");
         theirs.arg(format!("/proc/{agent}/exe"));
         assert!(!works(&mut theirs), "{theirs:?}");
@@ -265,7 +265,7 @@ fn an_agent_has_the_rights_of_the_user_it_reads_for_and_no_more() {
     }
 }
 
-/// The screen of root, who watches what these arguments name.
+/// Root's screen, which watches the processes selected by these arguments.
 fn watch<'a>(machine: &'a Machine, which: &str) -> Screen<'a> {
     let screen = machine.place.screen(120, 30);
     let viewer = pfp_top().display();
@@ -297,7 +297,7 @@ fn what_was_switched_in_another_room_is_put_back_when_the_viewer_is_killed() {
     }
 }
 
-/// A user may stop the agent that has become theirs.
+/// The user who owns a process may stop its agent, which runs as that user.
 #[test]
 fn an_agent_that_its_user_stops_keeps_root_from_nobody_else() {
     needs_a_screen!();
@@ -332,7 +332,7 @@ fn an_agent_that_its_user_stops_keeps_root_from_nobody_else() {
     screen.wait_for("that it speaks", |text| {
         head(text).ends_with("LIVE") && text.contains("all places answer")
     });
-    // Those of what runs beside this test may have ended.
+    // The agents of processes beside this test may have ended.
     assert!(agents.iter().any(|agent| os::runs(*agent)));
 }
 
@@ -340,14 +340,14 @@ fn an_agent_that_its_user_stops_keeps_root_from_nobody_else() {
 fn an_agent_of_another_room_that_ended_is_started_again() {
     needs_a_screen!();
     let Some(machine) = Machine::new("again") else { return };
-    // The room is entered by the first of them.
+    // The agent enters the namespaces of the first process.
     let mut all = vec![machine.of_user(), machine.of_user()];
     all.sort_by_key(Target::pid);
     let pid = all[1].pid();
     all.iter().for_each(|target| drop(machine.row(target.pid())));
     let screen = watch(&machine, &format!("-p {pid}"));
     let viewer = screen.viewer();
-    // One of them; the others are of what runs beside this test.
+    // One of these agents; the others belong to processes beside this test.
     let agents = agents_of(viewer);
     all.remove(0);
     agents.iter().for_each(|agent| os::signal(*agent, libc::SIGKILL));
@@ -400,15 +400,15 @@ fn others_are_told_how_many_they_cannot_see() {
     assert!(text.contains("sudo pfp-top -p"), "{text}");
 }
 
-/// The segment of a crashed process has no process to be seen, so it is not counted.
+/// The segment of a crashed process has no process, so it is not counted.
 #[test]
 fn segments_without_a_process_are_not_counted_among_the_unseen() {
     let Some(machine) = Machine::new("counted") else { return };
     if lacks_namespaces("segments of a machine of its own", &CONTAINER) {
         return;
     }
-    // Two processes of one user, and one of another; each has made its segment when the next
-    // line is run. One of the first crashes.
+    // Two processes of one user, and one of another; each has created its segment before the next
+    // line runs. One of the first two crashes.
     let script = format!(
         "mount -t tmpfs none /dev/shm && mount -t tmpfs none /tmp && chmod 1777 /dev/shm /tmp || exit\n\
          mkfifo /tmp/input && exec 3<>/tmp/input\n\
@@ -432,7 +432,7 @@ fn segments_without_a_process_are_not_counted_among_the_unseen() {
     assert!(text.contains(&seen("3")) && text.contains(&seen("2")), "{text}");
 }
 
-/// At the path of a library that is loaded may be anything by now.
+/// A loaded library's path may have been replaced by any file.
 #[test]
 fn doctor_waits_for_no_pipe_at_the_path_of_a_library() {
     let place = Place::new();
@@ -441,7 +441,7 @@ fn doctor_waits_for_no_pipe_at_the_path_of_a_library() {
     let sleeper = Target::start(Command::new(&program).arg("600"));
     fs::remove_file(&program).expect("it is there");
     let path = std::ffi::CString::new(program.as_os_str().as_encoded_bytes()).expect("no zero");
-    // SAFETY: a NUL-terminated path that outlives the call.
+    // SAFETY: the path is NUL-terminated and outlives the call.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
     let mut doctor = place.command(pfp_top());
     doctor.args(["doctor", &sleeper.pid().to_string()]).stdout(std::process::Stdio::null());
@@ -494,7 +494,7 @@ fn doctor_says_why_a_process_cannot_be_watched() {
 }
 
 impl Machine {
-    /// A root of its own, with the program, the viewer and their libraries. No file system is
+    /// A separate root folder with the program, the viewer and their libraries. No file system is
     /// mounted in it.
     fn root(&self, name: &str) -> PathBuf {
         let root = self.folder.join(name);
@@ -512,7 +512,7 @@ impl Machine {
             for library in text.split_whitespace().filter(|word| word.starts_with('/')) {
                 let to = root.join(&library[1..]);
                 fs::create_dir_all(to.parent().expect("it is in a folder")).expect("there is room");
-                // Where a link is, its file goes.
+                // A link is replaced by the file that it points to.
                 fs::copy(library, to).expect("there is room");
             }
         }
@@ -520,7 +520,7 @@ impl Machine {
     }
 }
 
-/// Whether `doctor` finds that a process can be watched, and says where that is.
+/// Whether `doctor` reports that a process can be watched, and the place.
 #[track_caller]
 fn can_be_watched(machine: &Machine, pid: u32, place: &str) {
     let output = machine.by_root(&["doctor", &pid.to_string()]);
@@ -554,11 +554,11 @@ fn root_watches_what_has_another_root() {
     assert_eq!(sum.process.members.len(), 2, "{:?}", sum.process.members);
 }
 
-/// A container of podman's, which goes with the test.
+/// A podman container, which is removed with the test.
 struct Podman<'a>(&'a str);
 
 impl Podman<'_> {
-    /// What its commands begin with: it is asked for as little as there may be here.
+    /// The first words of podman's commands, which use as few features as possible.
     const ALL: [&'static str; 3] = ["podman", "--runtime", "runc"];
 }
 
@@ -598,7 +598,7 @@ fn root_watches_a_container_of_podman_from_outside_and_by_a_command() {
         list.lines().find(|row| row.contains(&named)).map(str::to_owned)
     });
     let pid: u32 = row.split_whitespace().nth(1).and_then(|it| it.parse().ok()).expect("an id");
-    // It is called by podman's own short id.
+    // The viewer shows podman's own short id.
     let id = Command::new(podman)
         .args(with)
         .args(["inspect", "--format", "{{.Id}}", container.0])

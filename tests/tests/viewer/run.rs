@@ -1,4 +1,4 @@
-//! `pfp-top run`: programs that the viewer starts itself, in a terminal and without.
+//! `pfp-top run`: programs that the viewer starts itself, with and without a terminal.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use pfp_top::snapshot::ProcessState;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
-/// Runs `pfp-top run` without a terminal, and keeps its logs on the place.
+/// Runs `pfp-top run` without a terminal, and keeps its logs in the test's folder.
 fn run(place: &Place, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = place.command(pfp_top());
     command.env("XDG_STATE_HOME", place.path("state")).arg("run").args(arguments);
@@ -29,7 +29,7 @@ fn logs(place: &Place) -> Vec<std::path::PathBuf> {
     files.into_iter().flatten().flatten().map(|file| file.path()).collect()
 }
 
-/// What a shell does until a file is there.
+/// A shell loop that runs until a file exists.
 fn until(file: &Path) -> String {
     format!("until test -e {}; do sleep 0.05; done", file.display())
 }
@@ -61,14 +61,14 @@ fn a_descendant_is_watched_to_its_end_and_the_status_passed_on() {
 fn row_count(table: &str, name: &str) -> u64 {
     let line = table.lines().find(|line| line.split_whitespace().nth(1) == Some(name));
     let line = line.unwrap_or_else(|| panic!("no {name} in\n{table}"));
-    // Behind the load.
+    // The column after the load.
     line.split_whitespace().nth(3).unwrap().parse().unwrap()
 }
 
 #[test]
 fn as_many_tables_as_asked_are_printed_and_then_the_program_ends() {
     let place = Place::new();
-    // The ids of the program and of a child, which would run for longer than any test.
+    // The ids of the program and of a child, which would both run longer than any test.
     let child = "sh -c 'echo $$ > child; exec sleep 600'";
     let script = format!("echo $$ > pid; {child} | {STEADY} mine");
     let all = ["--once", "-n", "3", "-i", "0.2", "--", "sh", "-c", &script];
@@ -82,7 +82,7 @@ fn as_many_tables_as_asked_are_printed_and_then_the_program_ends() {
         wait_for("the program and its child to be gone", || !runs(pid));
     }
 
-    // One that ends before: its last table is the last.
+    // The program ends first: its last table is the last one printed.
     let script = format!("{STEADY} mine 20");
     let (status, out, _) = run(&place, &["-n", "1000", "-i", "0.2", "--", "sh", "-c", &script]);
     assert_eq!(status, Some(0));
@@ -98,7 +98,7 @@ fn what_ends_badly_or_measures_nothing_is_said_with_its_status() {
     let place = Place::new();
     let (status, _, err) = run(&place, &["sh", "-c", "kill -ABRT $$"]);
     assert!(status == Some(134) && err.contains("signal 6 (SIGABRT)"), "{err}");
-    // The status is the program's, whether anything was recorded or not.
+    // The exit status is the program's, whether anything was recorded or not.
     let (status, _, err) = run(&place, &["true"]);
     assert!(status == Some(0) && err.contains("exited without recording anything"), "{err}");
     let (status, _, err) = run(&place, &["/no/such/program"]);
@@ -133,7 +133,7 @@ fn on_the_screen_the_last_figures_stay_and_the_output_comes_after() {
     screen.wait_for("the program's status", |text| text.contains("status 5\n"));
 }
 
-/// The id of the watched process, which the first line has in brackets.
+/// The id of the watched process, in brackets in the first line.
 fn watched(live: &str) -> u32 {
     live.split(['[', ']']).nth(1).unwrap().parse().unwrap()
 }
@@ -178,7 +178,7 @@ fn a_program_outlives_the_viewer_that_is_left() {
     signal(pid, libc::SIGKILL);
 }
 
-/// The viewer is ended by a hangup, by SIGTERM and by SIGKILL.
+/// The viewer is ended by SIGHUP, by SIGTERM and by SIGKILL.
 #[test]
 fn a_program_outlives_the_viewer_that_is_ended() {
     needs_a_screen!();
@@ -200,11 +200,11 @@ fn a_program_outlives_the_viewer_that_is_ended() {
     }
 }
 
-/// A viewer that cannot start leaves the program running, and says where its output is.
+/// A viewer that cannot start leaves the program running, and prints the path of its output.
 #[test]
 fn a_program_outlives_a_viewer_that_cannot_start() {
     let place = Place::new();
-    // `setsid` takes the terminal away, so the viewer cannot read keys.
+    // `setsid` detaches the viewer from the terminal, so it cannot read keys.
     let viewer = format!("setsid {} run -- {STEADY} mine 6000 < /dev/null", pfp_top().display());
     let mut command = place.command("sh");
     command.env("XDG_STATE_HOME", place.path("state")).args(["-c", &viewer]);
@@ -284,7 +284,7 @@ fn under_nohup_every_command_goes_on() {
         for number in [libc::SIGHUP, libc::SIGINT] {
             signal(viewer.pid(), number);
         }
-        // Gives a wrongly handled signal the time to have an effect.
+        // Wait, so that a wrongly handled signal could have an effect.
         std::thread::sleep(std::time::Duration::from_millis(500));
         goes_on(&mut viewer, "it to go on");
         assert!(runs(viewer.pid()), "{arguments:?}");

@@ -1,4 +1,4 @@
-//! Several real processes as one: side by side, summed, coming and going.
+//! Several real processes shown as one: side by side, summed, starting and ending.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn try_snapshot(place: &Place, arguments: &[&str]) -> Result<Snapshot, String> {
     Ok(json::read(&file).unwrap())
 }
 
-/// The count of a point, of one process where there are several.
+/// The count of a point; with several processes, of the process `pid`.
 fn count(snapshot: &Snapshot, name: &str, pid: Option<u32>) -> u64 {
     let of = |place: Option<u32>| {
         place.and_then(|place| snapshot.process.members.get(place as usize)).map(|p| p.pid)
@@ -41,7 +41,7 @@ fn count(snapshot: &Snapshot, name: &str, pid: Option<u32>) -> u64 {
 fn wait_for_ticks(place: &Place, target: &Target, least: u64) {
     let pid = target.pid().to_string();
     wait_for("ticks", || {
-        // It may not have come by its first point yet.
+        // The program may not have reached its first point yet.
         let Ok(snapshot) = try_snapshot(place, &["-p", &pid]) else { return false };
         let ticks = snapshot.points.iter().any(|point| point.name == "tick");
         ticks && count(&snapshot, "tick", None) >= least
@@ -55,7 +55,7 @@ fn the_sum_is_that_of_its_processes() {
     for target in &targets {
         wait_for_ticks(&place, target, 3);
     }
-    // Figures that stand still can be compared: those of the dead do.
+    // The processes are killed first, so that their figures no longer change and can be compared.
     let pids = targets.each_ref().map(|target| target.pid().to_string());
     for target in &mut targets {
         target.kill();
@@ -118,7 +118,7 @@ fn processes_come_and_go_and_the_others_go_on() {
 fn marked_processes_are_one_and_switched_each_by_itself() {
     needs_a_screen!();
     let place = Place::new();
-    // One after the other: the list is in the order of their beginnings.
+    // They start one after the other, since the list is sorted by start time.
     let targets = ["one", "two", "three"].map(|name| {
         let target = place.start(STEADY, &[name]);
         wait_for_ticks(&place, &target, 1);
@@ -129,13 +129,13 @@ fn marked_processes_are_one_and_switched_each_by_itself() {
     screen.wait_for("the processes to choose from", |text| {
         ["one", "two", "three"].iter().all(|name| text.contains(&format!("  {name}  ")))
     });
-    // The youngest comes first.
+    // The newest process comes first.
     screen.press(&["Space"], "a mark", |text| text.lines().any(|line| line.starts_with(" * ")));
     let shown = screen.press(&["Space", "Enter"], "two of them", |text| {
         text.contains("2 processes") && text.contains("three[") && text.contains("two[")
     });
     assert!(!shown.contains("one["), "{shown}");
-    // The first row is `inner` of the older of both; only there it is switched.
+    // The first row is `inner` of the older process; it is disabled only there.
     screen.press(&["g", "g", "e"], "a point off", |text| text.contains('○'));
     screen.quit();
     let off = |target: &Target| {
@@ -146,7 +146,7 @@ fn marked_processes_are_one_and_switched_each_by_itself() {
     assert_eq!(targets.each_ref().map(off), [vec![], vec!["inner".to_owned()], vec![]]);
 }
 
-/// What the table for programs has of each point, the first row first.
+/// The rows of the table for programs, in order.
 fn rows(place: &Place, arguments: &[&str]) -> Vec<serde_json::Value> {
     let more = ["--once", "--json", "--columns", "name,excl,imbalance", "--sort", "imbalance"];
     let output = place.pfp_top(&[arguments, &more, &["--unit", "cycles"]].concat());
@@ -174,12 +174,13 @@ fn a_sum_tells_how_unevenly_its_ranks_share_the_work() {
         let row = sum.iter().find(|row| row["name"] == label).expect("it was measured");
         row["imbalance"].as_f64().expect("a number")
     };
-    // What the ranks burn is measured by the kernel.
+    // The kernel measures what the ranks burn.
     for (label, expected) in [("alone", 3.0), ("solve", 2.0 * 3.0 / 4.0), ("even", 1.0)] {
         figure(&format!("imbalance of {label}: {}, by its shares {expected}", of(label)));
         assert!((of(label) / expected - 1.0).abs() < 0.1, "{label}: {}", of(label));
     }
-    // By what each rank has for itself, where there is nothing to compare it with.
+    // Without another figure to compare with, the expected value is computed from each rank's own
+    // figures.
     let mut ticks: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for rank in &ranks {
         for row in rows(&place, &["-p", &rank.pid().to_string()]) {
@@ -195,7 +196,7 @@ fn a_sum_tells_how_unevenly_its_ranks_share_the_work() {
     for row in rows(&place, &["--all"]) {
         assert!(row["imbalance"].is_null(), "side by side they are not compared: {row}");
     }
-    // A file says the same.
+    // A file has the sum, too.
     let file = place.path("sum.json");
     let saved = place.pfp_top(&["snapshot", "--all", "--sum", "-o", file.to_str().unwrap()]);
     pfp_tests::well(&saved);

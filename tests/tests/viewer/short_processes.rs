@@ -11,10 +11,10 @@ use pfp_top::files::json;
 use pfp_top::snapshot::Snapshot;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-/// Calls of each process.
+/// Number of calls of each process.
 const CALLS: u64 = 7;
 
-/// Runs a script under `pfp-top run`, and returns what was summed.
+/// Runs a script under `pfp-top run`, and returns the summed snapshot.
 fn run(place: &Place, options: &[&str], script: &str) -> Snapshot {
     let file = place.path("all.json");
     let mut command = place.command(pfp_top());
@@ -23,7 +23,7 @@ fn run(place: &Place, options: &[&str], script: &str) -> Snapshot {
     json::read(&file).expect("it was written")
 }
 
-/// What is left in the folder of beacons.
+/// Asserts that the folder of beacons is empty.
 fn nothing_is_left(place: &Place) {
     assert_eq!(place.lit(), [""; 0], "everything was removed");
 }
@@ -47,8 +47,8 @@ fn every_process_of_a_run_is_summed_exactly() {
     nothing_is_left(&place);
 }
 
-/// What is neither a child of it nor started by it is not the program's, and the only
-/// process of a program is found however short it is.
+/// Processes that the program did not start are not counted. A program's only process is found,
+/// however short it is.
 #[test]
 fn a_run_sums_its_own_processes_and_no_others() {
     let place = Place::new();
@@ -68,8 +68,8 @@ fn a_run_sums_its_own_processes_and_no_others() {
     }
 }
 
-/// Two that watch all at once both count everything; one that is killed leaves nothing
-/// that stays.
+/// Two viewers that watch all processes both count everything, and the leftovers of a killed viewer
+/// are removed.
 #[test]
 fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
     let place = Place::new();
@@ -77,7 +77,7 @@ fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
         let script = format!("for i in $(seq {times}); do {TARGET} brief {CALLS} 0; done");
         pfp_tests::c::run(place.command("sh").args(["-c", &script]));
     };
-    // Ended before anybody watched, so nobody's.
+    // These processes end before any viewer watches, so none counts them.
     brief(3);
     nothing_is_left(&place);
     let steady = place.start_watched(TARGET, &["life"]);
@@ -109,7 +109,7 @@ fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
         viewer.wait().expect("it ends");
     };
     kill(&mut first, libc::SIGKILL);
-    // The killed viewer's leftovers are removed after the other viewer has left.
+    // The killed viewer's leftovers are removed once the other viewer has ended.
     kill(&mut second, libc::SIGTERM);
     drop((lines, others));
     brief(1);

@@ -1,5 +1,5 @@
-//! The table as a person works with it: filtered, steered as a whole, with chosen
-//! columns, by mouse, under job control, and as the settings want it.
+//! The table as a user works with it: filtering, switching many points, choosing columns, the
+//! mouse, job control, and the settings file.
 
 use pfp_tests::needs_a_screen;
 use pfp_tests::place::{Place, pfp_top};
@@ -8,7 +8,7 @@ use pfp_tests::target::{Target, wait_for};
 use pfp_top::snapshot::{PointState, Snapshot};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
-/// Names in order, so that no row moves.
+/// Sorted by name, so that no row moves.
 const QUICK: &str = "-i 0.1 --sort name";
 
 fn states(place: &Place, target: &Target, names: [&str; 3]) -> [PointState; 3] {
@@ -59,7 +59,7 @@ fn rows_are_filtered_while_the_text_is_typed() {
     let said = format!("filter /^(tick|round)$ 2/{}", all.len());
     assert!(first_line(&found).contains(&said), "{found}");
 
-    // All terms hold; a wrong one of them takes nothing away, and says which it is.
+    // All terms must match. An invalid term hides no rows, and is named.
     screen.keys(&["/", "C-u"]);
     screen.text("thread:ticker !tick file:/[/");
     screen.wait_for("which is wrong", |text| {
@@ -106,7 +106,7 @@ fn all_points_shown_are_switched_and_reset_after_a_yes() {
     wait_for("two points to start afresh", || resets("tick") == 1 && resets("round") == 1);
     assert_eq!(resets("work"), 0);
 
-    // What is off in the end is put back.
+    // Points that are off when the viewer quits are restored.
     screen.keys(&["E", "y"]);
     wait_for("two points to be off", || states(&place, &target, all) == [Off, Off, On]);
     screen.press(&["F10"], "no filter", |text| last_line(text).contains("q quit"));
@@ -127,7 +127,7 @@ fn the_next_viewer_names_the_switches_that_a_killed_one_left() {
     screen.press(&["Enter", "E"], "the question", |text| last_line(text).contains("2 points"));
     screen.keys(&["y"]);
     wait_for("two points to be off", || states(&place, &target, all) == [Off, Off, On]);
-    // A second viewer leaves the switches of a running viewer alone, and does not report them.
+    // A second viewer does not restore the switches of a running viewer, and does not report them.
     let said = "left by a viewer that was killed";
     let beside = place.screen(130, 24);
     beside.line(&format!("{} {QUICK}", pfp_top().display()));
@@ -213,7 +213,7 @@ fn the_mouse_selects_opens_and_sorts_unless_it_is_left_alone() {
     click(20, line(" tick "));
     screen.wait_for("the point in full", |text| text.contains("tick  id "));
     screen.keys(&["Escape"]);
-    // A click right behind it would be read as one key with it.
+    // A click directly after the key would be parsed as one sequence with it.
     screen.wait_for("the table", |text| row(text, "tick").is_some());
     let place = heading(&text).split("Load%").next().unwrap().chars().count();
     let above = text.lines().position(|line| line.contains("Load%")).unwrap();
@@ -221,7 +221,7 @@ fn the_mouse_selects_opens_and_sorts_unless_it_is_left_alone() {
     screen.wait_for("the heading", |text| text.contains("Load%▼"));
     click(place, above);
     screen.wait_for("the other way round", |text| text.contains("Load%▲"));
-    // One notch down from the first row.
+    // Scrolls one notch down from the first row.
     screen.keys(&["g", "g"]);
     screen.text("\x1b[<65;20;5M");
     screen.wait_for("the cursor three rows further", |text| {
@@ -278,7 +278,7 @@ fn settings_come_from_the_file_the_environment_and_the_command_line() {
     screen.line(&format!("{named} PFP_TOP_SORT=id {} --sort count", pfp_top().display()));
     screen.wait_for("the command line's order", |text| heading(text).contains("Countv"));
     screen.quit();
-    // What is set to nothing says nothing.
+    // Empty settings change nothing.
     let empty =
         ["THEME", "INTERVAL", "TAU", "SORT", "COLUMNS", "UNIT", "KEEP", "ASCII", "NO_MOUSE"];
     let mut command = place.command(pfp_top());
@@ -293,12 +293,12 @@ fn settings_come_from_the_file_the_environment_and_the_command_line() {
         command_line.env("PFP_TOP_CONFIG", &file).args(command.split(' '));
         command_line.output().unwrap()
     };
-    // Settings that cannot be read keep nobody from looking.
+    // An unreadable settings file does not keep the viewer from starting.
     let warned = run("--once");
     pfp_tests::well(&warned);
     let said = String::from_utf8_lossy(&warned.stderr).into_owned();
     assert!(said.contains("settings.toml:2: "), "{said}");
-    // What shows nothing needs no settings.
+    // Commands without a screen need no settings.
     pfp_tests::well(&run("list"));
     drop(target);
 }

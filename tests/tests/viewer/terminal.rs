@@ -1,4 +1,4 @@
-//! The terminal itself: restored after a fault, and used within its abilities, at every size.
+//! The terminal: restored after a fault, and used within its abilities, at every size.
 
 use pfp_tests::needs_a_screen;
 use pfp_tests::place::{Place, pfp_top};
@@ -18,7 +18,7 @@ fn a_panic_gives_the_terminal_back_and_can_be_read() {
     screen.wait_for_status("LIVE");
     assert!(screen.has_mouse(), "there is nothing to give back");
     std::fs::write(place.path("now"), "").unwrap();
-    // On the shell's own screen, with a cursor.
+    // The shell's own screen is back, with a cursor.
     let text = screen.wait_for_shell();
     let mut lines = text.lines();
     assert!(lines.any(|line| line.starts_with("thread 'main'")), "{text}");
@@ -33,7 +33,7 @@ fn a_panic_gives_the_terminal_back_and_can_be_read() {
     assert_eq!(setting("before"), setting("after"));
 }
 
-/// What tells each screen that a key shows.
+/// The key of each screen, and a text that only this screen shows.
 const SCREENS: [(&str, &str); 6] = [
     ("2", "Figures"),
     ("3", "Load%"),
@@ -52,7 +52,7 @@ fn every_screen_needs_no_more_than_ascii_where_that_is_asked_for() {
         let screen = place.screen(width, height);
         screen.pfp_top("-i 0.1 --sort name --ascii");
         screen.wait_for_status("LIVE");
-        // The rows of the table begin with a glyph that is no part of `row`.
+        // A row of the table begins with a glyph that is not part of `row`.
         screen.wait_for("a row", |text| text.contains(">*") && text.contains(" round"));
         for (key, sign) in SCREENS {
             let text = screen.press(&[key], sign, |text| {
@@ -79,7 +79,7 @@ fn every_screen_fits_the_terminal() {
         }
         for (key, sign) in SCREENS {
             screen.keys(&[key]);
-            // The header and the footer frame every one of them.
+            // Each screen has the header and the footer.
             let text = screen.wait_for(sign, |text| {
                 let lines: Vec<&str> = text.lines().collect();
                 text.contains(sign)
@@ -101,8 +101,8 @@ fn every_screen_fits_the_terminal() {
     }
 }
 
-/// A terminal that knows mode 2026 shows a frame when all of it is there; Ctrl-L mends what
-/// another program has written over the screen.
+/// A terminal that supports mode 2026 shows only complete frames. Ctrl-L redraws the screen after
+/// another program has written over it.
 #[test]
 fn frames_come_whole_and_ctrl_l_draws_the_screen_anew() {
     const BEGIN: &str = "\x1b[?2026h";
@@ -112,7 +112,7 @@ fn frames_come_whole_and_ctrl_l_draws_the_screen_anew() {
     let place = Place::new();
     let [_other, target] = [place.start(STEADY, &[]), place.start(STEADY, &[])];
     let screen = place.screen(100, 30);
-    // A number alone is a process.
+    // A bare number selects a process.
     screen.pfp_top(&format!("{} -i 0.1", target.pid()));
     let text = screen.wait_for_status("LIVE");
     assert!(text.contains(&format!("steady[{}]", target.pid())), "{text}");
@@ -121,7 +121,7 @@ fn frames_come_whole_and_ctrl_l_draws_the_screen_anew() {
     let written = || String::from_utf8_lossy(&std::fs::read(&raw).unwrap_or_default()).into_owned();
     let frames = |text: &str| text.matches(END).count();
     let text = wait_for("some frames", || Some(written()).filter(|text| frames(text) >= 5));
-    // From the first whole frame to the end of the last.
+    // From the first complete frame to the end of the last.
     let text = text.split_once(BEGIN).map_or("", |(_, rest)| rest);
     let text = text.rsplit_once(END).map_or("", |(frames, _)| frames);
     for between in text.split(END).skip(1) {
@@ -134,14 +134,14 @@ fn frames_come_whole_and_ctrl_l_draws_the_screen_anew() {
     screen.wait_for_status("LIVE");
 }
 
-/// The headings without the scale of the bars, which follows the figures.
+/// The headings without the scale of the bars, which depends on the figures.
 fn columns(text: &str) -> Vec<String> {
     let words = heading(text).split_whitespace();
     words.filter(|word| !word.starts_with(char::is_numeric)).map(str::to_owned).collect()
 }
 
-/// Columns and sorting are as they were left, on the screen alone; a file that says something
-/// else than that keeps nothing.
+/// Columns and sorting are restored from the last session, on the screen only. A file with other
+/// settings prevents that.
 #[test]
 fn what_was_chosen_is_kept_for_next_time() {
     needs_a_screen!();
@@ -162,7 +162,7 @@ fn what_was_chosen_is_kept_for_next_time() {
     screen.quit();
     assert!(!file.exists(), "nothing was chosen");
     begin();
-    // The next column to sort by, the other way round, and a column goes.
+    // Sort by the next column in reverse order, and hide a column.
     screen.press(&["s"], "the menu", |text| text.contains("Sort by"));
     screen.press(&["j", "Enter", "I", "c"], "the columns", |text| {
         text.contains("Columns, from left to right")
@@ -178,7 +178,7 @@ fn what_was_chosen_is_kept_for_next_time() {
     }
     assert_eq!(begin(), chosen);
     screen.quit();
-    // What is printed is as ever.
+    // Printed tables do not change.
     let mut command = place.command(pfp_top());
     command.env("XDG_STATE_HOME", place.path("state")).env("PFP_TOP_CONFIG", "config.toml");
     let printed = command.current_dir(place.folder()).arg("--once").output().unwrap();
@@ -187,7 +187,7 @@ fn what_was_chosen_is_kept_for_next_time() {
     assert_eq!(begin(), first);
 }
 
-/// The settings file changes keys and colours; what it has wrong is said, and changes nothing.
+/// The settings file changes keys and colours. Errors in it are reported, and change nothing.
 #[test]
 fn keys_and_colours_are_the_users() {
     needs_a_screen!();
@@ -215,7 +215,7 @@ fn keys_and_colours_are_the_users() {
     screen.press(&["q"], "the complaint", |text| text.contains("r would mean toggle and reset"));
 }
 
-/// The viewer in a terminal that answers nothing, watching a process.
+/// Starts the viewer on a process, in a terminal that answers no queries.
 fn unanswered(place: &Place, target: &Target, before: &str, (columns, rows): (u16, u16)) -> Pty {
     let viewer = format!("{before} exec {} -i 0.1 -p {}", pfp_top().display(), target.pid());
     Pty::start(place.command("sh").args(["-c", &viewer]), columns, rows)
@@ -257,7 +257,7 @@ fn standard_input_at_its_end_is_no_lost_terminal() {
     assert!(terminal.end().success());
 }
 
-/// With few descriptors, the screen fails to start at one step or another.
+/// With few descriptors, the screen fails to start at one of several steps.
 #[test]
 fn a_screen_that_fails_to_start_puts_the_terminal_back() {
     let place = Place::new();
@@ -286,7 +286,7 @@ fn a_screen_that_fails_to_start_puts_the_terminal_back() {
     assert!(failed_late > 0, "no start failed after the modes were set");
 }
 
-/// Text that is pasted goes into a line that is typed, and nothing of it is taken for keys.
+/// Pasted text goes only into an input line, and is never treated as keys.
 #[test]
 fn pasted_text_switches_and_resets_nothing() {
     needs_a_screen!();

@@ -1,5 +1,5 @@
-//! Time in a real terminal: the keys of the timeline one by one, and the load of a
-//! point closer, wider and back in time.
+//! Time in a real terminal: each key of the timeline, and the load of a point zoomed in, zoomed out
+//! and back in time.
 
 use pfp_tests::needs_a_screen;
 use pfp_tests::place::Place;
@@ -11,18 +11,18 @@ fn on_tab(text: &str, tab: &str) -> bool {
     text.contains(&format!("[{tab}]"))
 }
 
-/// The line about the region under the cursor, once the screen is drawn whole.
+/// The line about the region under the cursor, once the screen is completely drawn.
 fn about(text: &str) -> Option<&str> {
     let is_whole = text.lines().last().is_some_and(|line| line.contains("Esc back"));
     text.lines().find(|line| line.contains(" long, ")).filter(|_| is_whole)
 }
 
-/// The thread, counted from the top, whose line the cursor is on.
+/// The number of the thread under the cursor, counted from the top.
 fn cursor(text: &str) -> Option<usize> {
     text.lines().position(|line| line.starts_with('>'))
 }
 
-/// How long ago the region under the cursor began, in nanoseconds.
+/// Nanoseconds since the region under the cursor began.
 fn ago(text: &str) -> Option<u64> {
     let began = about(text)?.split("began ").nth(1)?.split(" ago").next()?;
     let digits = began.find(|c: char| c.is_ascii_alphabetic())?;
@@ -36,8 +36,7 @@ fn ago(text: &str) -> Option<u64> {
     Some((began[..digits].parse::<f64>().ok()? * unit) as u64)
 }
 
-/// Presses a key, and waits until the region under the cursor is another one that
-/// fits.
+/// Presses a key, and waits until the cursor is on another region that fits.
 #[track_caller]
 fn to_region(screen: &Screen, key: &str, before: &str, fits: impl Fn(&str) -> bool) -> String {
     screen.press(&[key], key, |text| {
@@ -52,12 +51,12 @@ fn every_key_of_the_timeline_leads_where_it_says() {
     let _target = place.start(STEADY, &[]);
     let screen = place.screen(130, 34);
     screen.pfp_top("-i 0.1");
-    // Enough rounds to walk over.
+    // Enough rounds to step through.
     screen.wait_for_count("tick", 20);
     screen
         .press(&["4"], "the timeline", |text| on_tab(text, "4 Timeline") && about(text).is_some());
 
-    // From line to line; a pause, so that nothing else changes.
+    // Moves from line to line, paused, so that nothing else changes.
     let at = |line: usize| {
         screen.wait_for("the cursor to move", |text| cursor(text) == Some(line));
     };
@@ -83,7 +82,7 @@ fn every_key_of_the_timeline_leads_where_it_says() {
     }
     at(ticker);
 
-    // From region to region.
+    // Moves from region to region.
     let newest = screen.wait_for("a region", |text| ago(text).is_some());
     let one = to_region(&screen, "Left", &newest, |text| text.contains("paused: End resumes"));
     let two = to_region(&screen, "h", &one, |text| ago(text) > ago(&one));
@@ -92,7 +91,7 @@ fn every_key_of_the_timeline_leads_where_it_says() {
     let left = to_region(&screen, "Left", &right, |text| about(text) == about(&two));
     to_region(&screen, "l", &left, |text| about(text) == about(&one));
 
-    // The oldest, by both of its keys; now, by both of its own.
+    // Both keys to the oldest region, and both keys back to now.
     let oldest = to_region(&screen, "Home", &one, |text| ago(text) > ago(&two));
     screen.press(&["Left"], "no older one", |text| about(text) == about(&oldest));
     let follows = |text: &str| !text.contains("paused") && about(text) == about(&newest);
@@ -101,7 +100,7 @@ fn every_key_of_the_timeline_leads_where_it_says() {
     to_region(&screen, "g", &newest, |text| about(text) == about(&oldest));
     to_region(&screen, "G", &oldest, follows);
 
-    // Half a screen back and on: of half a second, so that there is more of it.
+    // Half a screen back and forth, at a width of half a second, so that there is older data.
     let wide = |text: &str, width: &str| text.contains(&format!("{width} wide"));
     for _ in 0..16 {
         let text = screen.shown();
@@ -161,12 +160,12 @@ fn the_point_of_a_region_is_switched_and_reset_from_the_timeline() {
     screen.quit();
 }
 
-/// The title of the load.
+/// The title of the load plot.
 fn title(text: &str) -> &str {
     text.lines().find(|line| line.starts_with(" Load, ")).unwrap_or_default()
 }
 
-/// The picture of the load and the time below it, once it is drawn whole.
+/// The plot of the load and the time axis, once it is completely drawn.
 fn picture(text: &str) -> Option<Vec<&str>> {
     let is_whole = text.lines().last().is_some_and(|line| line.contains("Esc back"));
     let lines = text.lines().skip_while(|line| !line.starts_with(" Load, "));
@@ -189,7 +188,7 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     assert!(axis(&live).contains("|-60s") && axis(&live).ends_with("now|"), "{live}");
     assert!(title(&live).contains("watched for"), "{live}");
 
-    // All of it is in sight already.
+    // The plot shows the whole history already.
     screen
         .press(&["-"], "a word", |text| text.contains("all that is known of its load is in sight"));
     screen.press(&["Left"], "another", |text| text.contains("nothing older is known of its load"));
@@ -201,7 +200,7 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     for (key, span) in [("+", "30 s"), ("=", "10 s"), ("+", "5 s")] {
         closer(key, span);
     }
-    // So that there is something older than the last two of these seconds.
+    // Then there is data older than the last two of these seconds.
     screen.wait_for("5 s that are known", |text| {
         title(text).starts_with(" Load, last 5 s: ") && !title(text).contains("watched for")
     });
@@ -211,7 +210,7 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     });
     assert!(title(&held).starts_with(" Load, 2 s until "), "{held}");
     assert!(!axis(&held).contains("now") && axis(&held).matches(':').count() >= 2, "{held}");
-    // Time goes on, and the picture stands still; so it does in a pause.
+    // Time passes, and the plot does not move; neither does it when paused.
     let later = screen.wait_for("time to pass", |text| {
         title(text) != title(&held)
             && title(text).contains(" ago, paused")
@@ -224,7 +223,7 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     let on = screen.press(&["Right"], "a step on", |text| {
         title(text).contains("paused") && title(text) != title(&paused) && picture(text).is_some()
     });
-    // As far back as it was held, or further where more is known by now.
+    // As far back as it was held, or further if the history has grown since.
     let oldest = screen.press(&["Home"], "the oldest", |text| {
         title(text).contains("paused") && title(text) != title(&on) && picture(text).is_some()
     });
@@ -237,7 +236,7 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     screen.keys(&["Space"]);
     screen.wait_for_status("LIVE");
 
-    // Where there is no room for it, the keys bring it into view.
+    // If the plot does not fit on the screen, the keys scroll it into view.
     screen.resize(60, 12);
     screen.wait_for("the figures", |text| text.contains("Figures") && title(text).is_empty());
     screen.press(&["+"], "the load", |text| {

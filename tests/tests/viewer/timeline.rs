@@ -1,4 +1,4 @@
-//! Threads and timeline in a real terminal, on a program whose rhythm is known.
+//! Threads and timeline in a real terminal, on a program with a known rhythm.
 
 use pfp_tests::needs_a_screen;
 use pfp_tests::place::Place;
@@ -6,7 +6,7 @@ use pfp_tests::screen::Screen;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
-/// The first line of the picture that is a thread's.
+/// The thread's first line in the timeline.
 fn line<'a>(text: &'a str, thread: &str) -> Option<&'a str> {
     text.lines().find(|line| line.trim_start_matches(['>', ' ']).starts_with(thread))
 }
@@ -56,7 +56,7 @@ fn every_screen_is_a_key_away() {
     ] {
         screen.press(&[key], tab, |text| on_tab(text, tab));
     }
-    // Where there is no room for names, the one that is on has its own.
+    // On a narrow screen only the current tab shows its name.
     screen.keys(&["4"]);
     screen.resize(40, 20);
     screen.wait_for("narrow tabs", |text| on_tab(text, "4 Timeline") && !text.contains("1 Points"));
@@ -110,7 +110,8 @@ fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
     let screen = place.screen(130, 34);
     screen.pfp_top("-i 0.1");
     screen.wait_for_status("LIVE");
-    // As far back as was recorded by the first look, however long that took.
+    // The initial width covers everything that was recorded by the first poll, however long that
+    // is.
     let width = |text: &str| {
         let before = text.split(" wide").next().unwrap_or_default();
         before.rsplit(' ').next().unwrap_or_default().to_owned()
@@ -121,13 +122,13 @@ fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
             closer.contains(" wide") && width(closer) != width(&text)
         });
     }
-    // A round sleeps nearly all of its 100 ms, and says so without colours.
+    // A round sleeps for nearly all of its 100 ms, and the bar shows that without colours.
     screen.wait_for("rounds that sleep", |text| {
         line(text, "ticker").is_some_and(|line| line.contains("round░░░"))
     });
     screen.wait_for("now", |text| text.contains("now") && text.contains(" wide"));
 
-    // Back in time: it stands still while the figures go on.
+    // Back in time: the timeline does not move while the figures change.
     select(&screen, "ticker");
     let held = screen.press(&["Left"], "a held picture", |text| {
         text.contains("paused: End resumes") && text.contains("exclusive, began")
@@ -149,14 +150,14 @@ fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
         text.contains(" wide") && !text.contains("paused") && text.contains("now")
     });
 
-    // In a pause nothing moves; then the region's point is opened and left again.
+    // While paused nothing moves; then the region's point is opened and closed again.
     screen.keys(&["Space"]);
     screen.wait_for_status("PAUSED");
     screen.press(&["Enter"], "a point of that thread", |text| {
         on_tab(text, "2 Detail") && text.contains("steady.rs") && text.contains("Figures")
     });
     screen.keys(&["Escape"]);
-    // The line of the tabs is drawn after the picture, which is whole by then.
+    // The line of tabs is drawn after the timeline, which is complete by then.
     let paused = screen.wait_for("the timeline", |text| on_tab(text, "4 Timeline"));
     screen.press(&["1"], "the points", |text| on_tab(text, "1 Points"));
     let again = screen.press(&["4"], "the timeline", |text| on_tab(text, "4 Timeline"));

@@ -1,4 +1,4 @@
-//! Says behind all other tests of a run which of them were skipped.
+//! Prints after all other tests of a run which of them were skipped.
 
 use std::io::Write;
 

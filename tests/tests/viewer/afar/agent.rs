@@ -1,4 +1,4 @@
-//! The far end of a line, spoken with byte by byte: what it says, and what it puts back.
+//! The agent's protocol byte by byte: its replies, and the switches that it restores.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 use super::{MAGIC, Near, STEADY, complaint};
 
-/// Pictures that a mean is of.
+/// Number of pictures in an average.
 const PICTURES: usize = 6;
 
-/// An agent that is spoken with byte by byte.
+/// An agent to which the test sends requests itself.
 struct Agent {
     child: Child,
     input: Option<ChildStdin>,
     number: u32,
-    /// Bytes of the last answer.
+    /// Length of the last reply in bytes.
     came: usize,
 }
 
@@ -37,7 +37,7 @@ impl Agent {
         Self { child, input, number: 0, came: 0 }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the reply.
     fn ask(&mut self, ask: Value) -> Value {
         self.send(ask);
         let reply = self.read();
@@ -45,7 +45,7 @@ impl Agent {
         reply["answer"].clone()
     }
 
-    /// Asks, and reads no answer.
+    /// Sends a request, and reads no reply.
     fn send(&mut self, ask: Value) {
         let head = json!({ "number": self.number, "ask": ask }).to_string();
         let len = (head.len() as u32).to_le_bytes();
@@ -66,21 +66,21 @@ impl Agent {
         serde_json::from_slice(&message[..at(4)]).expect("it is JSON")
     }
 
-    /// Bytes that it has written and nobody has read.
+    /// Bytes that the agent has written and the test has not read.
     fn unread(&self) -> libc::c_int {
         let output = self.child.stdout.as_ref().unwrap();
         let mut bytes = 0;
-        // SAFETY: an open descriptor, and a place for the number.
+        // SAFETY: the descriptor is open, and `bytes` is valid for writes.
         assert_eq!(unsafe { libc::ioctl(output.as_raw_fd(), libc::FIONREAD, &raw mut bytes) }, 0);
         bytes
     }
 
-    /// Asks for a picture, and promises the next request within so many seconds.
+    /// Requests a picture, and promises the next request within `within_s` seconds.
     fn picture(&mut self, extent: &str, within_s: Option<u64>) -> Value {
         self.ask(json!({ "Picture": { "source": 0, "extent": extent, "within_s": within_s } }))
     }
 
-    /// Takes a picture of this.
+    /// Requests a picture of this extent.
     fn look(&mut self, source: usize, sight: &Value) {
         let mut ask = sight.clone();
         (ask["source"], ask["within_s"]) = (json!(source), Value::Null);
@@ -88,7 +88,7 @@ impl Agent {
         assert!(answer["Picture"].is_object(), "{answer}");
     }
 
-    /// Watches a process, and switches one of its points off.
+    /// Attaches to a process, and disables one of its points.
     fn switch_off(&mut self, place: &Place, target: &Target, name: &str, keep: bool) {
         let hello = self.ask(json!({ "Hello": { "keep": keep } }));
         assert_eq!(hello["Hello"]["version"], 5, "{hello}");
@@ -103,10 +103,10 @@ impl Agent {
         assert_eq!(self.ask(act), json!({ "Changed": { "found": "on" } }));
     }
 
-    /// Cuts the line, after these last words.
+    /// Sends these last bytes, and closes the connection.
     fn cut(mut self, last: &[u8]) -> Output {
         let mut input = self.input.take().unwrap();
-        // It may have gone already.
+        // The agent may have ended already.
         let _ = input.write_all(last);
         drop(input);
         self.child.wait_with_output().expect("it ends")
@@ -139,7 +139,8 @@ fn what_was_switched_is_put_back_when_the_line_breaks_and_only_then() {
         assert!(!complaint(&ended).contains("panicked"), "{}", complaint(&ended));
         assert_eq!(near.state(&target, "tick"), left, "{keep} {last:?}");
     }
-    // A signal ends it as the end of the line does; that of a key is for the viewer.
+    // A signal ends the agent like the end of the connection. Ctrl-C's signal is meant for the
+    // viewer only.
     let enabled = near.0.pfp_top(&["enable", "tick"]);
     pfp_tests::well(&enabled);
     for signal in [libc::SIGTERM, libc::SIGHUP] {
@@ -152,7 +153,7 @@ fn what_was_switched_is_put_back_when_the_line_breaks_and_only_then() {
         wait_for("it to be put back", || near.state(&target, "tick") == PointState::On);
         assert!(agent.child.wait().expect("it is ours").success());
     }
-    // A command says goodbye.
+    // A command ends the protocol in order.
     let output = near.run(&near.via(), &["disable", "tick"]);
     pfp_tests::well(&output);
     assert_eq!(near.state(&target, "tick"), PointState::Off);
@@ -161,7 +162,8 @@ fn what_was_switched_is_put_back_when_the_line_breaks_and_only_then() {
     assert_eq!(near.state(&target, "tick"), PointState::On);
 }
 
-/// A line that falls silent need not end: a network may be gone for hours before anybody is told.
+/// A broken connection does not always end: a network may be down for hours before either end
+/// learns of it.
 #[test]
 fn what_was_switched_is_put_back_when_the_viewer_breaks_its_promise() {
     let near = Near::new();
@@ -175,7 +177,7 @@ fn what_was_switched_is_put_back_when_the_viewer_breaks_its_promise() {
     assert_eq!(near.state(&target, "tick"), PointState::Off);
     assert!(agent.picture("Sums", Some(1))["Picture"].is_object());
     wait_for("it to be put back", || near.state(&target, "tick") == PointState::On);
-    // The line goes on as if nothing had been.
+    // The connection continues as before.
     assert!(agent.picture("Sums", Some(3600))["Picture"].is_object());
     assert!(agent.child.try_wait().expect("it is ours").is_none());
 
@@ -186,7 +188,7 @@ fn what_was_switched_is_put_back_when_the_viewer_breaks_its_promise() {
     assert_eq!(near.state(&target, "tick"), PointState::Off, "it was to stay");
 }
 
-/// What the agent says for a table is a small part of what it says for all.
+/// The bytes for the table are a small part of those for everything.
 #[test]
 fn the_table_is_sent_as_sums() {
     let near = Near::new();
@@ -217,7 +219,7 @@ fn the_table_is_sent_as_sums() {
     assert!(bytes[0] * 8 < bytes[2] && bytes[1] * 2 < bytes[2], "{bytes:?}");
 }
 
-/// At one picture a second, as a screen takes them.
+/// At one picture a second, as a screen requests them.
 #[test]
 fn a_line_takes_no_more_bytes_than_it_may() {
     together(
@@ -242,10 +244,11 @@ fn a_line_takes_no_more_bytes_than_it_may() {
             agent.ask(json!({ "Hello": { "keep": false } }));
             for (source, sight) in sights.iter().enumerate() {
                 agent.ask(json!({ "Attach": { "source": source, "segment_id": segment } }));
-                // The first picture of a source is whole.
+                // The first picture of a source is complete; later ones have only changes.
                 agent.look(source, sight);
             }
-            // All of the same seconds: what is reached in them is never the same.
+            // All are measured in the same seconds, since the points that the program reaches vary
+            // over time.
             let mut bytes = [0; 5];
             for _ in 0..PICTURES {
                 std::thread::sleep(std::time::Duration::from_secs(1));
@@ -260,7 +263,7 @@ fn a_line_takes_no_more_bytes_than_it_may() {
              {filtered} of a filter, {detail} of a point, {loads} of loads, {all} of all"
             ));
             assert!(table <= most, "{table}");
-            // Points that do not pass still send what sums are made of.
+            // Points that do not pass the filter are still sent as far as the sums need them.
             let what = format!("{table} {filtered} {detail} {loads} {all}");
             assert!(
                 filtered * 3 < table * 2 && loads * 3 < table * 2 && detail * 4 < all,
@@ -270,23 +273,23 @@ fn a_line_takes_no_more_bytes_than_it_may() {
     );
 }
 
-/// A viewer that stands still reads nothing either, and one reply can be more than a pipe holds.
+/// A stopped viewer does not read either, and one reply can exceed the size of a pipe.
 #[test]
 fn what_was_switched_is_put_back_while_nobody_reads_the_replies() {
     let near = Near::new();
     let target = near.0.start_watched(env!("CARGO_BIN_EXE_hundred"), &["far", "8", "1000"]);
     wait_for("all threads in all points", || near.0.snapshot(&target).cells.len() >= 8000);
-    // As much as a pipe takes: a page of it may be in part empty.
+    // A full pipe, whose last page may be partly empty.
     let full = (64 << 10) - 4096;
     let picture = |within_s: u64| json!({ "Picture": { "source": 1, "extent": "All", "within_s": within_s } });
-    // Watches, switches a point off, and leaves a reply unread.
+    // Attaches, disables a point, and leaves a reply unread.
     let stuck = |point: &str, within_s: u64| {
         let mut agent = Agent::start(&near.0);
         let enabled = near.0.pfp_top(&["enable", point]);
         pfp_tests::well(&enabled);
         agent.switch_off(&near.0, &target, point, false);
         assert_eq!(near.state(&target, point), PointState::Off);
-        // The first picture of a source is whole.
+        // The first picture of a source is complete.
         let segment = near.0.snapshot(&target).process.segment_id;
         agent.ask(json!({ "Attach": { "source": 1, "segment_id": segment } }));
         agent.send(picture(within_s));
@@ -315,12 +318,12 @@ fn what_was_switched_is_put_back_while_nobody_reads_the_replies() {
         ("io.3", &|point| {
             let mut agent = stuck(point, 1);
             wait_for("it to be put back", || is_back(point));
-            // The line goes on as if nothing had been.
+            // The connection continues as before.
             assert!(agent.read()["answer"]["Picture"].is_object());
             assert!(agent.picture("Sums", Some(3600))["Picture"].is_object());
         }),
         ("io.4", &|point| {
-            // A goodbye behind it leaves all as it is.
+            // After an orderly goodbye behind the unread reply, the point stays off.
             let mut agent = stuck(point, 3600);
             agent.send(json!("Goodbye"));
             agent.input = None;

@@ -1,4 +1,4 @@
-//! Lines that are slow, and far ends that mean ill.
+//! Slow connections, and hostile agents.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -20,19 +20,19 @@ use serde_json::{Value, json};
 
 use super::{MAGIC, Near, STEADY, complaint};
 
-/// What a line carried.
+/// The requests and replies that a connection carried.
 #[derive(Clone, Debug, Default)]
 struct Carried {
     pictures: usize,
-    /// Pictures that were asked for and have not come, now and at most.
+    /// Pictures that were requested and not delivered: now, and at most.
     owed: usize,
     most_owed: usize,
-    /// For each time that records were asked for, of which lanes, and from which on.
+    /// For each request of records: the lanes, each with the first record requested.
     records: Vec<BTreeMap<u64, u64>>,
 }
 
-/// A line to an agent here that is the test's, and takes so long for each picture: the command
-/// that leads over it, and what it has carried.
+/// A connection to an agent on this machine through the test, with a delay of `takes` for each
+/// picture. Returns the viewer's command, and the traffic.
 fn slow_line(place: &Place, takes: Duration) -> (String, Arc<Mutex<Carried>>) {
     let [up, down] = ["up", "down"].map(|name| place.path(name));
     [&up, &down].into_iter().for_each(|path| fifo(path));
@@ -84,11 +84,11 @@ fn slow_line(place: &Place, takes: Duration) -> (String, Arc<Mutex<Carried>>) {
 
 fn fifo(path: &Path) {
     let path = CString::new(path.as_os_str().as_bytes()).expect("no zero in it");
-    // SAFETY: a NUL-terminated path that outlives the call.
+    // SAFETY: the path is NUL-terminated and outlives the call.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
 }
 
-/// The next message: its head, and all of its bytes. None at the end.
+/// Reads the next message: its head, and all of its bytes; `None` at the end.
 fn message(from: &mut impl Read) -> Option<(Value, Vec<u8>)> {
     let mut bytes = vec![0; 8];
     from.read_exact(&mut bytes).ok()?;
@@ -115,7 +115,7 @@ fn a_slow_line_gets_fewer_pictures_and_nothing_piles_up() {
     assert_eq!(now().most_owed, 1, "{:?}", now());
 }
 
-/// Of 16 threads, ten lines have room; and each record comes once.
+/// The screen has room for ten of 16 threads, and each record is requested once.
 #[test]
 fn the_timeline_sends_for_the_records_that_are_seen() {
     needs_a_screen!();
@@ -136,7 +136,7 @@ fn the_timeline_sends_for_the_records_that_are_seen() {
         later.flatten().any(|(lane, from)| first.contains_key(&lane) && from > 0).then_some(())
     });
     assert!(asked().iter().all(|lanes| lanes.len() < 16), "{:?}", asked());
-    // Whoever looks back may look anywhere.
+    // A user who looks back in time may scroll to any thread, so the viewer requests all.
     let before = asked().len();
     screen.keys(&["x"]);
     wait_for("those of all", || {
@@ -164,7 +164,7 @@ fn the_age_of_a_picture_that_is_slow_to_come_is_on_the_screen() {
     });
 }
 
-/// A message, with what stands behind its head.
+/// A message with the bytes after its head.
 fn packed(head: &Value, rest: &[u8]) -> Vec<u8> {
     let head = head.to_string();
     let lengths = [head.len() + rest.len(), head.len()].map(|len| (len as u32).to_le_bytes());
@@ -196,7 +196,7 @@ fn candidate(name: &str, number: usize) -> Value {
     })
 }
 
-/// Text as a frame of Zstandard that packs nothing.
+/// Text as a Zstandard frame without compression.
 fn zstd(text: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x50];
     for part in text.chunks(100_000) {
@@ -206,7 +206,7 @@ fn zstd(text: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Runs the viewer with a far end that says this, and with little memory.
+/// Runs the viewer with little memory, and an agent that sends these bytes.
 fn hear(near: &Near, says: &[u8], then: &str, arguments: &[&str]) -> Output {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let file = near.0.path(&format!("says-{}", NUMBER.fetch_add(1, Relaxed)));
@@ -225,7 +225,7 @@ fn hear(near: &Near, says: &[u8], then: &str, arguments: &[&str]) -> Output {
     output
 }
 
-/// Reads on until the viewer has gone.
+/// An agent that reads until the viewer has ended.
 const STAYS: &str = "cat >/dev/null";
 
 #[test]
@@ -284,7 +284,8 @@ fn frames_that_are_valid_and_hostile_reach_no_terminal() {
 #[test]
 fn a_discovery_without_end_takes_little_memory() {
     let near = Near::new();
-    // Many times what is kept. More takes a busy machine longer than an answer is waited for.
+    // Many times the size of the viewer's buffer. More would take a busy machine longer than the
+    // viewer waits for a reply.
     let one = candidate("a", 0).to_string().len() + 1;
     let all = (0..(16 << 20) / one).map(|number| candidate("a", number)).collect();
     let many = [hello(), reply(1, found(all, json!({})))].concat();
@@ -297,7 +298,7 @@ fn a_discovery_without_end_takes_little_memory() {
     );
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1 + 4096);
 
-    // Answers that nobody asked for, and no other.
+    // Replies without a request, and no others.
     let flood = near.0.path("flood");
     let unasked = reply(77, found(vec![candidate("a", 1)], json!({})));
     std::fs::write(&flood, unasked.repeat(1000)).expect("there is room");

@@ -1,4 +1,5 @@
-//! Several places as one: all there, hanging, down, lost, and what commands say of them.
+//! Several machines as one: all reachable, hanging, unreachable or lost, and the commands' messages
+//! about them.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -40,7 +41,7 @@ fn several_places_are_as_one() {
     assert_eq!(state(&other.snapshot(&two)), PointState::Off);
     assert_eq!(near.state(&one, "tick"), PointState::On);
 
-    // Their clocks may differ: ticks are nanoseconds.
+    // The machines' clocks may differ, so ticks are converted to nanoseconds.
     one.kill();
     let pid = one.pid().to_string();
     let output = near.run_by(&both, &["snapshot", "-p", &pid, "-o", "one.json"]);
@@ -58,12 +59,12 @@ fn several_places_are_as_one() {
     let (here, there) = (seconds(&here), seconds(&there));
     assert!((here / there - 1.0).abs() < 1e-5, "{here} {there}");
 
-    // Two commands that lead to one place show each process once.
+    // Two commands that lead to one machine show each of its processes once.
     let output = near.run_by(&["env", "nice env"], &["list", "--json"]);
     let listed: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
 
-    // One that cannot be reached keeps nobody from the others.
+    // If one machine cannot be reached, the others are still listed.
     let output = near.run_by(&["env", "/nowhere/at/all"], &["list"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("one@env"), "{text}{}", complaint(&output));
@@ -95,7 +96,7 @@ fn the_list_on_the_screen_has_the_processes_of_all_places() {
         text.lines().position(|line| line.contains(&format!("{name}  "))).unwrap_or_default()
     };
     let text = screen.wait_for("both", |text| line(text, "one@env") * line(text, "two@nice") > 0);
-    // The last that was started comes first.
+    // The process that was started last comes first.
     screen.keys(match line(&text, "two@nice") < line(&text, "one@env") {
         true => &["Home", "Enter"],
         false => &["End", "Enter"],
@@ -170,7 +171,8 @@ fn one_of_several_places_that_is_lost_is_named_with_the_reason() {
     });
 }
 
-/// A screen that waits for a silent line, and so cannot end by itself, gives the terminal back.
+/// A screen that waits for a silent connection cannot end by itself, but still restores the
+/// terminal.
 #[test]
 fn a_screen_that_stands_still_gives_the_terminal_back_when_it_is_to_end() {
     needs_a_screen!();
@@ -183,14 +185,14 @@ fn a_screen_that_stands_still_gives_the_terminal_back_when_it_is_to_end() {
     os::signal(agent.trim().parse().expect("an id"), libc::SIGSTOP);
     let viewer = screen.viewer();
     screen.keys(&["Enter"]);
-    // By then it waits for the line.
+    // By now the screen waits for the connection.
     thread::sleep(Duration::from_secs(1));
     os::signal(viewer, libc::SIGTERM);
     screen.wait_for_shell();
     assert!(!screen.has_mouse());
 }
 
-/// The agent of a place can be stopped; until it goes on, the others do.
+/// A machine's agent is stopped: until it continues, the other machine's figures are updated.
 #[test]
 fn a_place_that_stalls_keeps_nobody_from_the_others_and_is_not_given_up() {
     needs_a_screen!();
@@ -226,7 +228,7 @@ fn a_place_that_stalls_keeps_nobody_from_the_others_and_is_not_given_up() {
     });
     assert_eq!(counts(&text)[1], before[1], "{text}");
     assert!(!text.contains("lost"), "{text}");
-    // Keys answer; what is switched there waits for the line.
+    // Keys still work. A switch on the stopped machine waits for the connection.
     let state = |place: &Place, target: &Target| {
         let snapshot = place.snapshot(target);
         snapshot.points.iter().find(|point| point.name == "tick").expect("it is there").state
@@ -247,7 +249,8 @@ fn a_place_that_stalls_keeps_nobody_from_the_others_and_is_not_given_up() {
     });
     assert_eq!(agent(), stopped, "the line was not opened again");
 
-    // Who leaves while it is stopped is not kept, and what was switched is put back.
+    // The viewer quits without waiting for a stopped agent, and the agent restores the switches
+    // when it continues.
     os::signal(stopped, libc::SIGSTOP);
     screen.wait_for("that it is silent", |text| late(text).is_some());
     screen.quit();
@@ -257,7 +260,7 @@ fn a_place_that_stalls_keeps_nobody_from_the_others_and_is_not_given_up() {
     wait_for("its end", || !os::runs(stopped));
 }
 
-/// A program at a path that a command leads to, in front of what is added to it.
+/// A script that runs before the rest of a command.
 fn script(near: &Near, name: &str, text: &str) -> PathBuf {
     let path = near.0.path(name);
     std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("the folder is ours");
@@ -285,11 +288,11 @@ fn a_place_that_hangs_at_the_start_holds_up_nobody() {
     let (text, said) = (printed(&listed), complaint(&listed));
     assert!(listed.status.success() && text.contains("one@env"), "{text}{said}");
     assert!(said.contains(&format!("{hangs}: expected an agent, found none for ")), "{said}");
-    // Where nothing is found beside it, it is named, too.
+    // If no process is found anywhere, the hanging machine is named, too.
     let said = complaint(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("env: ") && said.contains("/hangs: expected an agent"), "{said}");
-    // Nothing that was started is left.
+    // None of the started commands is left.
     let hung = std::fs::read_to_string(near.0.path("hung")).expect("they were started");
     let hung: Vec<u32> = hung.lines().filter_map(|pid| pid.parse().ok()).collect();
     assert!(hung.len() >= 2, "{hung:?}");
@@ -357,7 +360,7 @@ fn commands_say_which_place_is_missing() {
         assert_eq!(said.matches(words).count(), 1, "{arguments:?}: {said}");
         let file = std::fs::read_to_string(near.0.path("all.json")).unwrap_or_default();
         assert!((printed(&output) + &file).contains(place), "{arguments:?}: {said}");
-        // With all of them there is nothing to say.
+        // If all machines answer, there is no message.
         let output = near.run_by(&["env", &there], arguments);
         let said = complaint(&output);
         assert!(output.status.success() && !said.contains("missing"), "{arguments:?}: {said}");
@@ -390,7 +393,7 @@ fn a_recording_of_several_places_says_which_stands_still() {
     let (near, other) = (Near::new(), Place::new());
     let _one = near.0.start_watched(STEADY, &["one"]);
     let _two = other.start_watched(STEADY, &["two"]);
-    // It leads there once.
+    // The command leads to the other machine once, and then fails.
     let there = script(
         &near,
         "far",
@@ -461,7 +464,7 @@ fn the_imbalance_of_a_sum_is_that_over_all_places() {
     let least = count(&near.0.snapshot(&one), "tick").min(count(&other.snapshot(&two), "tick"));
     let all = tick[0]["count"].as_u64().expect("a count");
     assert!(all > 6 && least > 0, "{shown}");
-    // The busiest over the mean of two is between 1 and 2.
+    // The busiest divided by the mean of two is between 1 and 2.
     let imbalance = tick[0]["imbalance"].as_f64().expect("an imbalance");
     assert!((1.0..=2.0).contains(&imbalance), "{shown}");
 }
@@ -493,7 +496,7 @@ fn hosts_have_a_column_and_are_filtered_by() {
     assert!(hosts.iter().any(|host| host == "pfp-elsewhere"), "{hosts:?}");
     let filtered = run(&[&columns[..], &["--filter", "host:pfp-elsewhere"]].concat());
     assert_eq!(filtered, ["pfp-elsewhere"]);
-    // Where there are several, it stands in the table unasked.
+    // With several machines, the table has a Host column by default.
     let output = near.run_by(&["env", &there], &["--once", "--all", "--table"]);
     let text = printed(&output);
     assert!(text.contains("Host") && text.contains("pfp-elsewhere"), "{text}");

@@ -15,7 +15,7 @@ use super::{Near, STEADY, complaint};
 
 const SSHD: &str = "/usr/sbin/sshd";
 
-/// An sshd of the test's own, on the loopback.
+/// The test's own sshd, on the loopback interface.
 struct Sshd {
     child: Child,
     client: String,
@@ -29,7 +29,7 @@ impl Drop for Sshd {
 }
 
 impl Sshd {
-    /// None where nobody can log in that way.
+    /// `None` if nobody can log in this way on this system.
     fn start(place: &Place) -> Option<Self> {
         let path = |name: &str| place.path(name).display().to_string();
         for key in ["host", "user"] {
@@ -40,7 +40,7 @@ impl Sshd {
                 .is_ok_and(|status| status.success());
             assert!(made, "ssh-keygen makes keys");
         }
-        // What sshd wants where it separates its privileges.
+        // sshd needs this folder for privilege separation.
         let _ = std::fs::create_dir("/run/sshd");
         let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
         std::fs::write(
@@ -77,7 +77,7 @@ impl Sshd {
 #[test]
 fn a_process_is_watched_through_ssh() {
     const WHAT: &str = "--via through ssh";
-    // Only root has sshd on the path, so its file is looked up.
+    // Only root has sshd on the path, so the test checks its file.
     if !Path::new(SSHD).exists() {
         return missing(WHAT, "sshd is not installed", "apt-get install openssh-server");
     }
@@ -98,7 +98,7 @@ fn a_process_is_watched_through_ssh() {
     let output = near.run(&via, &["disable", "tick"]);
     pfp_tests::well(&output);
     assert_eq!(near.state(&target, "tick"), PointState::Off);
-    // Where it is not installed, that is said, and not what a shell says of it.
+    // If `pfp-top` is not installed there, the viewer prints that instead of the shell's message.
     let without = format!("{} PATH=/nowhere", sshd.client);
     let output = near.run(&without, &["--once"]);
     assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
