@@ -1,4 +1,4 @@
-//! The real program, as scripts call it.
+//! Runs the real program as scripts do.
 
 #[path = "cli/files.rs"]
 mod files;
@@ -18,7 +18,7 @@ fn pfp_top(arguments: &[&str]) -> Output {
     std::fs::DirBuilder::new().mode(0o700).recursive(true).create(beacons).unwrap();
     Command::new(env!("CARGO_BIN_EXE_pfp-top"))
         .args(arguments)
-        // Not the tester's own settings and processes.
+        // Ignore the tester's own settings and processes.
         .env("PFP_TOP_CONFIG", "")
         .env("PFP_DIR", beacons)
         .output()
@@ -62,8 +62,8 @@ fn a_file_that_is_missing_or_of_another_version_has_its_status() {
     assert!(complaint(&output).contains("found 99"), "{}", complaint(&output));
 }
 
-/// What is wrong with a file is told with its name and with what stands in it: both are
-/// somebody else's.
+/// A message about a broken file contains its name and its text, which another user may have
+/// chosen.
 #[test]
 fn a_complaint_moves_no_cursor() {
     let folder = tempfile::tempdir().unwrap();
@@ -93,7 +93,7 @@ fn wrong_words_are_a_usage_error() {
 
 #[test]
 fn a_process_that_is_not_there_is_no_target() {
-    // No process ever has this id: it is above the kernel's limit.
+    // This exceeds the kernel's limit, so no process has it.
     let output = pfp_top(&["--once", "-p", "4294967295"]);
     assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
 }
@@ -110,7 +110,7 @@ fn two_snapshots_are_compared_and_a_regression_has_its_status() {
     let mut snapshots: Vec<_> = (0..20).map(|_| source.poll().unwrap()).collect();
     let mut slow = snapshots.pop().unwrap();
     slow.process.segment_id = "f".repeat(32);
-    // All durations are twice as long.
+    // All durations are doubled.
     slow.clock.ticks_per_second /= 2.0;
     slow.elapsed_ticks /= 2;
     let (early, late) = (file("early", &snapshots[8]), file("late", &snapshots[18]));
@@ -188,7 +188,7 @@ fn each_side_of_a_comparison_may_be_a_sum_of_files() {
     }
 }
 
-/// Six runs of a made-up program, and three whose durations are all twice as long.
+/// Six runs of a simulated program, and three with doubled durations.
 #[test]
 fn runs_on_both_sides_are_gated() {
     let folder = tempfile::tempdir().unwrap();

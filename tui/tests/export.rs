@@ -1,5 +1,4 @@
-//! Exports as other programs read them: golden files, readers that are not ours, a
-//! process that runs, and what becomes of a file that cannot be written.
+//! Exports: golden files, independent readers, a running process, and files that cannot be written.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -14,7 +13,7 @@ use serde_json::Value;
 
 use crate::tools;
 
-/// Every format, with the name of its golden file and what else it was written with.
+/// Every format, with its golden file and the other options it was written with.
 const GOLDEN: [(&str, &str, &[&str]); 11] = [
     ("csv", "export-v1.csv", &[]),
     ("csv", "export-v1-threads.csv", &["--per-thread", "--filter", "^(deflate|sort|sleep)$"]),
@@ -40,7 +39,7 @@ const FORMATS: [&str; 10] = [
     "svg-trace",
     "svg-histogram",
 ];
-/// A name that ends every kind of string, cell, tag and element there is.
+/// A name that would end every kind of string, cell, tag and element.
 const HOSTILE: &str = "a\"'; <b>&amp;</title>,\\ =1%\t\n\u{1b}[2J{x=\"y\"} 7";
 
 fn root() -> PathBuf {
@@ -57,7 +56,7 @@ fn sample() -> PathBuf {
 
 fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pfp-top"));
-    // Not the tester's own settings.
+    // Ignore the tester's own settings.
     command.env("PFP_TOP_CONFIG", "");
     command
 }
@@ -78,7 +77,8 @@ fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What the reader of a format makes of an export; none where there are no readers.
+/// Reads an export with an independent reader of the format; `None` if the readers are not
+/// installed.
 fn read(format: &str, bytes: &[u8]) -> Option<Value> {
     let python = tools::readers("exports read by others")?;
     let folder = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn golden_model() -> Model {
     folded(json::read(&sample()).unwrap())
 }
 
-/// The golden snapshot with hostile names, as a file that somebody hands on.
+/// The golden snapshot with hostile names, written to a file.
 fn hostile(folder: &Path) -> PathBuf {
     let mut snapshot = json::read(&sample()).unwrap();
     snapshot.process.name = HOSTILE.into();
@@ -121,15 +121,15 @@ fn hostile(folder: &Path) -> PathBuf {
     path
 }
 
-/// What is written today is what was written. After a change that is meant:
-/// `pfp-top export FORMAT ... assets/snapshot-v1.json -o assets/NAME --force`.
+/// Exports equal the golden files. After an intended change, run `pfp-top export FORMAT ...
+/// assets/snapshot-v1.json -o assets/NAME --force`.
 #[test]
 fn exports_are_the_golden_files() {
     let mut differ = Vec::new();
     for (format, name, arguments) in GOLDEN {
         let mut now = exported(format, arguments, &sample());
         if let Ok(text) = str::from_utf8(&now) {
-            // What wrote it is of the version that runs here.
+            // Replace the writer's version by the current one.
             let writer = concat!("pfp-top ", env!("CARGO_PKG_VERSION"));
             now = text.replace(writer, "pfp-top 0.1.0").into_bytes();
         }
@@ -179,8 +179,8 @@ fn prometheus_reads_the_figures_of_the_snapshot() {
     }
 }
 
-/// The interval log read by HdrHistogram's own reader, and the distributions compared
-/// with what that reader counts.
+/// HdrHistogram's own reader reads the interval log, and the distributions are compared with its
+/// counts.
 #[test]
 fn hdr_histogram_reads_what_was_measured() {
     let Some(read) = read("hlog", &exported("hlog", &[], &sample())) else { return };
@@ -206,8 +206,8 @@ fn hdr_histogram_reads_what_was_measured() {
         let value = |key: &str| histogram[key].as_f64().unwrap();
         assert!(close(value("min_ns"), ns(sums.min)), "{name}");
         assert!(close(value("max_ns"), ns(sums.max)), "{name}");
-        // Of few calls, which one is a percentile is a matter of opinion; of many, the
-        // segment's buckets and those of the log are still not the same.
+        // Of few calls, definitions of a percentile differ; of many, the segment's buckets still
+        // differ slightly from the log's.
         for (place, wanted) in [0.5, 0.9, 0.99].into_iter().enumerate() {
             let [ticks] = figures.quantiles_at([wanted]).unwrap();
             let read = histogram["quantiles_ns"][place].as_f64().unwrap();
@@ -216,7 +216,8 @@ fn hdr_histogram_reads_what_was_measured() {
         }
         assert!((value("end_ms") - snapshot.taken_unix_ns as f64 / 1e6).abs() < 100.0);
 
-        // As many are no longer than what a line says as the reader counts.
+        // The cumulative count in each line equals the reader's count of values up to that
+        // duration.
         let values = histogram["values_ns"].as_array().unwrap();
         for row in &distributions[name.as_str()] {
             let longest = (row[0] * 1000.0).round();
@@ -230,7 +231,7 @@ fn hdr_histogram_reads_what_was_measured() {
     }
 }
 
-/// The records of the snapshot, as name, thread, begin, end and exclusive time.
+/// A record of the snapshot as name, thread, begin, end and exclusive time.
 type Told = (String, String, u64, u64, u64);
 
 fn records(snapshot: &Snapshot) -> Vec<Told> {
@@ -246,7 +247,7 @@ fn records(snapshot: &Snapshot) -> Vec<Told> {
     records
 }
 
-/// Whether two lists tell the same, to the nanosecond that rounding may take.
+/// Asserts that two lists of records are equal, except for rounding to a nanosecond.
 fn assert_alike(mut read: Vec<Told>, records: &[Told]) {
     read.sort();
     assert_eq!(read.len(), records.len());
@@ -317,7 +318,7 @@ fn speedscope_reads_stacks_and_moments() {
         .map(|p| p["events"].as_array().unwrap().iter().filter(|e| e["type"] == "O").count())
         .sum();
     assert_eq!(begun, snapshot.records.len());
-    // What a stack ends with is what took the time.
+    // The last entry of a stack is the point that took the time.
     let mut sums: HashMap<&str, u64> = HashMap::new();
     let weights = profiles[0]["weights"].as_array().unwrap();
     for (path, weight) in profiles[0]["samples"].as_array().unwrap().iter().zip(weights) {
@@ -357,15 +358,14 @@ fn pictures_are_well_formed_and_tell_what_they_show() {
     }
 }
 
-/// Every reader takes every export of a program that names its points as badly as it
-/// can, and finds the whole of it.
+/// Every reader accepts every export of a program with hostile point names, and finds all of it.
 #[test]
 fn hostile_names_break_no_format() {
     let folder = tempfile::tempdir().unwrap();
     let file = hostile(folder.path());
     for format in FORMATS {
         let bytes = exported(format, &[], &file);
-        // Any byte may be in what is no text.
+        // A binary format may contain any byte.
         assert!(format == "perfetto" || !bytes.contains(&0x1b), "{format}: an escape sequence");
         if !matches!(format, "hgrm" | "folded") && read(format, &bytes).is_none() {
             return;
@@ -453,7 +453,7 @@ fn what_cannot_be_exported_has_its_status() {
     }
 }
 
-/// The demo's program, once or several times, until this is dropped.
+/// One or several processes of the demo, which end when this is dropped.
 struct Demo {
     children: Vec<Child>,
     folder: tempfile::TempDir,
@@ -481,7 +481,7 @@ impl Demo {
         command.output().unwrap()
     }
 
-    /// Exports until the text has come to what is waited for.
+    /// Exports again until the text contains what the test waits for.
     fn wait_for(&self, arguments: &[&str], reached: impl Fn(&str) -> bool) {
         // Only a hang reaches this.
         let end = Instant::now() + Duration::from_secs(120);
@@ -509,7 +509,7 @@ impl Drop for Demo {
 fn a_process_that_runs_is_exported_in_every_format() {
     let mut demo = Demo::start();
     let pid = demo.children[0].id().to_string();
-    // A worker has come round and left records.
+    // A worker has finished a round and left records.
     let path = ";chapter;compress;deflate ";
     demo.wait_for(&["folded", "-p", &pid], |text| text.contains(path));
     for format in FORMATS {
@@ -530,7 +530,7 @@ fn a_process_that_runs_is_exported_in_every_format() {
     });
 }
 
-/// The commands on the page about exports, as a reader would type them.
+/// Runs the commands on the documentation page for exports as a reader would.
 #[test]
 fn the_examples_of_the_page_work() {
     let page = fs::read_to_string(root().join("docs/export.md")).unwrap();

@@ -1,6 +1,5 @@
-//! Snapshot files of every form and version that was ever written: a file that
-//! somebody kept from an incident stays readable. And whatever is wrong with one is
-//! said, without a crash.
+//! Snapshot files of every form and version so far: a file that a user kept from an incident stays
+//! readable. A broken file leads to an error message, and not to a crash.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +27,7 @@ fn opened(path: &Path) -> anyhow::Result<Snapshot> {
     source::open(path)?.poll()
 }
 
-/// Count, exclusive and greatest ticks of a point, over all lanes.
+/// Count, exclusive and maximum ticks of a point, over all lanes.
 fn figures(snapshot: &Snapshot, name: &str) -> [u64; 3] {
     let point = snapshot.points.iter().find(|point| point.name.starts_with(name)).unwrap();
     let cells = snapshot.cells.iter().filter(|cell| cell.point == point.id);
@@ -56,9 +55,8 @@ fn version_1_is_read_with_every_figure() {
     assert_eq!(deflate.buckets().iter().map(|bucket| bucket.count).sum::<u64>(), 73_437);
 }
 
-/// With amounts, tuples, all others and a device: what `segment-v3-amounts.pfp` tells. The
-/// figures are worked out by hand from the story of that, in
-/// `shm-layout/tests/golden_amounts.rs`.
+/// A file with amounts, tuples, further tuples summed together and a device, with the content of
+/// `segment-v3-amounts.pfp`. `shm-layout/tests/golden_amounts.rs` explains the figures.
 #[test]
 fn version_1_with_amounts_is_read_with_every_figure() {
     let snapshot = json::read(&asset("snapshot-v1-amounts.json")).unwrap();
@@ -67,7 +65,7 @@ fn version_1_with_amounts_is_read_with_every_figure() {
     assert_eq!((&snapshot.cells, &snapshot.lanes), (&segment.cells, &segment.lanes));
     assert_eq!((&snapshot.records, &snapshot.losses), (&segment.records, &segment.losses));
 
-    // Blocks of 4,096 bytes thrice, a line of 64, and 7 of any size.
+    // Three blocks of 4,096 bytes, a line of 64, and 7 copies of other sizes.
     assert_eq!(figures(&snapshot, "copy"), [11, 6_745, 2_500]);
     let copies = snapshot.cells.iter().filter(|cell| cell.point == 64);
     let mut found = std::collections::BTreeMap::<Vec<u64>, (u64, u128)>::new();
@@ -87,7 +85,7 @@ fn version_1_with_amounts_is_read_with_every_figure() {
     assert!(copy.amounts().map(|amount| amount.sum).eq([any + 64 + 3 * 4096]));
 }
 
-/// What is written today loses nothing of what such a file says.
+/// Writing such a file again loses nothing.
 #[test]
 fn version_1_comes_back_as_it_was() {
     for file in [sample(), asset("snapshot-v1-amounts.json")] {
@@ -100,7 +98,7 @@ fn version_1_comes_back_as_it_was() {
     }
 }
 
-/// Where something is not as it was; new fields may have come since.
+/// The first difference between two values; the written one may have new fields.
 fn lost(golden: &Value, written: &Value, path: &str) -> Option<String> {
     match (golden, written) {
         (Value::Object(golden), Value::Object(written)) => {
@@ -133,7 +131,7 @@ fn version_1_is_shown() {
     assert!(text.contains("pfp-demo[") && text.contains("deflate"), "{text}");
 }
 
-/// By the `zstd` of its makers.
+/// Compressed by the original `zstd` program.
 #[test]
 fn a_compressed_file_says_the_same() {
     let packed = asset("snapshot-v1.json.zst");
@@ -142,8 +140,8 @@ fn a_compressed_file_says_the_same() {
     assert_eq!(json::read(&packed).unwrap(), json::read(&sample()).unwrap());
 }
 
-/// The segment is of a program that has died. The copy has no note about its end. The expected
-/// figures are in `shm-layout/tests/golden.rs`.
+/// The segment of a program that has died. The copy has no note about its end. The expected figures
+/// are in `shm-layout/tests/golden.rs`.
 #[test]
 fn a_copy_of_a_segment_without_a_note_is_read() {
     let snapshot = opened(&asset("segment-v3.pfp")).unwrap();
@@ -153,18 +151,18 @@ fn a_copy_of_a_segment_without_a_note_is_read() {
     assert_eq!(snapshot.points.len(), 7);
     let overflow = snapshot.lanes.last().unwrap();
     assert_eq!((overflow.kind, overflow.name.as_str()), (LaneKind::Overflow, "(overflow)"));
-    // The last thing that is known of it is the begin of a region that never ended.
+    // The last known event is the begin of a region that never ended.
     let ends = snapshot.records.iter().map(|record| record.start + record.span);
     let begins = snapshot.lanes.iter().flat_map(|lane| &lane.open).map(|open| open.start);
     assert_eq!(Some(snapshot.elapsed_ticks), begins.clone().max());
     assert_eq!(Some(snapshot.elapsed_ticks), ends.chain(begins).max());
-    // Of the first lane, of two owners of the second, and of threads without one.
+    // Sums over the first lane, two owners of the second one, and threads without a lane.
     let parse = [10 + 3 + 2 + 4, 1_450 + 1_200 + 2_000 + 4 * 90, 1_000];
     assert_eq!(figures(&snapshot, "parse"), parse);
     assert_eq!(figures(&snapshot, "wait"), [3, 1_125_899_906_843_824, 1_125_899_906_842_624]);
 }
 
-/// Of a program that ran: `pfp-test-target saved`, as it said of itself.
+/// A copy of a program that ran, `pfp-test-target saved`; the figures are those that it printed.
 #[test]
 fn a_copy_of_a_segment_with_a_note_is_read() {
     let snapshot = opened(&asset("segment-copy-v3.pfp.zst")).unwrap();
@@ -177,7 +175,7 @@ fn a_copy_of_a_segment_with_a_note_is_read() {
     assert!((seconds - by_calendar).abs() < 0.01, "{seconds} and {by_calendar}");
     assert_eq!(figures(&snapshot, "\"quoted"), [5_150, 18_603, 56]);
     assert_eq!(figures(&snapshot, "reset in between"), [5_050, 18_405, 56]);
-    // Before the 50 measurements that came first since then, and in the first second.
+    // The reset came in the first second, and before the 50 measurements that were made since.
     let point = snapshot.points.iter().find(|point| point.name == "reset in between").unwrap();
     let since = point.since_ticks.unwrap();
     assert!(0 < since && (since as f64) < snapshot.clock.ticks_per_second, "{since}");
@@ -187,7 +185,7 @@ fn a_copy_of_a_segment_with_a_note_is_read() {
     assert_eq!(snapshot.records.iter().filter(|record| record.lane == 1).count(), 2_047);
 }
 
-// ---- what is wrong with a file ----
+// ---- broken files ----
 
 #[test]
 fn a_copy_that_is_not_whole_says_so() {
@@ -214,8 +212,8 @@ fn a_copy_that_is_not_whole_says_so() {
     assert!(format!("{error:#}").contains("layout version 4.0"), "{error:#}");
 }
 
-/// Bytes changed at random, the same ones in every run: whatever comes of it can be
-/// shown and saved, or is refused.
+/// Bytes are changed at random, the same ones in every run: the copy is refused, or can be shown
+/// and saved.
 #[test]
 fn damaged_copies_are_shown_or_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -247,13 +245,13 @@ fn damaged_copies_are_shown_or_refused() {
     assert!(shown > 150, "only {shown} of 300 were shown");
 }
 
-// ---- what the documentation says ----
+// ---- documentation ----
 
-/// Every field that is written is in the documentation, and the other way round.
+/// The documentation lists exactly the fields that are written.
 #[test]
 fn the_documentation_has_every_field() {
     let mut snapshot = Synthetic::new().poll().unwrap();
-    // All that may be left out.
+    // Set every optional field.
     snapshot.process.members = vec![snapshot.process.clone()];
     snapshot.process.members[0].late_since_unix_ns = Some(0);
     (snapshot.process.stopped, snapshot.process.end) = (true, Some(End::Status(0)));
@@ -299,7 +297,7 @@ fn the_documentation_has_every_field() {
     let json = text.split("\n## ").find(|part| part.starts_with("JSON")).unwrap();
     let row = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
     let mut told: BTreeSet<String> = json.lines().filter_map(row).collect();
-    // The first two have sections in place of rows; the last is in the row of `end`.
+    // The first two have sections instead of rows; the last is in the row of `end`.
     told.extend(["stats", "retired", "status"].map(str::to_owned));
     assert_eq!(told, written);
 }

@@ -1,4 +1,4 @@
-//! The viewer's files and commands, in one program: most of these tests wait for others.
+//! Tests of the viewer's files and commands, in one binary: most of them wait for other programs.
 
 mod cli;
 mod export;

@@ -1,5 +1,5 @@
-//! Hours of polls, with threads, tasks and trouble that come and go: the viewer holds
-//! no more in the end than in the beginning.
+//! Hours of polls, with threads, tasks and losses that appear and disappear: the viewer's memory
+//! does not grow.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -19,23 +19,25 @@ use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-/// The system's memory, counted.
+/// The system's allocator, with a counter.
 struct Counted;
 
-/// Bytes that are held.
+/// Bytes allocated now.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: passes everything on to the system's allocator.
+// SAFETY: every call is passed on to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         HELD.fetch_add(layout.size(), Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's guarantees are those that `System` requires, and the arguments are
+        // unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's guarantees are those that `System` requires, and the arguments are
+        // unchanged.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -45,17 +47,17 @@ static COUNTED: Counted = Counted;
 
 const POINTS: u32 = 24;
 const LANES: u32 = 4;
-/// Polls that each screen is shown for.
+/// Number of polls for which each screen is shown.
 const POLLS: u64 = 400;
-/// Rounds through all screens; of the first few, things fill up.
+/// Number of rounds through all screens; in the first few, caches and histories fill up.
 const ROUNDS: u64 = 16;
 const WARM: u64 = 3;
 const INTERVAL: Duration = Duration::from_millis(400);
-/// Text that is a digit longer, a queue that has doubled: far less than a byte for
-/// each poll.
+/// Room for a text that is a digit longer, or a queue that has doubled: far less than a byte per
+/// poll.
 const SLACK: usize = 16 << 10;
 
-/// A process with threads and tasks that live for some polls.
+/// A process with threads and tasks that live for a few polls.
 struct Restless {
     snapshot: Snapshot,
     polls: u64,
@@ -84,7 +86,7 @@ impl Source for Restless {
         snapshot.elapsed_ticks += 1_000_000_000;
         snapshot.taken_unix_ns += 400_000_000;
         let lane = |id: u32| {
-            // Another thread every few polls.
+            // A new thread every few polls.
             let life = poll / (5 + u64::from(id));
             Lane {
                 id,
@@ -132,7 +134,7 @@ impl Source for Restless {
             span: 5_000 * (1 + poll % 3),
             exclusive: 4_000,
             depth: (poll / 10 % 4) as u32,
-            // Tasks that nobody sees again.
+            // Tasks that appear only once.
             context: if place.is_multiple_of(2) { 0 } else { (7 * poll + place) as u32 },
         };
         snapshot.records = (0..40).map(record).collect();
@@ -148,7 +150,7 @@ fn hours_of_polls_leave_nothing_behind() {
     let area = terminal.get_frame().area();
     let mut held = Vec::with_capacity(ROUNDS as usize);
     for round in 0..ROUNDS {
-        // A baseline is taken now and then; the table comes last.
+        // The keys take a baseline now and then; the table comes last.
         for key in "2345b6\u{1b}sjk1".chars() {
             let code = if key == '\u{1b}' { KeyCode::Esc } else { KeyCode::Char(key) };
             app.key(KeyEvent::from(code), now);

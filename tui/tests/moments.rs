@@ -1,5 +1,5 @@
-//! Moments and windows of recordings, by the real program: figures between two moments are
-//! what the later one has more.
+//! Moments and windows of recordings, with the real program: the figures between two moments are
+//! the increase from the earlier to the later.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use pfp_top::source::Source;
 use pfp_top::source::synthetic::Synthetic;
 use serde_json::Value;
 
-/// Snapshots of the recording, a second after one another.
+/// Number of snapshots in the recording, one per second.
 const LENGTH: usize = 31;
 
 fn pfp_top(arguments: &[&str]) -> Output {
@@ -39,8 +39,7 @@ fn refused(arguments: &[&str], why: &str) {
     assert!(complaint(&output).contains(why), "{arguments:?}: {}", complaint(&output));
 }
 
-/// A recording of one process which from the middle on is slower by so much, and its
-/// snapshots.
+/// A recording of one process that becomes slower by this factor halfway, and its snapshots.
 fn recording(folder: &Path, name: &str, run: u32, slower: u64) -> (String, Vec<Snapshot>) {
     let path: PathBuf = folder.join(name);
     let mut source = Synthetic::new();
@@ -51,7 +50,7 @@ fn recording(folder: &Path, name: &str, run: u32, slower: u64) -> (String, Vec<S
         for cell in &mut snapshot.cells {
             let then = middle.cells.iter().find(|c| (c.point, c.lane) == (cell.point, cell.lane));
             let Some(then) = then else { continue };
-            // What was measured since takes so many times as long.
+            // Measurements since the middle take `slower` times as long.
             let cell = Arc::make_mut(cell);
             cell.stats.exclusive += (cell.stats.exclusive - then.stats.exclusive) * (slower - 1);
             let old: BTreeMap<u64, u64> = then.histogram.iter().map(|b| (b.low, b.count)).collect();
@@ -59,7 +58,7 @@ fn recording(folder: &Path, name: &str, run: u32, slower: u64) -> (String, Vec<S
                 then.histogram.iter().map(|b| (b.low, (b.width, b.count))).collect();
             for bucket in &cell.histogram {
                 let more = bucket.count - old.get(&bucket.low).copied().unwrap_or(0);
-                // Times two is the same place, an octave on.
+                // Twice the duration is the same bucket of the next octave.
                 let (low, width) = (bucket.low * slower, bucket.width * slower);
                 buckets.entry(low).or_insert((width, 0)).1 += more;
             }
@@ -89,7 +88,7 @@ fn more(now: &Snapshot, then: &Snapshot) -> BTreeMap<String, u64> {
     calls(now).into_iter().map(|(name, count)| (name.clone(), count - then[&name])).collect()
 }
 
-/// The same out of an export as CSV.
+/// Calls of each point, from an export as CSV.
 fn exported(arguments: &[&str]) -> BTreeMap<String, u64> {
     let text = said(&[&["export", "csv"], arguments].concat());
     let mut rows = csv::Reader::from_reader(text.as_bytes());
@@ -115,7 +114,7 @@ fn an_export_is_of_a_moment_or_of_a_window() {
     assert_eq!(exported(&[&file, "--from", "+10s", "--to", "+20s"]), window);
     assert_eq!(exported(&[&file, "--from", "#11", "--to", "#21"]), window);
     assert_eq!(exported(&[&file, "--from", "#11"]), more(&all[30], &all[10]));
-    // Every format is of the same window.
+    // Every format covers this window.
     for format in ["openmetrics", "hgrm", "hlog", "folded", "speedscope", "chrome", "perfetto"] {
         let output = pfp_top(&["export", format, &file, "--from", "#11", "--to", "#21"]);
         assert!(output.status.success() && !output.stdout.is_empty(), "{}", complaint(&output));
@@ -163,7 +162,7 @@ fn windows_of_one_recording_are_compared_and_share_nothing() {
         all.retain(|_, count| *count > 0);
         all
     };
-    // All up to a moment, and what came after it.
+    // Compares everything up to a moment with everything after it.
     let report = diff(&[&file, &file, "--from", "#16"]);
     assert_eq!(used(counts(&report, "before")), used(calls(&all[15])));
     assert_eq!(used(counts(&report, "now")), used(more(&all[30], &all[15])));
@@ -177,15 +176,15 @@ fn windows_of_one_recording_are_compared_and_share_nothing() {
     assert_eq!(used(counts(&report, "now")), used(more(&all[24], &all[17])));
     let parse = report["points"].as_array().unwrap().iter().find(|p| p["name"] == "io.parse");
     assert_eq!(parse.unwrap()["verdict"], "slower", "{report}");
-    // Before the first snapshot it was called far less; the snapshots since show that this is more
-    // than chance.
+    // With the snapshots before it, the change is significant; compared from the first snapshot on,
+    // the rate is the same.
     for (begin, verdict) in [(&[][..], "more"), (&["--baseline-from", "#1"], "same")] {
         let report = diff(&[&[other.as_str(), &other, "--from", "#16"], begin].concat());
         let parse = report["points"].as_array().unwrap().iter().find(|p| p["name"] == "io.parse");
         let verdicts = ["calls_verdict", "load_verdict"].map(|key| &parse.unwrap()[key]);
         assert_eq!(verdicts, [verdict, verdict], "{report}");
     }
-    // Of two runs each has its own.
+    // For two runs, each has its own window.
     let report = diff(&[&other, &file, "--from", "#18", "--baseline-at", "#9"]);
     assert_eq!(used(counts(&report, "before")), used(calls(&all[8])));
     assert_eq!(used(counts(&report, "now")), used(more(&all[30], &all[17])));
@@ -208,12 +207,12 @@ fn gates_take_windows_and_parts_of_recordings_for_runs() {
         let text = String::from_utf8(output.stdout.clone()).unwrap();
         (output.status.code(), text, complaint(&output))
     };
-    // A window on each side: one run each.
+    // One window on each side counts as one run each.
     let halves = ["--baseline-to", "#16", "--from", "#17"];
     let (status, text, _) =
         gate(&[&["--baseline", &slowed], &halves[..], &["--", &slowed]].concat());
     assert!(text.contains("1 and 1 runs") && status == Some(1), "{text}");
-    // Fifteen seconds before and fourteen after, cut into parts of three.
+    // Fifteen seconds before and fourteen after, split into parts of three.
     let (status, text, errors) =
         gate(&[&["--split", "3s", "--baseline", &slowed], &halves[..], &["--", &slowed]].concat());
     assert!(text.contains("5 and 4 runs") && status == Some(1), "{text}");
@@ -221,13 +220,13 @@ fn gates_take_windows_and_parts_of_recordings_for_runs() {
     let (status, text, _) =
         gate(&[&["--split", "3s", "--baseline", &steady], &halves[..], &["--", &steady]].concat());
     assert!(text.contains("5 and 4 runs") && status == Some(0), "{text}");
-    // What is in both is no comparison.
+    // A file on both sides is refused.
     let (status, _, errors) = gate(&["--split", "3s", "--baseline", &steady, "--", &steady]);
     assert!(status == Some(2) && errors.contains("on both sides"), "{errors}");
     let (status, _, errors) = gate(&["--split", "1h", "--baseline", &steady, "--", &slowed]);
     assert!(status == Some(2) && errors.contains("expected at least 3600s"), "{errors}");
 
-    // `--baseline A B` at the end is one file a side, as anybody would read it.
+    // `--baseline A B` at the end means one file on each side.
     let two = gate(&["--baseline", &steady, &slowed]);
     assert_eq!(two, gate(&["--baseline", &steady, "--", &slowed]));
     assert!(two.0 == Some(1) && two.1.contains("1 and 1 runs"), "{two:?}");
@@ -235,7 +234,7 @@ fn gates_take_windows_and_parts_of_recordings_for_runs() {
     assert!(status == Some(2) && errors.contains("takes all 3 files"), "{errors}");
     let (status, _, errors) = gate(&["--baseline", &steady]);
     assert!(status == Some(2) && errors.contains("name their files"), "{errors}");
-    // It may be given again, and the others may come first.
+    // The option may be repeated, and may come after the other files.
     let (third, _) = recording(folder.path(), "third.pfprec", 3, 1);
     let again = gate(&["--baseline", &steady, "--baseline", &third, "--", &slowed]);
     assert!(again.1.contains("2 and 1 runs"), "{again:?}");

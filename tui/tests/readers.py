@@ -226,7 +226,7 @@ def read_schema(path, schema):
     def mutilate(document, value, place):
         nonlocal tried
         if isinstance(value, list):
-            # The first few of a kind stand for all of them.
+            # The first few items of a kind represent all of them.
             for item in value[:3]:
                 mutilate(document, item, place + "[]")
         if not isinstance(value, dict):
@@ -248,7 +248,7 @@ def read_schema(path, schema):
 
     for document in documents:
         validator.validate(document)
-        # A copy whose lists are short is as telling, and much faster to try.
+        # A copy with shortened lists covers just as much, and is much faster to check.
         short = shortened(document)
         validator.validate(short)
         mutilate(short, short, "")

@@ -1,5 +1,4 @@
-//! Recordings: what is written is read back, of any moment, and whatever became of
-//! the file.
+//! Recordings can be read back at every moment, whatever happened to the file.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -25,8 +24,8 @@ impl Random {
     }
 }
 
-/// So many snapshots of a process in which all sorts of things happen, with what the
-/// rings brought.
+/// A number of snapshots of a process with all kinds of changes, with the records drained from its
+/// rings.
 fn life(n: usize) -> Vec<(Snapshot, Vec<Drained>)> {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut made = Synthetic::new();
@@ -41,7 +40,7 @@ fn life(n: usize) -> Vec<(Snapshot, Vec<Drained>)> {
             }
             4 => made.snapshot_mut().losses[Loss::MismatchedEnds] += 1,
             5 => {
-                // A lane and a point come, and go at the next turn of this.
+                // Add a lane and a point, which are removed in the next such turn.
                 let snapshot = made.snapshot_mut();
                 if snapshot.lanes.len() == 3 {
                     let mut lane = snapshot.lanes[0].clone();
@@ -54,7 +53,7 @@ fn life(n: usize) -> Vec<(Snapshot, Vec<Drained>)> {
             6 => made.snapshot_mut().clock.overhead_pair += 1,
             7 => made.snapshot_mut().process.name.push('x'),
             8 => {
-                // The same number of buckets, and one of them another.
+                // Change one bucket, and keep their number.
                 let cells = &mut made.snapshot_mut().cells;
                 let place = random.below(cells.len().max(1) as u64) as usize;
                 if let Some(cell) = cells.get_mut(place) {
@@ -129,7 +128,7 @@ fn every_moment_comes_back_in_any_order() {
     }
 }
 
-/// What is different from its key is much less than a snapshot.
+/// The difference from the key frame is much smaller than a snapshot.
 #[test]
 fn a_frame_is_smaller_than_a_snapshot() {
     let (_folder, path) = folder();
@@ -164,7 +163,7 @@ fn it_is_read_while_it_grows() {
     assert!(!recording.grows());
 }
 
-/// Where frames end, from their headers.
+/// Offsets at which frames end, from their headers.
 fn ends(bytes: &[u8]) -> Vec<usize> {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let (mut at, mut ends) = (FILE_HEADER, Vec::new());
@@ -216,7 +215,7 @@ fn with_any_byte_damaged_no_wrong_figure_is_shown() {
         let begin = ends.iter().rev().find(|end| **end <= *place).copied();
         *place < begin.unwrap_or(FILE_HEADER) + FRAME_HEADER
     };
-    // Of what is packed, all is behind one checksum.
+    // One checksum covers all compressed bytes, so only some are tested.
     for place in (0..bytes.len()).filter(|place| in_header(place) || place % 5 == 0) {
         let mut copy = bytes.clone();
         copy[place] ^= 0x55;
@@ -228,7 +227,7 @@ fn with_any_byte_damaged_no_wrong_figure_is_shown() {
                 Ok(found) => assert_eq!(found, *snapshot, "byte {place}"),
                 Err(error) => {
                     assert!(format!("{error:#}").contains("damaged"), "{error:#}");
-                    // A damaged frame takes those with it that are told from it.
+                    // A damaged frame also invalidates the frames that depend on it.
                     assert!(n >= hit && place >= FILE_HEADER, "byte {place}, frame {n}");
                 }
             }
@@ -238,7 +237,7 @@ fn with_any_byte_damaged_no_wrong_figure_is_shown() {
     assert!(shown > bytes.len() / 5, "most of it can be shown all the same: {shown}");
 }
 
-/// A file with a header of its own making, and checksums that hold.
+/// A file with an invented header, and valid checksums.
 #[test]
 fn what_is_made_to_harm_is_refused_in_bounded_memory() {
     let (_folder, path) = folder();
@@ -254,8 +253,8 @@ fn what_is_made_to_harm_is_refused_in_bounded_memory() {
         read(&path)
     };
     let second = ends(&bytes)[0];
-    // A key before the beginning, or that is none; another number; lengths beyond the
-    // file, and beyond what a frame may unfold into.
+    // A key frame before the beginning, or one that is no key frame; a wrong number; lengths beyond
+    // the file, and beyond the maximum size of a frame.
     for (field, value) in [(4, u32::MAX), (4, 2), (8, 7), (32, u32::MAX), (36, u32::MAX)] {
         let recording = sealed(second, &|header| {
             header[field..field + 4].copy_from_slice(&value.to_le_bytes());
@@ -264,7 +263,7 @@ fn what_is_made_to_harm_is_refused_in_bounded_memory() {
         assert_eq!(recording.len(), 1, "{field} {value}");
         assert_eq!(at(&mut recording, 0).unwrap(), life[0].0);
     }
-    // It unfolds into more, or less, than is said.
+    // It decompresses to more, or less, than the header states.
     for more in [1_u32, u32::MAX] {
         let mut recording = sealed(second, &|header| {
             let said = u32::from_le_bytes(header[36..40].try_into().unwrap());
@@ -274,7 +273,7 @@ fn what_is_made_to_harm_is_refused_in_bounded_memory() {
         assert!(at(&mut recording, 1).is_err());
         assert_eq!(at(&mut recording, 2).unwrap(), life[2].0);
     }
-    // What is not of a recording at all.
+    // Files that are no recordings at all.
     let mut random = Random(99);
     for len in [0, 1, 31, 32, 96, 1000] {
         let mut noise: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
@@ -298,7 +297,7 @@ fn another_major_version_is_refused_with_both_named() {
     assert_eq!(refusal.map(Refusal::exit_status), Some(5));
     let text = format!("{error:#}");
     assert!(text.contains("version 1 ") && text.contains("found 9"), "{text}");
-    // A later minor version has more in places that are passed over.
+    // A later minor version has additional fields, which are skipped.
     bytes[8..12].copy_from_slice(&[1, 0, 5, 0]);
     let sum = crc32fast::hash(&bytes[..28]);
     bytes[28..32].copy_from_slice(&sum.to_le_bytes());
@@ -320,7 +319,7 @@ fn a_recording_is_gone_on_with_where_it_was_whole() {
     for (snapshot, events) in &life[10..] {
         writer.append(snapshot, events).unwrap();
     }
-    // There is one who writes, and no more.
+    // Only one writer at a time is allowed.
     assert!(Writer::resume(&path).is_err_and(|error| error.to_string().contains("another")));
     drop(writer);
     let mut recording = read(&path).unwrap();
@@ -344,7 +343,7 @@ fn a_file_is_replaced_only_on_demand() {
     assert_eq!(read(&path).unwrap().poll().unwrap(), life[0].0);
 }
 
-/// Moments a second apart, as the made-up process has them.
+/// Moments are a second apart in the simulated process.
 #[test]
 fn a_moment_is_found_by_time_and_number() {
     let (_folder, path) = folder();
@@ -375,8 +374,7 @@ fn a_moment_is_found_by_time_and_number() {
     }
 }
 
-/// The file of version 1 that is kept: all its moments and records, as they were when
-/// it was made.
+/// All moments and records of the kept file of version 1 are those from its creation.
 #[test]
 fn version_1_is_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/recording-v1.pfprec");
@@ -407,9 +405,8 @@ fn version_1_is_read() {
 /// What `pfp-top open --once` printed when the file was made.
 const COUNT: u64 = 831;
 
-/// The same with amounts: the n-th call had n bytes and one item, so that of any moment
-/// the sums are known, those of the first eight calls, which are told apart, and those of
-/// all others together.
+/// The kept file with amounts: the n-th call had n bytes and one item, so the sums at each moment
+/// are known, both of the first eight calls, which are separate tuples, and of all others together.
 #[test]
 fn version_1_with_amounts_is_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/recording-v1-amounts.pfprec");
@@ -430,7 +427,8 @@ fn version_1_with_amounts_is_read() {
         let now = u128::from(cell.stats.count);
         assert_eq!(u128::from(rest.stats.count), now - 8);
         assert_eq!((rest.sum(0), rest.sum(1)), (now * (now + 1) / 2 - 36, now - 8));
-        // Once the cell could not be read whole, and the figures are those of before.
+        // In one snapshot the cell could not be read consistently, and has the figures of the one
+        // before.
         let is_busy = snapshot.losses[Loss::CellsBusy] > 0;
         assert_eq!(is_busy, place == 4);
         assert!(now > count || is_busy && now == count, "{now} after {count}");
@@ -440,8 +438,8 @@ fn version_1_with_amounts_is_read() {
     assert_eq!(count, 94_079_480);
 }
 
-/// The clock on the wall is a label: somebody sets it back an hour and on again, and what
-/// lies how long after what stays as it was.
+/// The wall clock is only a label: it is set back an hour and forward again, and the time between
+/// moments does not change.
 #[test]
 fn a_clock_that_is_set_moves_no_moment() {
     const HOUR: u64 = 3_600_000_000_000;
@@ -459,7 +457,7 @@ fn a_clock_that_is_set_moves_no_moment() {
     let mut writer = Writer::create(&path, Existing::Keep, 1, &all[0], &[]).unwrap();
     all[1..25].iter().for_each(|snapshot| writer.append(snapshot, &[]).unwrap());
     drop(writer);
-    // Also when it goes on later.
+    // The distances stay correct when the recording is resumed later.
     let (mut writer, last, _) = Writer::resume(&path).unwrap();
     assert_eq!(last, all[24]);
     all[25..].iter().for_each(|snapshot| writer.append(snapshot, &[]).unwrap());

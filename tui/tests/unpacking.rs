@@ -1,5 +1,5 @@
-//! Files of a few kilobytes that unfold into hundreds of megabytes: each is refused, and
-//! none takes the memory for what it unfolds into.
+//! Files of a few kilobytes that decompress to hundreds of megabytes are refused, without using
+//! that much memory.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use pfp_top::source;
 
 const MIB: u64 = 1 << 20;
 
-/// Writes a compressed file that begins so and goes on with so many equal bytes.
+/// Writes a compressed file that starts with `start` and continues with `more` equal bytes.
 fn bomb(path: &Path, start: &[u8], byte: u8, more: u64) {
     let file = fs::File::create(path).unwrap();
     zstd_file::write(file, |out| {
@@ -23,7 +23,7 @@ fn bomb(path: &Path, start: &[u8], byte: u8, more: u64) {
     assert!(fs::metadata(path).unwrap().len() < 100 << 10);
 }
 
-/// The most memory that this process has had since it was asked to forget that, bytes.
+/// The peak memory of this process since the last reset of it, in bytes.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -34,13 +34,13 @@ fn forget_peak() -> io::Result<()> {
     fs::write("/proc/self/clear_refs", "5")
 }
 
-/// One test, since the memory is the process's.
+/// One test, since the peak is that of the whole process.
 #[test]
 fn what_unfolds_into_far_more_than_it_says_takes_little() {
     let folder = tempfile::tempdir().unwrap();
     let segment = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../assets/segment-v3.pfp"));
     let mut segment = segment.unwrap();
-    // It says that it has many blocks and uses them all, and there are zeros in them.
+    // The segment claims to have and use many blocks, and all of them are zeros.
     const BLOCKS: u64 = 30_000;
     let used = 4096 + std::mem::offset_of!(ProcessCounters, blocks_used);
     let [blocks, len] = [16 + 3 * 8, 16 + 4 * 8];

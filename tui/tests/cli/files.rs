@@ -1,4 +1,4 @@
-//! Files that people name: whatever they are, they take little and end soon.
+//! Files that users name: whatever they are, reading them needs little memory and time.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 const MIB: u64 = 1 << 20;
-/// The most memory that any refusal here may take.
+/// Maximum memory of a refusal.
 const MOST: u64 = 64 * MIB;
 
-/// What became of a program, with the most memory that it had.
+/// The result of a program, with its peak memory.
 struct Ended {
     status: ExitStatus,
     complaint: String,
@@ -20,17 +20,17 @@ struct Ended {
     bytes: u64,
 }
 
-/// A call of the program that dies of a signal rather than hang or take all memory.
+/// A call of the program with limits, so that it is killed instead of hanging or using all memory.
 fn bounded(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pfp-top"));
     command.args(arguments).env("PFP_TOP_CONFIG", "").stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    // SAFETY: system calls alone between fork and exec.
+    // SAFETY: the closure makes only system calls between fork and exec.
     unsafe {
         command.pre_exec(|| {
             let bytes = libc::rlimit { rlim_cur: 3 << 30, rlim_max: 3 << 30 };
             libc::setrlimit(libc::RLIMIT_AS, &raw const bytes);
-            // A shell without job control has what it starts in the background ignore one.
+            // A shell without job control starts background programs with these signals ignored.
             for signal in [libc::SIGINT, libc::SIGTERM] {
                 libc::signal(signal, libc::SIG_DFL);
             }
@@ -48,8 +48,8 @@ fn end(mut child: Child) -> Ended {
     child.stdout.take().unwrap().read_to_end(&mut output).unwrap();
     let complaint = reader.join().unwrap().unwrap();
     let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
-    // SAFETY: the child is ours and nobody else waits for it; both places live across the
-    // call, and any bytes are a usage.
+    // SAFETY: the child is ours and is not reaped elsewhere; both pointers are valid for writes,
+    // and an rusage may hold any bytes.
     let usage = unsafe {
         assert_eq!(
             libc::wait4(child.id() as i32, &raw mut status, 0, usage.as_mut_ptr()),
@@ -67,18 +67,18 @@ fn end(mut child: Child) -> Ended {
 
 fn fifo(path: &Path) {
     let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
-    // SAFETY: a string that outlives the call.
+    // SAFETY: the path is NUL-terminated and outlives the call.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
 }
 
-/// A file of gigabytes that takes nearly no disk.
+/// A file of gigabytes that occupies almost no disk space.
 fn sparse(path: &Path, start: &[u8]) {
     let file = File::create(path).unwrap();
     file.write_all_at(start, 0).unwrap();
     file.set_len(3 << 30).unwrap();
 }
 
-/// Names of what is no snapshot, and what stands in the complaint about each.
+/// Files that are no snapshots, each with a text that its error message contains.
 fn strange(folder: &Path) -> Vec<(PathBuf, &'static str)> {
     let asset = |name: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets").join(name);
@@ -103,7 +103,7 @@ fn strange(folder: &Path) -> Vec<(PathBuf, &'static str)> {
         (packed, "at most 512 MiB"),
         (recording, "not a recording"),
     ];
-    // Copies of segments whose lengths are made up.
+    // Copies of segments with invalid lengths.
     let segment = asset("segment-v3.pfp");
     for (name, blocks, used) in [("many", 1_u64 << 29, 1_u64 << 29), ("few", 1 << 29, 3)] {
         let path = folder.join(name);
@@ -138,7 +138,7 @@ fn what_is_no_snapshot_is_refused_before_it_takes_memory() {
         ] {
             let ended = end(bounded(arguments).spawn().unwrap());
             let said = &ended.complaint;
-            // A copy that says that it uses little is what it says.
+            // A copy that claims to use few blocks is read as far as that.
             let is_copy = name.ends_with("/few");
             assert!(
                 ended.status.code().is_some_and(|code| code == 2 || code == 5 || is_copy),
@@ -195,7 +195,7 @@ fn other_files_that_are_named_are_no_traps_either() {
     }
 }
 
-/// `-` is standard input: a file, or a pipe that is read as far as it may be a snapshot.
+/// `-` is standard input: a file, or a pipe, which is read only as long as it may be a snapshot.
 #[test]
 fn standard_input_is_a_name_like_others() {
     let folder = tempfile::tempdir().unwrap();
@@ -206,14 +206,14 @@ fn standard_input_is_a_name_like_others() {
     let given = |arguments: &[&str], stdin: Stdio| bounded(arguments).stdin(stdin).spawn().unwrap();
     let piped = |arguments: &[&str], bytes: &[u8]| {
         let mut child = given(arguments, Stdio::piped());
-        // It may have refused them already.
+        // The program may have refused the input already.
         let _ = child.stdin.take().unwrap().write_all(bytes);
         end(child)
     };
     let file = || Stdio::from(File::open(&good).unwrap());
     assert_eq!(end(given(&["open", "-", "--csv"], file())).output, expected);
     assert_eq!(piped(&["open", "-", "--csv"], &text).output, expected);
-    // Named twice, it comes only once.
+    // Standard input is read once, also if it is named twice.
     let same = piped(&["diff", "-", "-"], &text);
     assert!(same.complaint.contains("later"), "{}", same.complaint);
     let endless = end(given(&["open", "-"], File::open("/dev/zero").unwrap().into()));
@@ -225,7 +225,7 @@ fn standard_input_is_a_name_like_others() {
     }
 }
 
-/// Whatever a command waits for, it ends when it is asked to.
+/// A command ends on a signal, whatever it waits for.
 #[test]
 fn a_signal_ends_what_is_stuck() {
     let folder = tempfile::tempdir().unwrap();
@@ -235,21 +235,21 @@ fn a_signal_ends_what_is_stuck() {
             let mut child = bounded(arguments).stdin(Stdio::piped()).spawn().unwrap();
             let stdin = child.stdin.take();
             wait_until_it_waits(&child);
-            // SAFETY: the child is ours, and not waited for yet.
+            // SAFETY: the child is ours, and not reaped yet.
             unsafe { libc::kill(child.id() as i32, signal) };
             let ended = end(child);
             assert_ne!(ended.status.signal(), Some(libc::SIGALRM), "{arguments:?} hung");
             assert!(!ended.status.success(), "{arguments:?}");
             drop(stdin);
         }
-        // Its output is read by nobody: more than a pipe holds.
+        // The test does not read the output, which exceeds the size of a pipe.
         let good = &good;
         for arguments in
             [&["open", good, "--json", "-n", "1000"][..], &["export", "openmetrics", good]]
         {
             let mut child = bounded(arguments);
             let mut ends = [0; 2];
-            // SAFETY: room for two descriptors; each is owned once.
+            // SAFETY: the array has room for two descriptors, and each gets one owner.
             let (reader, writer) = unsafe {
                 assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
                 libc::fcntl(ends[1], libc::F_SETPIPE_SZ, 4096);
@@ -258,7 +258,7 @@ fn a_signal_ends_what_is_stuck() {
             };
             let mut child = child.stdout(writer).spawn().unwrap();
             wait_until_it_waits(&child);
-            // SAFETY: the child is ours, and not waited for yet.
+            // SAFETY: the child is ours, and not reaped yet.
             unsafe { libc::kill(child.id() as i32, signal) };
             let status = child.wait().unwrap();
             assert_ne!(status.signal(), Some(libc::SIGALRM), "{arguments:?} hung");
@@ -267,7 +267,7 @@ fn a_signal_ends_what_is_stuck() {
     }
 }
 
-/// Waits until a program is in a call that reads its input or writes its output.
+/// Waits until a program blocks in a read of its input or a write of its output.
 fn wait_until_it_waits(child: &Child) {
     let calls = [format!("{} ", libc::SYS_read), format!("{} 0x1 ", libc::SYS_write)];
     loop {

@@ -1,4 +1,4 @@
-//! Arguments, names and surroundings that mean ill.
+//! Hostile arguments, names and environments.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -21,7 +21,7 @@ fn is_clean(output: &Output, what: &str) {
     }
 }
 
-/// In a terminal of its own, where clap would send colours.
+/// Runs the program in a terminal, where clap would use colours.
 fn in_a_terminal(arguments: &[&str], theme: &str) -> String {
     let quoted = |word: &&str| format!("'{word}'");
     let words: Vec<_> = arguments.iter().map(quoted).collect();
@@ -53,7 +53,8 @@ fn what_is_wrong_with_an_argument_is_quoted_without_its_controls() {
         assert!(!output.status.success(), "{arguments:?}");
         assert!(!output.stderr.is_empty(), "{arguments:?}");
         is_clean(&output, arguments[0]);
-        // Clap's own colours are the only sequences, and none where it quotes controls.
+        // clap's own colours are the only sequences, and there are none if the message quotes
+        // control characters.
         let text = in_a_terminal(arguments, "dark");
         assert!(!text.is_empty() && !text.contains(['\x1b', '\u{9b}', '\x07']), "{text:?}");
     }
@@ -61,7 +62,7 @@ fn what_is_wrong_with_an_argument_is_quoted_without_its_controls() {
         let text = in_a_terminal(arguments, EVIL);
         assert!(!text.is_empty() && !text.contains(['\x1b', '\u{9b}', '\x07']), "{text:?}");
     }
-    // What is as it should be keeps clap's colours.
+    // Harmless output keeps clap's colours.
     assert!(in_a_terminal(&["--help"], "dark").contains("\x1b[1m"));
     assert!(in_a_terminal(&["--theme", "pink"], "dark").contains("\x1b["));
 }
@@ -105,7 +106,7 @@ fn a_name_is_no_formula_and_a_state_has_one_word() {
     }
 }
 
-/// Where there is no home, the output of a program goes to a folder of this user's alone.
+/// Without a home folder, a program's output goes to a folder that only this user can access.
 #[test]
 fn a_log_without_a_home_follows_no_link() {
     let folder = tempfile::tempdir().unwrap();
@@ -184,7 +185,8 @@ fn several_files_are_summed() {
     assert!(complaint(&twice).contains("several processes"), "{}", complaint(&twice));
 }
 
-/// Nowhere to write to, and nothing to read from: an exit status, and no panic.
+/// Output that cannot be written and input that cannot be read lead to an exit status, and not to a
+/// panic.
 #[test]
 fn closed_and_full_outputs_end_it_in_order() {
     let folder = tempfile::tempdir().unwrap();
