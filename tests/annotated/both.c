@@ -1,4 +1,4 @@
-/* Has points of its own, and annotations for NVTX. */
+/* A program with points of its own, and annotations for NVTX. */
 #include <nvtx3/nvToolsExt.h>
 #include <pfp.h>
 #include <stdlib.h>

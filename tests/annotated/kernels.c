@@ -1,4 +1,4 @@
-/* Loads a tool as Kokkos does from 3.7 on, and tells it of one of everything. */
+/* Loads a tool as Kokkos does from 3.7 on, and reports one event of every kind to it. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     space host = {"Host"};
     uint32_t section, others[1100];
 
-    /* Of several, the first; without one there is nothing to tell. */
+    /* The first of several libraries is used; without one there is no tool. */
     if (!library || !*library)
         return 0;
     tool = dlopen(strtok(strdup(library), ";"), RTLD_NOW | RTLD_GLOBAL);
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
         pop();
         stop(section);
     }
-    /* More than there is room for. */
+    /* More sections than the tool has room for. */
     for (size_t at = 0; at < sizeof others / sizeof *others; at++)
         create("other", &others[at]);
     for (size_t at = 1000; at < sizeof others / sizeof *others; at++) {

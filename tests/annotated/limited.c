@@ -1,5 +1,5 @@
-/* Annotates while there is no memory: a thread that has annotated before and one that has not, with
- * names that are known and with new ones. Prints how often each has. */
+/* Annotates while there is no memory: on a thread that has annotated before and on one that has
+ * not, with known names and with new ones. Prints how often each has. */
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ int main(void)
     pthread_barrier_wait(&step);
     nvtxRangePushA("known");
     nvtxRangePop();
-    /* No more addresses, and what the heap has is taken. */
+    /* Forbid new mappings, and use up the heap. */
     getrlimit(RLIMIT_AS, &limit);
     limit.rlim_cur = 1;
     setrlimit(RLIMIT_AS, &limit);

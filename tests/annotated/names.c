@@ -1,4 +1,4 @@
-/* Names of threads, and everything that NVTX takes as wide strings. Says nothing. */
+/* Names threads, and calls every function of NVTX that takes wide strings. Prints nothing. */
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -13,7 +13,7 @@ static void *named(void *name)
     return NULL;
 }
 
-/* A thread that the first one names, before it measures or after that. */
+/* A thread that the first one names, before it measures or afterwards. */
 struct other {
     int is_late;
     uint32_t id;
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     event.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
     nvtxDomainNameCategoryW(domain, 3, L"part");
     nvtxNameOsThreadA((uint32_t)syscall(SYS_gettid), "the first");
-    /* Of a thread of another program. */
+    /* The id of a thread of another program. */
     nvtxNameOsThreadA(1, "somebody else");
     for (int round = 0; round < rounds; round++) {
         nvtxRangePushW(L"pushed \u00df");
@@ -81,7 +81,7 @@ int main(int argc, char **argv)
         event.payloadType = NVTX_PAYLOAD_TYPE_DOUBLE;
         event.payload.dValue = 2.6;
         nvtxDomainMarkEx(domain, &event);
-        /* No amount: it is negative. */
+        /* A negative value is no amount. */
         event.payload.dValue = -2.6;
         nvtxDomainMarkEx(domain, &event);
         event.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
         nvtxDomainRangeEnd(domain, nvtxDomainRangeStartEx(domain, &event));
         event.payloadType = NVTX_PAYLOAD_UNKNOWN;
     }
-    /* All at a time: no thread takes the place of another one. */
+    /* All threads are alive at once, so that each has its own lane. */
     name_another(&early, "named before it measures");
     name_another(&late, "named later");
     if (pthread_create(&thread, NULL, named, name) != 0)

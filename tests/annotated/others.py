@@ -1,7 +1,5 @@
-"""Calls what ITT has besides tasks, through the stock client in the package's native half.
-
-The client's functions are pointers that it exports, as its macros call them.
-"""
+"""Calls everything in ITT except tasks, through the stock client in the package's native half. The
+client exports its functions as pointers, which its macros call."""
 import ctypes
 import glob
 import os
@@ -19,7 +17,7 @@ class Id(ctypes.Structure):
 
 
 class Named(ctypes.Structure):
-    """A string handle, and all of a domain but its flags."""
+    """A string handle, and all fields of a domain before its flags."""
 
     _fields_ = [
         ("name", ctypes.c_char_p),
@@ -68,7 +66,8 @@ SIGNATURES = {
 
 
 def call(name, *arguments):
-    """Calls what the pointer has now; at first that loads the tool. Null is no function."""
+    """Calls the function that the pointer has now; the first call loads the tool. A null pointer
+    is not called."""
     result, *kinds = SIGNATURES[name]
     at = address.in_dll(client, f"__itt_{name}_ptr__3_0").value
     if at:

@@ -1,4 +1,4 @@
-/* Threads that make their first NVTX call together. Says nothing. */
+/* Threads that make their first NVTX call at once. Prints nothing. */
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 

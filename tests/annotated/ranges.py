@@ -1,4 +1,4 @@
-"""Annotates with NVTX in every way that its Python package has, and says how often."""
+"""Annotates with NVTX in every way that its Python package offers, and prints how often."""
 import sys
 import threading
 

@@ -1,4 +1,4 @@
-/* Tasks of ITT, called as its macros do: only while the domain's flag is set. Says how many of
+/* Makes tasks of ITT as its macros do: only while the domain's flag is set. Prints how many of
  * them were called. Argument: the tool. */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -68,7 +68,7 @@ static unsigned long tasks(unsigned long count)
     return called;
 }
 
-/* Has a task open meanwhile. */
+/* Holds a task open meanwhile. */
 static void *holds(void *unused)
 {
     if (domain->flags)
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
     region_begin(domain, span, none, of_span);
     say("on %lu", tasks(10));
     reach("begun");
-    /* All are off, and two of them open. */
+    /* All points are off, and two of them have open regions. */
     say("open %lu", tasks(MANY));
     pthread_barrier_wait(&step);
     pthread_join(thread, NULL);
@@ -119,10 +119,10 @@ int main(int argc, char **argv)
     EXPECT(waitpid(child, &status, 0) == child && status == 0);
     say("forked %lu", tasks(MANY));
     reach("rested");
-    /* One is on. */
+    /* One point is enabled. */
     say("awake %lu %d", tasks(1000), off->flags);
     reach("awoken");
-    /* All are off, and on again by a second viewer before anybody looks. */
+    /* All points are off. Then a second viewer enables one, before the program checks. */
     tasks(MANY);
     say("again %lu", tasks(MANY));
     reach("done");

@@ -1,4 +1,5 @@
-/* A tool for NVTX that starts the one in NVTX_REAL, and adds a byte to NVTX_STARTS each time. */
+/* A tool for NVTX that loads the one in NVTX_REAL, and appends a byte to the file NVTX_STARTS each
+ * time. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""Formats calls with joblib, and says how often functions of its module were called."""
+"""Formats calls with joblib, and prints how often functions of its module were called."""
 import sys
 
 from joblib.func_inspect import format_call

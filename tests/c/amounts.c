@@ -1,4 +1,4 @@
-/* Regions with amounts in C and C++: says what it measured, by its own arithmetic. */
+/* Regions with amounts in C and C++. Prints the sums by its own arithmetic. */
 #ifdef __cplusplus
 #include <pfp.hpp>
 #else
@@ -22,7 +22,7 @@ static uint64_t handle(int requests, double size)
     return (uint64_t)requests;
 }
 
-/* By hand: in two parts, whose amounts are added, and once in three without any. */
+/* By hand: in two parts, whose amounts are added, and once in three parts without any. */
 static uint64_t receive(pfp_point_t *point, uint64_t n)
 {
     const uint64_t part[2] = {n % 20, 1};
@@ -35,11 +35,11 @@ static uint64_t receive(pfp_point_t *point, uint64_t n)
     return 2 * part[0];
 }
 
-/* Under a point that the program asks for by itself. */
+/* With a point that the program creates itself. */
 static uint64_t send(pfp_point_t *point, uint64_t n)
 {
     if (n % 5 == 0) {
-        /* Without amounts. */
+        /* A region without amounts. */
         PFP_SCOPE_OF(point);
         return 0;
     }
@@ -47,7 +47,7 @@ static uint64_t send(pfp_point_t *point, uint64_t n)
     return n % 20 * 8;
 }
 
-/* What is no amount, and what is too much. */
+/* Values that cannot be amounts, and values that are too large. */
 static void odd(double none)
 {
     struct {
@@ -97,7 +97,7 @@ int main(void)
     for (n = 0; n < 3; n++)
         printf(" %lu", (unsigned long)sums[n]);
     printf("\nsend 900 %lu 720\n", (unsigned long)sent);
-    /* A point without amounts measures none of it. */
+    /* A point without amounts does not count these. */
     send(plain, 1);
     pfp_get_stats(plain, &stats);
     printf("refused %d %d %d %d %lu\n", pfp_get_amounts(NULL, sums, 1),

@@ -1,7 +1,6 @@
-/* Children are forked while other threads are in the loader, in its list of objects and in the
- * environment, with the locks of all three. Each child measures for the first time, and calls a
- * function that its parent has not called; how many hung, died or miscounted is said, for the
- * test to judge.
+/* Forks children while other threads hold the locks of the loader, of its list of objects and of
+ * the environment. Each child measures for the first time, and calls a function that its parent
+ * has not called. Prints how many hung, died or miscounted.
  *
  * beside_locks first|later CHILDREN: whether the parent has measured before. */
 #include <pfp.h>
@@ -21,7 +20,8 @@ enum { CALLS = 3 };
 
 static atomic_int is_over, has_child, loads, lists, changes;
 
-/* A child has the locks as they were when it was forked: what the threads do then is none of its. */
+/* A child inherits the locks in the state of the fork, so pausing the threads then does not
+ * release them. */
 static void rest(void)
 {
     while (atomic_load(&has_child) && !atomic_load(&is_over))
@@ -82,7 +82,7 @@ static unsigned long call(void)
     return pfp_get_stats(point, &stats) == PFP_OK ? (unsigned long)stats.n_count : 0;
 }
 
-/* Called by children alone. Where the compiler's hooks are called, it is a point. */
+/* Only children call this function. If the compiler inserts hooks, it is a point. */
 __attribute__((noinline)) static int newcomer(int argument)
 {
     return atomic_load(&is_over) + argument;

@@ -1,8 +1,9 @@
-/* An action at one instruction of some work, at the price of few steps: as `src/breakpoint.rs`
- * does it in Rust. A run goes at full speed to a checkpoint, a breakpoint at an instruction that
- * an earlier run has noted, and steps from there. For x86-64.
+/* Runs an action at a chosen instruction of some work with few single steps, as
+ * `src/breakpoint.rs` does in Rust. A run goes at full speed to a checkpoint, which is a
+ * breakpoint at an instruction that an earlier run has recorded, and single-steps from there. For
+ * x86-64.
  *
- * One thread at a time does so; forked children note for those that come later. */
+ * One thread at a time does so. Forked children record instructions for later ones. */
 #ifndef BREAKPOINT_H
 #define BREAKPOINT_H
 
@@ -11,21 +12,21 @@
 #define BREAKPOINT_MOST (1UL << 20)
 
 struct trace {
-    /* The address of each instruction, by the number of its step, as far as it is noted. */
+    /* The address of each instruction by its step number, as far as it is recorded. */
     unsigned long addresses[BREAKPOINT_MOST];
     unsigned long noted;
-    /* The step that the work is at; the one at which the full speed ends, or 0; how often the
-     * instruction there is passed before that; and whether it is passed just now. */
+    /* The current step of the work; the step at which the full speed ends, or 0; how often the run
+     * passes that instruction before; and whether it is passing it now. */
     unsigned long step, checkpoint, passes;
     int is_passed;
-    /* Steps that are forgotten when the next checkpoint is missed. */
+    /* Number of steps to discard when the next checkpoint is missed. */
     unsigned long back;
 };
 
 static struct trace *trace;
-/* Where the breakpoint is, and the byte that belongs there. */
+/* The address of the planted breakpoint, and the byte that it replaced. */
 static unsigned char *planted, replaced;
-/* Whether no trap counts any more. */
+/* Whether further traps do not count. */
 static volatile sig_atomic_t is_over = 1;
 
 static void plant(unsigned long address)
@@ -42,7 +43,7 @@ static void take_out(void)
     planted = 0;
 }
 
-/* To be called before whatever notes is forked. */
+/* Call this before forking the processes that record. */
 static void share_trace(void)
 {
     void *shared = mmap(0, sizeof *trace, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -52,8 +53,8 @@ static void share_trace(void)
     share_known();
 }
 
-/* Prepares a run that is to step to an instruction, which is to begin at once. Returns what
- * single_step() is to be called with: whether it steps from the start. */
+/* Prepares a run that single-steps to an instruction and starts at once. Returns the argument for
+ * single_step(): whether to step from the start. */
 static int run_to(unsigned long at)
 {
     unsigned long step, earlier, passes, traps = at, last;
@@ -89,14 +90,14 @@ static void note(unsigned long address)
     }
 }
 
-/* To be called by the handler of SIGTRAP. The step that the work is at, which goes on until it is
- * at another one if that is still to come; or 0 if that does not count: it is not being stepped
- * yet, or `is_over` was set. */
+/* Call this in the handler of SIGTRAP. Returns the current step of the work, and continues if that
+ * step comes before `at`. Returns 0 if the trap does not count: before single-stepping has begun,
+ * or after `is_over` was set. */
 static unsigned long step_of_trap(void *context, unsigned long at)
 {
     greg_t *const registers = ((ucontext_t *)context)->uc_mcontext.gregs;
     const int is_breakpoint = planted != 0;
-    /* The last place that was noted. */
+    /* The last address that was recorded. */
     static unsigned long place;
     unsigned long done = steps_done(context);
 
@@ -134,8 +135,8 @@ static unsigned long step_of_trap(void *context, unsigned long at)
     return trace->step;
 }
 
-/* After a run: whether it went another way, without its checkpoint. The next one looks for an
- * earlier one. */
+/* After a run: whether it took another path and missed its checkpoint. The next run uses an
+ * earlier checkpoint. */
 static int has_missed(void)
 {
     take_out();

@@ -1,7 +1,7 @@
-/* Threads that are to be cancelled already when they come to one of pfp's slow paths, where
- * it calls what may be a cancellation point: they come through, and end at their own next one.
+/* Threads with a pending cancellation enter pfp's slow paths, which may call cancellation points:
+ * each thread finishes the path, and ends at its own next cancellation point.
  *
- * cancelled HOW: what is the first of its kind there, or is asked of pfp. */
+ * cancelled HOW: the slow path to enter, or the function of pfp to call. */
 #include <pfp.h>
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@ static const char *how;
 static int came_through, null;
 static pfp_point_t *known;
 
-/* Built with -finstrument-functions, the only ones that are measured by themselves. */
+/* With -finstrument-functions, only the functions without this attribute are measured. */
 #define NOT_BY_ITSELF __attribute__((no_instrument_function))
 __attribute__((noinline)) static int inner(int x) { return x + 1; }
 __attribute__((noinline)) static int outer(int x) { return inner(x) + 1; }
@@ -72,13 +72,13 @@ NOT_BY_ITSELF static void *works(void *enabled)
     EXPECT(pthread_setcancelstate(before, NULL) == 0);
     EXPECT(pthread_cancel(pthread_self()) == 0);
     act();
-    /* No cancellation points. */
+    /* These calls are not cancellation points. */
     EXPECT(pthread_setcancelstate(before, &state) == 0 && state == before);
     EXPECT(pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type) == 0);
     EXPECT(type == PTHREAD_CANCEL_DEFERRED);
     came_through++;
     pthread_testcancel();
-    /* Whoever may not be cancelled is here. */
+    /* Only a thread that has disabled cancellation gets here. */
     EXPECT(!enabled);
     return &null;
 }

@@ -1,4 +1,4 @@
-/* A program that closes the standard descriptors, and then has pfp open each kind of its files. */
+/* A program that closes the standard descriptors, and then makes pfp open each kind of its files. */
 #include <pfp.h>
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@ static void *work(void *unused)
     return unused;
 }
 
-/* Before `main`, which is measured if functions are. */
+/* Runs before `main`, which is measured if functions are. */
 __attribute__((constructor, no_instrument_function)) static void close_standard(void)
 {
     for (int number = 0; number < 3; number++)

@@ -1,4 +1,4 @@
-/* A program in C that loads plugins with copies of pfp of their own. */
+/* A program in C that loads plugins, each with its own copy of pfp. */
 #include <pfp.h>
 
 #include <dlfcn.h>

@@ -1,6 +1,5 @@
-/* Stands in for the CUDA driver: a device with a clock that the test moves. What is put
- * into a stream takes its turn behind what is in it; an event is done when the clock has
- * come to its turn. */
+/* Replaces the CUDA driver: a device whose clock the test advances. Work that is put into a stream
+ * starts after the stream's earlier work, and an event is done once the clock has reached it. */
 #include <stdlib.h>
 
 enum { SUCCESS = 0, INVALID = 1, NOT_READY = 600 };
@@ -14,7 +13,7 @@ static int devices = 1, live, syncs, refuses;
 
 static double *stream_end(void *stream) { return &stream_ends[stream ? 1 : 0]; }
 
-/* ---- for the test ---- */
+/* ---- called by the test ---- */
 
 void stand_in_devices(int count) { devices = count; }
 void stand_in_refuse(int refuse) { refuses = refuse; }
@@ -27,7 +26,7 @@ void stand_in_launch(void *stream, double ms)
     *end = (*end > clock_ms ? *end : clock_ms) + ms;
 }
 
-/* ---- as cuda.h has them ---- */
+/* ---- declared as in cuda.h ---- */
 
 unsigned cuInit(unsigned flags) { return flags ? INVALID : SUCCESS; }
 unsigned cuDeviceGetCount(int *count) { return *count = devices, SUCCESS; }

@@ -1,7 +1,6 @@
-/* Measures on several threads and aborts, with whatever it has mapped asked for in its
- * core dump.
+/* Measures on several threads and aborts; its core dump includes the kinds of mapping in FILTER.
  *
- * dumped FILTER HOW: "named", or "unlinked" with the segment's name gone. Without pfp if
+ * dumped FILTER HOW: "named", or "unlinked" to remove the segment's name first. Without pfp if
  * PFP_DISABLE is defined. */
 #include <pfp.h>
 
@@ -29,7 +28,7 @@ static void *works(void *ends)
     return NULL;
 }
 
-/* Takes the segment's name away; how many there were. */
+/* Removes the segments' names; returns how many there were. */
 static int unlink_segments(void)
 {
     char line[512], *path;
@@ -62,7 +61,7 @@ int main(int count, char **arguments)
     EXPECT(pthread_attr_init(&small) == 0);
     EXPECT(pthread_attr_setstacksize(&small, 1 << 16) == 0);
     {
-        /* Makes the segment, for which nobody waits long. */
+        /* Creates the segment first, since other threads do not wait long for it. */
         PFP_SCOPE("first");
     }
     for (int i = 1; i < THREADS; i++)

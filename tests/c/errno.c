@@ -1,5 +1,5 @@
-/* No call of the library's changes errno: nor the first one of all, of a thread, of
- * a forked child, nor one that is refused. */
+/* No call of the library changes errno: neither the first one in a process, a thread or a forked
+ * child, nor one that is refused. */
 #include <pfp.h>
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static void regions(void)
     KEEPS(pfpTaskSwitch(&task, NULL));
 }
 
-/* Of a thread that has ended without giving it back. */
+/* The task of a thread that has ended without leaving it. */
 static void *takes(void *of_thread)
 {
     (void)of_thread;

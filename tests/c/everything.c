@@ -1,14 +1,15 @@
-/* Every function of the interface, one after the other, interrupted at instructions by a
- * handler that does something itself.
+/* Calls every function of the interface, one after the other, while a handler interrupts it at
+ * some instructions and does something itself.
  *
- * everything HOW EACH MOST: what the handler does; how many instructions lie between two of
- * them; and how many of a call are interrupted at most, since calibrating takes millions.
+ * everything HOW EACH MOST: the handler's action; the number of instructions from one interruption
+ * to the next; and the maximum number of interruptions of a call, since calibrating takes millions
+ * of instructions.
  *
- *   measures   by scope, by hand, by number and of a point that is asked for
- *   interrupt  the same, told of as a hardware interrupt
- *   steers     switches, resets and asks for points
- *   forks      makes a child that measures, comes back into the function and goes on
- *   vforks     makes a child in its memory that measures */
+ *   measures   by scope, by hand, by number and with a point that it creates
+ *   interrupt  like `measures`, declared as a hardware interrupt
+ *   steers     enables, disables, resets and creates points
+ *   forks      forks a child that measures, returns into the function and continues
+ *   vforks     creates a child in its memory, which measures */
 #include <pfp.h>
 
 #if !defined(__x86_64__)
@@ -128,8 +129,8 @@ static void trap(int on)
     single_step(on);
 }
 
-/* A call, interrupted. A child that came back into it was in no task, and what it was about to
- * do is its parent's. */
+/* An interrupted call. A child that returned into it is in no task, so the results of task
+ * functions apply to its parent only. */
 #define STEP(call) (trap(1), result = (call), trap(0), result)
 #define WELL(call) EXPECT(STEP(call) == PFP_OK || is_child)
 
@@ -243,7 +244,7 @@ static void of_the_program(void)
     WELL(pfp_register_thread("main"));
     WELL(pfpCalibrate(10, 0));
     WELL(pfpShow(nowhere));
-    /* Two processes in one call would write one file. */
+    /* With a forked child, two processes would write one file in this call. */
     if (how != FORKS) {
         WELL(pfp_snapshot_over(path));
         EXPECT(unlink(path) == 0);
@@ -275,7 +276,7 @@ static unsigned long count_of(pfp_point_t *point)
     return (unsigned long)stats.n_count;
 }
 
-/* A child has gone on by itself, and measures as if nothing had been. */
+/* Measures in a child that has returned into the function, as if nothing had happened. */
 static void end_child(void)
 {
     int at;
@@ -300,7 +301,7 @@ int main(int count, char **arguments)
     each = strtoul(arguments[2], NULL, 10);
     most = strtoul(arguments[3], NULL, 10);
 
-    /* As the interface asks: measured once outside of a handler, and created. */
+    /* The interface requires this: created, and measured once outside of a handler. */
     EXPECT(pfpCreate() == PFP_OK);
     named_of_handler = pfp_point("named of handler", "everything", 1);
     steered = pfp_point("steered", "everything", 1);

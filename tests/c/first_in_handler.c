@@ -1,5 +1,5 @@
-/* Scopes and points that are met for the first time in a signal handler take nothing
- * of the allocator's, which the signal may have interrupted. */
+/* Scopes and points that are used for the first time in a signal handler do not call the
+ * allocator, which the signal may have interrupted. */
 #include <pfp.h>
 
 #include <signal.h>
@@ -64,7 +64,7 @@ static void handle(int number)
         PFP_SCOPE("first in a handler");
     }
     {
-        /* Not of UTF-8. */
+        /* A name that is not valid UTF-8. */
         PFP_SCOPE("\xff\xfe of bytes");
     }
     named = pfp_point("asked for in a handler", "a file", 7);

@@ -1,5 +1,5 @@
-/* Functions that nobody has put a point into, and all the ways out of them. Each
- * part is a scenario; what it counts itself is what the points must have. */
+/* Functions without points in their source, and all ways to leave them. Each part is a scenario,
+ * which counts its calls; the points must have these counts. */
 #include <alloca.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What tests need stays out of what they look at. */
+/* Functions of the test itself are not measured. */
 #define QUIET __attribute__((no_instrument_function))
 #define NOINLINE __attribute__((noinline))
 
@@ -37,7 +37,7 @@ NOINLINE unsigned recursive(unsigned depth)
     return depth == 0 ? twice(0) : recursive(depth - 1) + 1;
 }
 
-/* ---- left by a jump of their own: the last call is in the caller's place ---- */
+/* ---- tail calls: the last call replaces its caller ---- */
 
 NOINLINE void tail_even(unsigned n);
 NOINLINE void tail_odd(unsigned n)
@@ -146,7 +146,7 @@ static void *thread(void *argument)
     return NULL;
 }
 
-/* ---- switched on and off in the middle ---- */
+/* ---- enabled and disabled in the middle ---- */
 
 NOINLINE unsigned toggled(unsigned depth, unsigned at)
 {

@@ -1,5 +1,5 @@
-/* A thread stops while it creates a task, in the middle of the library's own lock. What
- * becomes of others that create some meanwhile is said, for the test to judge. */
+/* A thread stops while it creates a task and holds the library's lock. Prints what happens to
+ * other threads that create tasks meanwhile. */
 #include <pfp.h>
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ static pthread_t holder;
 static atomic_int is_held, may_go;
 static char objects[CREATED + 1];
 
-/* In the place of the C library's: the holder stays in it until it may go. */
+/* Replaces the C library's function: the holder stays in it until it is released. */
 int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
     typedef int unlock_t(pthread_mutex_t *);
@@ -57,7 +57,7 @@ int main(void)
     say("refused %u", refused);
     atomic_store(&may_go, 1);
     EXPECT(pthread_join(thread, NULL) == 0);
-    /* It is as it was: all that were refused can be created now. */
+    /* The library has recovered: all tasks that were refused can be created now. */
     for (int i = 0; i < CREATED; i++)
         EXPECT(pfpTaskCreate(&objects[i]) == PFP_OK);
     reach("done");

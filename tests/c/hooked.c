@@ -1,12 +1,12 @@
 /* Functions that the compiler's hooks measure, interrupted at each of their instructions by a
- * handler that does
+ * handler. Its action is one of
  *
  *   measures  calls a measured function
- *   forks     makes a child that comes back into the function, measures and ends
- *   vforks    makes a child in the same memory, which measures
+ *   forks     forks a child that returns into the function, measures and ends
+ *   vforks    creates a child in the same memory, which measures
  *   jumps     leaves the function by a jump
  *
- * Arguments: what it does, and every so manyth instruction. */
+ * Arguments: the action, and N to interrupt every N-th instruction. */
 #include <pfp.h>
 
 #if !defined(__x86_64__)

@@ -1,5 +1,5 @@
-/* The hooks for user-level schedulers, used well and badly. Each call that does not
- * fit is answered with an error and counted. */
+/* The hooks for user-level schedulers, used correctly and wrongly. A call that does not fit the
+ * state returns an error and is counted. */
 #include <pfp.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -8,10 +8,10 @@
 #include "script.h"
 #include "stolen.h"
 
-/* Handles. */
+/* Only the addresses of these are used, as handles. */
 static char a, b, moved, interrupt, swi, elsewhere, unknown, many[PFP_OBJECTS];
 
-/* Calls that pfp must have counted. */
+/* Calls that pfp must have counted as mismatched. */
 static unsigned mismatched;
 
 #define REFUSED(call)                                                                \
@@ -27,7 +27,7 @@ static uint64_t count(int id)
     return stats.n_count;
 }
 
-/* What was stolen in `burn` so far. Only one thread burns at a time. */
+/* Time stolen in `burn` so far. Only one thread burns at a time. */
 static long long stolen;
 
 static long long cpu_ns(void)
@@ -35,7 +35,7 @@ static long long cpu_ns(void)
     return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* Computes for some time of the thread's; what it really took. */
+/* Computes for some of the thread's CPU time; returns the time that it really took. */
 static long long burn(long long ns)
 {
     long long start = cpu_ns();
@@ -46,7 +46,7 @@ static long long burn(long long ns)
     return cpu_ns() - start;
 }
 
-/* Says what was found beside what was expected, and what was stolen, all in ticks. */
+/* Prints the found value beside the expected one, and the stolen time, all in ticks. */
 static void say_both(const char *what, uint64_t found, long long ran_ns)
 {
     double rate = pfp_ticks_per_second() / 1e9;
@@ -83,9 +83,9 @@ static void handles(void)
     EXPECT(pfpTaskCreate(&b) == PFP_OK);
     EXPECT(pfpHwiCreate(&interrupt) == PFP_OK);
     EXPECT(pfpSwiCreate(&swi) == PFP_OK);
-    /* Known already: as it was. */
+    /* Creating a known task changes nothing. */
     EXPECT(pfpTaskCreate(&a) == PFP_OK);
-    /* Of another kind. */
+    /* The handle belongs to a task. */
     REFUSED(pfpHwiCreate(&a));
     REFUSED(pfpHwiBegin(&a));
     REFUSED(pfpTaskSwitch(NULL, &interrupt));
@@ -98,7 +98,7 @@ static void interrupts(void)
     EXPECT(pfpHwiBegin(&interrupt) == PFP_OK);
     REFUSED(pfpHwiBegin(&interrupt));
     EXPECT(pfpSwiBegin(&swi) == PFP_OK);
-    /* Not the innermost. */
+    /* This interrupt is not the innermost one. */
     REFUSED(pfpHwiEnd(&interrupt));
     EXPECT(pfpBegin(1, &swi) == PFP_OK);
     REFUSED(pfpBegin(1, &interrupt));
@@ -111,7 +111,8 @@ static void interrupts(void)
 
 static void tasks(void)
 {
-    /* Another one ran than was said; counted, and done. */
+    /* The call names another task than the running one: it is counted as mismatched, and the
+     * switch is made. */
     EXPECT(pfpTaskSwitch(&b, &a) == PFP_OK);
     mismatched++;
     EXPECT(pfpBegin(1, &a) == PFP_OK);
@@ -122,7 +123,7 @@ static void tasks(void)
     REFUSED(pfpTaskDelete(&a));
     EXPECT(pfpBegin(2, &a) == PFP_OK);
     EXPECT(pfpTaskSwitch(&a, NULL) == PFP_OK);
-    /* What it had open is gone with it. */
+    /* Deleting a task discards its open regions. */
     EXPECT(pfpTaskDelete(&a) == PFP_OK);
     REFUSED(pfpTaskDelete(&a));
     REFUSED(pfpTaskSwitch(NULL, &a));
@@ -157,7 +158,7 @@ static void switched_in_an_interrupt(void)
     EXPECT(pfpBegin(5, &b) == PFP_OK);
     burn(3000000);
     EXPECT(pfpEnd(5, 0) == PFP_OK);
-    /* And to the scheduler itself, and back. */
+    /* Switches to the scheduler itself, and back. */
     EXPECT(pfpHwiBegin(&interrupt) == PFP_OK);
     EXPECT(pfpTaskSwitch(&b, NULL) == PFP_OK);
     EXPECT(pfpTaskSwitch(NULL, &a) == PFP_OK);
@@ -198,7 +199,7 @@ static void *holds_it(void *nothing)
     EXPECT(pfpHwiBegin(&elsewhere) == PFP_OK);
     reach_step(1);
     wait_for_step(2);
-    /* It ends with both. */
+    /* The thread's end also ends the task and the interrupt. */
     return nothing;
 }
 
@@ -208,7 +209,7 @@ static void running_elsewhere(void)
     EXPECT(pfpHwiCreate(&elsewhere) == PFP_OK);
     EXPECT(pthread_create(&thread, NULL, holds_it, NULL) == 0);
     wait_for_step(1);
-    /* Interrupted there, so not to be had here. */
+    /* The task is interrupted on the other thread, so this one cannot use it. */
     REFUSED(pfpTaskSwitch(NULL, &a));
     REFUSED(pfpTaskDelete(&a));
     REFUSED(pfpHwiBegin(&elsewhere));
@@ -231,7 +232,7 @@ static void *begins_it(void *nothing)
     EXPECT(pfpTaskSwitch(NULL, &moved) == PFP_OK);
     EXPECT(pfpBegin(6, &moved) == PFP_OK);
     moved_ran += burn(20000000);
-    /* Latched here, ended there. */
+    /* Latched on this thread, ended on the other one. */
     EXPECT(pfp_begin(by_name) == PFP_OK);
     EXPECT(pfp_end(by_name, 1) == PFP_OK);
     EXPECT(pfpTaskSwitch(&moved, NULL) == PFP_OK);
@@ -283,7 +284,7 @@ static void as_many_as_there_can_be(void)
     EXPECT(pfpSwiCreate(&many[7]) == PFP_OK);
     for (i = 0; i < PFP_OBJECTS - known; i++)
         EXPECT(pfpSwiDelete(&many[i]) == PFP_OK);
-    /* Those that came and went leave no less room. */
+    /* Creating and deleting many tasks uses up no room. */
     for (int round = 0; round < 10000; round++) {
         void *handle = &many[round % PFP_OBJECTS];
         EXPECT(pfpTaskCreate(handle) == PFP_OK);
@@ -294,7 +295,7 @@ static void as_many_as_there_can_be(void)
     EXPECT(pfpTaskReady(&a) == PFP_OK && pfpSwiReady(&swi) == PFP_OK);
 }
 
-/* A child has the tasks, and nothing of what was open in its parent. */
+/* A forked child knows its parent's tasks, but not the regions that were open in them. */
 static void forked(void)
 {
     int status;

@@ -1,4 +1,4 @@
-/* What the hooks add to functions that are off, counted by callgrind. */
+/* The cost of the hooks in functions that are off, counted by callgrind. */
 #include "script.h"
 
 #define QUIET __attribute__((no_instrument_function))
@@ -6,7 +6,7 @@
 
 static volatile unsigned sink;
 
-/* A function without anything, and with the hooks. */
+/* A function without hooks, and one with them. */
 QUIET NOINLINE void plain(void)
 {
     __asm__ volatile("" ::: "memory");
@@ -22,7 +22,7 @@ NOINLINE void other(void)
     sink = sink + 1;
 }
 
-/* Callgrind counts what is inside of these. */
+/* Callgrind counts the instructions inside these functions. */
 QUIET NOINLINE void count_plain(unsigned times)
 {
     for (unsigned i = 0; i < times; i++)

@@ -20,7 +20,7 @@ static void *call(void *plug)
     return NULL;
 }
 
-/* Calls it in this thread and in one that ends, and unloads it. */
+/* Calls the plugin in this thread and in one that ends, and unloads it. */
 static void load_once(const char *path)
 {
     pthread_t thread;
@@ -45,7 +45,7 @@ static int child(void)
         EXPECT(pfpBegin(1, NULL) == PFP_OK);
         EXPECT(pfpEnd(1, 0) == PFP_OK);
     }
-    /* What the parent had is the parent's. */
+    /* The child has none of its parent's counts. */
     EXPECT(pfpGetStats(1, &stats) == PFP_OK && stats.n_count == CHILD_CALLS);
     EXPECT(stats.enabled);
     say("child %d %d", (int)getpid(), CHILD_CALLS);

@@ -1,9 +1,9 @@
-/* A thread that has jumped out of a begin or end, wherever that was: out of a reading of its
- * clock, say. Behind each jump it sleeps and works in a region, which must have the time that it
- * worked. How far that is off at most is said, for the test to judge.
+/* A thread jumps out of a begin or end at any instruction, for example while it reads its clock.
+ * After each jump it sleeps and works in a region, which must have exactly the time of the work.
+ * Prints the largest deviation.
  *
- * jumped EACH: at every so manyth instruction of a begin and end, one after the other; then as
- * often at random ones. */
+ * jumped EACH: jumps at every EACH-th instruction of a begin and end, one after the other, and
+ * then as often at random ones. */
 #include <pfp.h>
 
 #if !defined(__x86_64__)
@@ -24,12 +24,12 @@ int main(void)
 #define MS 1000000LL
 
 static sigjmp_buf behind;
-/* The instruction to leave at, and how many there were. */
+/* The instruction to leave at, and the number of instructions so far. */
 static unsigned long at, steps;
 static volatile sig_atomic_t ends, may_jump;
 static pfp_point_t *outer, *inner, *judged;
 static double ticks_per_ns;
-/* Ticks that no region had, or had too many, at most. */
+/* The largest number of ticks that a region was missing, or had in excess. */
 static double worst_busy, worst_asleep;
 static unsigned long tried;
 
@@ -96,7 +96,7 @@ static void on_trap(int signal, siginfo_t *about, void *context)
         siglongjmp(behind, 1);
 }
 
-/* Somewhere in one of the next rounds. */
+/* The signal comes somewhere in one of the next rounds. */
 static void set_alarm(long us)
 {
     const struct itimerval once = {{0, 0}, {0, us}};
@@ -108,11 +108,11 @@ static void on_alarm(int signal)
     (void)signal;
     if (may_jump)
         siglongjmp(behind, 1);
-    /* The rounds have not begun: the thread was off the CPU. */
+    /* The rounds have not begun yet, since the thread was off the CPU. Try again. */
     set_alarm(200);
 }
 
-/* A switch before it, so that the clock is read in it. */
+/* Sleeps first, so that the begin reads the clock after a switch. */
 static void measure(void)
 {
     nap(1);
@@ -120,7 +120,7 @@ static void measure(void)
     pfp_end(inner, 0);
 }
 
-/* Whether it came to the instruction. */
+/* Returns whether the thread reached the instruction. */
 static int jump_at_the_instruction(void)
 {
     steps = 0;
@@ -147,7 +147,7 @@ static int jump_at_random(void)
     return 1;
 }
 
-/* What a jump leaves open is given up with the region around it. */
+/* The region that a jump leaves open is discarded when the region around it ends. */
 static int is_left(int jump(void))
 {
     pfp_begin(outer);

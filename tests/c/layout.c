@@ -1,4 +1,5 @@
-/* What the compiler makes of pfp.h, and what the library fills in by it. */
+/* The layout that the compiler gives to the structures in pfp.h, and the values that the library
+ * writes into them. */
 #include <pfp.h>
 
 #include <stddef.h>
@@ -17,7 +18,7 @@ int main(void)
     pfpStats_t has;
     volatile unsigned sink = 0;
 
-    /* As the library lays them out; it asserts the same of its own. */
+    /* The library lays them out like this, and asserts the same sizes itself. */
     EXPECT(sizeof(pfpStats_t) == 128);
     EXPECT(sizeof(pfp_site_t) == 32);
     EXPECT(sizeof(pfp_scope_t) == sizeof(uint64_t));
@@ -33,7 +34,7 @@ int main(void)
         for (unsigned j = 0; j < 10 * i; j++)
             sink = sink + j;
         EXPECT(pfpEnd(0, 0) == PFP_OK);
-        /* Off the CPU and switched, by an interrupt of the program's own. */
+        /* An interrupt of the program takes the region off the CPU, and counts as a switch. */
         EXPECT(pfpHwiCreate(handle(0)) == PFP_OK);
         EXPECT(pfpHwiBegin(handle(0)) == PFP_OK);
         EXPECT(pfpHwiEnd(handle(0)) == PFP_OK);

@@ -1,4 +1,4 @@
-/* Measures nearly all that it does, and says what its CPU time was. */
+/* Measures nearly all of its work, and prints its CPU time. */
 #include <pfp.h>
 
 #include <time.h>
@@ -19,7 +19,7 @@ int main(void)
     double since, cpu;
     pfpStats_t stats;
 
-    /* What is done once is not part of it. */
+    /* Work that is done only once comes first, and is not counted. */
     pfp_begin(work);
     pfp_end(work, 0);
     EXPECT(pfp_reset(work) == PFP_OK);

@@ -1,5 +1,5 @@
-/* Another tool for OpenMP, that counts. It writes what it has counted to the file that
- * OMP_COUNTER names, at the end of the runtime, in the form "regions N". */
+/* Another tool for OpenMP, which counts regions. At the end of the runtime it writes "regions N"
+ * to the file that OMP_COUNTER names. */
 #include <omp-tools.h>
 #include <stdio.h>
 #include <stdlib.h>

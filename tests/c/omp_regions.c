@@ -1,8 +1,8 @@
-/* Parallel regions of known work. Counts by itself what is to be seen.
+/* Parallel regions of known work, with the program's own counts.
  *
  * omp_regions REGIONS UNIT SLEEP_MS: takes locks. Then each region has two threads, the first of
- * which does twenty times as much as the second; between two of them the program sleeps. Then come as
- * many regions with a barrier and a loop inside, a region within a region, and tasks. */
+ * which does twenty times as much as the second; between two of them the program sleeps. Then come
+ * as many regions with a barrier and a loop inside, a region within a region, and tasks. */
 #include <omp.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -12,7 +12,7 @@
 
 #define SHARE 20
 
-/* Always as many instructions, and nothing to leave out. */
+/* A fixed number of instructions, which the compiler cannot remove. */
 static unsigned long work(unsigned long loops)
 {
     unsigned long sum = 1;
@@ -23,7 +23,7 @@ static unsigned long work(unsigned long loops)
     return sum;
 }
 
-/* Tries that fail, and a lock that its owner takes again and again: of all that, three waits. */
+/* Tries that fail, and a lock that its owner acquires repeatedly: in total three waits. */
 static int locks(int times)
 {
     omp_lock_t plain;
@@ -79,14 +79,15 @@ static unsigned long nested(int regions)
 #pragma omp parallel num_threads(2)
 #pragma omp atomic
             members++;
-            /* Else the inner region is begun by a jump, and returns into the runtime. */
+            /* Without this, the inner region is begun by a tail call, and returns into the
+             * runtime. */
             __asm__ volatile("" ::: "memory");
         }
     }
     return members;
 }
 
-/* One thread makes the tasks; the other one does its part of them in the barrier. */
+/* One thread creates the tasks; the other one executes some of them in the barrier. */
 static unsigned long tasks(int number, unsigned long unit)
 {
     unsigned long all = 0;

@@ -1,5 +1,4 @@
-/* Regions in OpenMP's loops, nested teams and tasks. Counts by itself what is
- * measured. */
+/* Regions in OpenMP's loops, nested teams and tasks, with the program's own counts. */
 #include <pfp.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -56,7 +55,7 @@ static unsigned nested(void)
 
 static unsigned calls;
 
-/* At a taskwait a thread runs other tasks inside of this one's region. */
+/* At a taskwait, a thread runs other tasks inside the region of its own task. */
 static unsigned fibonacci(unsigned n)
 {
     PFP_FUNCTION();
@@ -78,7 +77,7 @@ int main(void)
 
     EXPECT(pfp_init() == PFP_OK);
     loops();
-    /* While the threads are there. */
+    /* The threads still exist here. */
     reach("loops");
     for (int i = 0; i < TEAMS; i++)
         members += nested();

@@ -1,5 +1,5 @@
-/* Which clock source a system has where the C library has no restartable
- * sequences: perf, if the kernel gives a thread a software event of its own, else cputime. */
+/* Prints the clock source of a system whose C library has no restartable sequences: perf, if the
+ * kernel permits a thread a software event of its own, otherwise cputime. */
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/syscall.h>

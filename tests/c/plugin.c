@@ -1,4 +1,4 @@
-/* A plugin, which comes and goes. */
+/* A plugin, which is loaded and unloaded. */
 #include <pfp.h>
 
 int plug(int x);

@@ -1,5 +1,5 @@
-/* A parallel job: a launcher and its ranks, every other one of which is this program
- * executed anew. They end in all ways that processes end in. */
+/* A parallel job: a launcher and its ranks. Every other rank executes this program anew. They end
+ * in every way that a process can end. */
 #include <pfp.h>
 #include <signal.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static void step(void)
     pfpEnd(1, 0);
 }
 
-/* Works, says what it did, waits for the launcher, and ends. */
+/* Works, prints its counts, waits for the launcher, and ends. */
 static void be_rank(int rank)
 {
     struct rlimit none = {0, 0};

@@ -1,7 +1,7 @@
-/* A thread that makes the segment, or registers a point, loses its CPU to a real-time thread that
- * measures, too. What that costs the latter is said, for the test to judge.
+/* A thread that creates the segment, or registers a point, loses its CPU to a real-time thread
+ * that measures, too. Prints the cost for the real-time thread.
  *
- * real_time WHERE: where the first thread is when it loses its CPU. */
+ * real_time WHERE: the position of the first thread when it loses its CPU. */
 #include <pfp.h>
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static atomic_int is_at_work;
 static sem_t has_come, may_go;
 static unsigned long long called;
 
-/* The real-time thread has the CPU when this returns to the maker: it has done with it. */
+/* When this returns, the real-time thread has finished and released the CPU. */
 static void lose_the_cpu(const char *here)
 {
     if (atomic_load(&is_at_work) && pthread_equal(pthread_self(), maker) &&
@@ -34,7 +34,7 @@ static void lose_the_cpu(const char *here)
         sem_post(&has_come);
 }
 
-/* In the place of the C library's. */
+/* Replaces the C library's function. */
 int gethostname(char *name, size_t size)
 {
     lose_the_cpu("before");
@@ -61,7 +61,7 @@ int unlinkat(int folder, const char *path, int flags)
 
 int madvise(void *start, size_t size, int advice)
 {
-    /* A point's number has its pages, when that is not known of them yet. */
+    /* pfp populates the pages of a point's entry if it does not know that they exist. */
     if (advice == POPULATE_WRITE)
         lose_the_cpu("point");
     return (int)syscall(SYS_madvise, start, size, advice);

@@ -1,5 +1,5 @@
-/* A host whose start may be refused anything by the system; as refused.rs among the
- * targets. On standard output it says what it would say without the library. */
+/* A host that may be refused any system call while it starts, like refused.rs among the targets.
+ * Its standard output does not depend on the library. */
 #include <pfp.h>
 
 #include <errno.h>

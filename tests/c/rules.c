@@ -1,5 +1,5 @@
-/* The rules of the original interface, one scenario for each. What a scenario has
- * measured and what it was refused is said, and held against the segment. */
+/* The rules of the original interface, one scenario for each. A scenario prints its measurements
+ * and refusals, and the test compares them with the segment. */
 #include <pfp.h>
 
 #include <float.h>
@@ -12,7 +12,7 @@
 
 #include "script.h"
 
-/* What the segment should have counted at the end. */
+/* The losses that the segment should have at the end. */
 static unsigned points_refused, begins_refused, mismatched;
 
 static volatile unsigned sink;
@@ -30,7 +30,7 @@ static pfpStats_t stats(int id)
     return stats;
 }
 
-/* Says what a point has, for the segment to agree. */
+/* Prints a point's figures, which the segment must match. */
 static void say_point(int id)
 {
     const pfpStats_t has = stats(id);
@@ -50,10 +50,10 @@ static void create(void)
     EXPECT(pfpCreate() == PFP_OK);
 }
 
-/* The addresses of these are handles. */
+/* Only the addresses of these are used, as handles. */
 static char task, interrupt, signal_of_ours, unknown;
 
-/* ---- what a call comes to ------------------------------------------------------ */
+/* ---- results of calls ---------------------------------------------------------- */
 
 static void all_by_number(int id, int expected)
 {
@@ -70,7 +70,7 @@ static void all_by_number(int id, int expected)
     EXPECT(pfpSetAverage(id, 100, 500) == expected);
     EXPECT(pfpClearAlpha(id) == expected);
     EXPECT(pfpSetName(id, "name") == expected);
-    /* What is refused leaves the caller's memory as it was. */
+    /* A refused call leaves the caller's memory unchanged. */
     EXPECT(has.n_count == 0x5a5a5a5a5a5a5a5aULL);
 }
 
@@ -123,7 +123,7 @@ static void after_creation(void)
     EXPECT(stats(1).enabled);
     pair(1);
     EXPECT(stats(1).c_min == stats(1).c_max && stats(1).c_min == stats(1).c_total);
-    /* Once more changes nothing. */
+    /* A second call changes nothing. */
     create();
     EXPECT(stats(1).enabled && stats(1).n_count == 1);
     pair(1);
@@ -166,7 +166,7 @@ static void null_pointers(void)
     EXPECT(pfpHwiBegin(NULL) == PFP_ENULL);
     EXPECT(pfpHwiEnd(NULL) == PFP_ENULL);
     EXPECT(pfpHwiDelete(NULL) == PFP_ENULL);
-    /* The scheduler itself. */
+    /* NULL means the scheduler itself. */
     EXPECT(pfpTaskSwitch(NULL, NULL) == PFP_OK);
 
     EXPECT(pfp_point(NULL, __FILE__, __LINE__) == NULL);
@@ -209,12 +209,12 @@ static void weights(void)
 
     EXPECT(pfpSetAlpha(1, 1.0f) == PFP_OK);
     EXPECT(fabs(stats(1).alpha - 1.0) < 1e-6);
-    /* Rounded, and never down to "off". */
+    /* The weight is rounded, but never down to "off". */
     EXPECT(pfpSetAlpha(1, FLT_MIN) == PFP_OK);
     EXPECT(stats(1).alpha > 0);
     EXPECT(pfpSetAverage(1, 100, 500) == PFP_OK);
     EXPECT(fabs(stats(1).alpha - 0.2) < 1e-6);
-    /* The unit is the caller's, however small or large. */
+    /* The caller chooses the unit, however small or large. */
     EXPECT(pfpSetAverage(1, 1e-12, 4e-12) == PFP_OK);
     EXPECT(fabs(stats(1).alpha - 0.25) < 1e-6);
     EXPECT(pfpSetAverage(1, 1e30, 2e30) == PFP_OK);
@@ -245,7 +245,7 @@ static void errors(void)
             EXPECT(strcmp(texts[code], texts[other]) != 0);
         if (code == 0)
             continue;
-        /* What was expected, what was found, what to do. */
+        /* Each text has the expected, the found, and the remedy. */
         EXPECT(strncmp(texts[code], "expected ", 9) == 0);
         EXPECT(strstr(texts[code], ", found ") != NULL);
         const char *advice = strrchr(texts[code], ';');
@@ -262,13 +262,13 @@ static void errors(void)
 static void calibration(void)
 {
     create();
-    /* Done once at the start. */
+    /* Calibration runs once at the start. */
     const uint64_t first = stats(0).n_count;
     EXPECT(first > 0);
     EXPECT(pfpCalibrate(320, 0) == PFP_OK);
     const uint64_t second = stats(0).n_count;
     EXPECT(second >= first + 320);
-    /* Afresh: only its own. */
+    /* After a restart it has only its own measurements. */
     EXPECT(pfpCalibrate(320, 1) == PFP_OK);
     EXPECT(stats(0).n_count >= 320 && stats(0).n_count == second - first);
     const int odd[] = {0, 1, -1, INT_MIN};
@@ -279,7 +279,7 @@ static void calibration(void)
     EXPECT(pfpCalibrate(100, 0) == PFP_ENOSPACE);
     EXPECT(pfpEnable(0) == PFP_OK);
     EXPECT(pfpCalibrate(100, 0) == PFP_OK);
-    /* Of an empty region nothing is left but what varies: far less than a pair. */
+    /* The time of an empty region is only the variation of the cost: far less than a pair. */
     EXPECT(pfpEnable(1) == PFP_OK);
     pair(1);
     say_point(0);
@@ -310,7 +310,7 @@ static void begin_after_begin(void)
     create();
     EXPECT(pfpEnable(1) == PFP_OK && pfpEnable(2) == PFP_OK);
     pair(1);
-    /* A point around it and one inside it go on. */
+    /* Points around it and inside it continue. */
     EXPECT(pfpBegin(2, NULL) == PFP_OK);
     EXPECT(pfpBegin(1, NULL) == PFP_OK);
     EXPECT(pfpBegin(1, NULL) == PFP_OK);
@@ -325,14 +325,15 @@ static void begin_after_begin(void)
     EXPECT(stats(1).enabled);
     pair(1);
     EXPECT(stats(1).n_count == 2);
-    /* The same with latched parts in between. */
+    /* The same case with latched parts in between. */
     EXPECT(pfpBegin(1, NULL) == PFP_OK && pfpEnd(1, 1) == PFP_OK);
     EXPECT(pfpBegin(1, NULL) == PFP_OK && pfpBegin(1, NULL) == PFP_OK);
     EXPECT(!stats(1).enabled && stats(1).n_count == 2);
     EXPECT(pfpEnable(1) == PFP_OK);
     pair(1);
     EXPECT(stats(1).n_count == 3);
-    /* Begun on two threads it is not begun twice; and points by name may be. */
+    /* A numbered point that begins on two threads does not count as begun twice, and a point by
+     * name may begin twice. */
     pfp_point_t *again = pfp_point("again", NULL, 0);
     EXPECT(pfp_begin(again) == PFP_OK);
     work(10000);
@@ -341,7 +342,8 @@ static void begin_after_begin(void)
     EXPECT(pfp_end(again, 0) == PFP_OK && pfp_end(again, 0) == PFP_OK);
     pfpStats_t has;
     EXPECT(pfp_get_stats(again, &has) == PFP_OK);
-    /* Of the two it is the outer one's, which has what measuring the inner one took, too. */
+    /* The inclusive time is the outer region's, which also includes the cost of measuring the
+     * inner one. */
     EXPECT(has.n_count == 2 && has.enabled && 2 * has.c_inclusive <= 2 * has.c_total + has.c_max);
     say_point(1);
     say_point(2);
@@ -363,7 +365,7 @@ static void unended_inside(void)
     say_point(2);
 }
 
-/* A region of some parts; what they took by the clock, all in all. */
+/* Measures a region in several parts; returns their total time by the clock. */
 static uint64_t in_parts(int id, unsigned parts)
 {
     uint64_t all = 0;
@@ -378,8 +380,8 @@ static uint64_t in_parts(int id, unsigned parts)
     return all;
 }
 
-/* The least ticks that so many calls of work(1000) take: half a tick for each number, and
- * fewer where the counter is slower than a gigahertz. */
+/* The minimum number of ticks of `calls` calls of work(1000): half a tick for each number, and
+ * fewer if the counter is slower than a gigahertz. */
 static uint64_t a_thousand_sums(unsigned calls)
 {
     return (uint64_t)(calls * 500 * fmin(1.0, pfp_ticks_per_second() / 1e9));
@@ -394,14 +396,14 @@ static void latching(void)
     for (unsigned i = 0; i < 4; i++) {
         EXPECT(pfpResetStats(1) == PFP_OK);
         const uint64_t around = in_parts(1, numbers[i]);
-        /* One measurement, of all parts. */
+        /* All parts make one measurement. */
         EXPECT(stats(1).n_count == 1);
         EXPECT(stats(1).c_total == stats(1).c_min && stats(1).c_total == stats(1).c_max);
         EXPECT(stats(1).c_total <= around);
         EXPECT(stats(1).c_inclusive == stats(1).c_total);
         EXPECT(stats(1).c_total >= a_thousand_sums(numbers[i]));
     }
-    /* Eight points at the same time, a thousand parts of each. */
+    /* Eight points are latched at once, with a thousand parts each. */
     for (int part = 0; part < 1000; part++) {
         for (int id = 2; id < 10; id++) {
             EXPECT(pfpBegin(id, NULL) == PFP_OK);
@@ -411,7 +413,7 @@ static void latching(void)
     }
     for (int id = 2; id < 10; id++)
         EXPECT(stats(id).n_count == 0);
-    /* A ninth has no room: each of its parts counts by itself, and is refused. */
+    /* There is no room for a ninth: each of its parts counts separately, and its latch is refused. */
     for (int part = 0; part < 5; part++) {
         EXPECT(pfpBegin(10, NULL) == PFP_OK);
         EXPECT(pfpEnd(10, 1) == PFP_OK);
@@ -423,16 +425,16 @@ static void latching(void)
         EXPECT(stats(id).n_count == 1);
         EXPECT(stats(id).c_total >= a_thousand_sums(1000));
     }
-    /* Now there is room again. */
+    /* The others have ended, so there is room again. */
     EXPECT(pfpBegin(10, NULL) == PFP_OK && pfpEnd(10, 1) == PFP_OK);
     EXPECT(stats(10).n_count == 5);
     pair(10);
     EXPECT(stats(10).n_count == 6);
-    /* Nested regions are taken out of each part. */
+    /* Nested regions are subtracted from each part. */
     for (int part = 0; part < 100; part++) {
         EXPECT(pfpBegin(11, NULL) == PFP_OK);
         EXPECT(pfpBegin(12, NULL) == PFP_OK);
-        /* Much longer than what ends on the long way cost, which are the outer one's. */
+        /* Much longer than the cost of slow ends, which counts for the outer region. */
         work(20000);
         EXPECT(pfpEnd(12, part < 99) == PFP_OK);
         EXPECT(pfpEnd(11, part < 99) == PFP_OK);
@@ -468,14 +470,14 @@ static void longer_than_32_bits(void)
     EXPECT(pfpEnable(1) == PFP_OK);
     const uint64_t start = pfp_ticks();
     EXPECT(pfpBegin(1, NULL) == PFP_OK);
-    /* Not since the start: the thread may be off the CPU as it begins. */
+    /* Measured from inside the region, since the thread may be off the CPU as the region begins. */
     const uint64_t begun = pfp_ticks();
     while (pfp_ticks() - begun < (UINT64_C(1) << 32) + 1000000)
         work(1000);
     EXPECT(pfpEnd(1, 0) == PFP_OK);
     const uint64_t around = pfp_ticks() - start;
     const pfpStats_t has = stats(1);
-    /* On the CPU or off it: together it is all of the time. */
+    /* On-CPU and off-CPU time add up to the whole time. */
     EXPECT(has.c_inclusive + has.c_off_cpu > UINT64_C(1) << 32);
     EXPECT(has.c_inclusive + has.c_off_cpu <= around);
     EXPECT(has.n_count == 1 && has.c_max == has.c_total && has.c_last == has.c_total);
@@ -500,8 +502,8 @@ static void in_handler(int number)
 static void (*act_so_often)(int);
 static struct itimerval pause_between;
 
-/* The next one comes so long after the end of this one: a machine that takes longer for a
- * handler than for that would do nothing else. */
+/* The next signal comes this long after the handler has ended. Otherwise, on a machine that takes
+ * longer for the handler than for the period, the program would run nothing but the handler. */
 static void on_alarm(int number)
 {
     act_so_often(number);
@@ -560,11 +562,11 @@ static void steer_in_handler(int number)
 {
     (void)number;
     steer();
-    /* On whichever thread the signal lands. */
+    /* The signal arrives on any thread. */
     __atomic_fetch_add(&steered, 1, __ATOMIC_RELAXED);
 }
 
-/* Called on another thread. */
+/* Makes the call on another thread. */
 static void *act(void *status)
 {
     int (*const *action)(int) = (int (*const *)(int))status;
@@ -592,7 +594,7 @@ static void steered_while_open(void)
 {
     create();
     EXPECT(pfpEnable(1) == PFP_OK && pfpEnable(2) == PFP_OK);
-    /* Off while open: what has begun is finished, what comes after is not begun. */
+    /* Disabled while open: the open region is finished, and later ones do not begin. */
     EXPECT(pfpBegin(1, NULL) == PFP_OK);
     elsewhere(pfpDisable);
     EXPECT(!stats(1).enabled);
@@ -603,7 +605,7 @@ static void steered_while_open(void)
     elsewhere(pfpEnable);
     pair(1);
     EXPECT(stats(1).n_count == 2);
-    /* Reset while open: what began before it is none of the new figures. */
+    /* Reset while open: a region that began before the reset is not in the new figures. */
     EXPECT(pfpBegin(1, NULL) == PFP_OK);
     elsewhere(pfpResetStats);
     EXPECT(pfpEnd(1, 0) == PFP_OK);
@@ -611,13 +613,13 @@ static void steered_while_open(void)
     for (int i = 0; i < 3; i++)
         pair(1);
     EXPECT(stats(1).n_count == 3);
-    /* Reset between the parts of a latched region: the sum is what ends it. */
+    /* Reset between the parts of a latched region: earlier parts are not counted. */
     EXPECT(pfpBegin(1, NULL) == PFP_OK && pfpEnd(1, 1) == PFP_OK);
     elsewhere(pfpResetStats);
     pair(1);
     EXPECT(stats(1).n_count == 1);
 
-    /* At any moment: by a handler that lands anywhere, and by a thread. */
+    /* At any moment: by a handler, which may interrupt anything, and by another thread. */
     pthread_t thread;
     uint64_t pairs = 0;
     every_so_often(steer_in_handler, 200);

@@ -1,7 +1,7 @@
-/* A second opinion on where a program's time goes: a timer asks, again and again, in
- * which function it is. Preloaded in the place of libpfp, it has the hooks that
- * -finstrument-functions calls; at the end it says each function's address and how
- * often the program was found in it, or in what has no hooks and that it called. */
+/* An independent profiler: a timer samples the function that the program is in. Preloaded instead
+ * of libpfp, it contains the hooks that -finstrument-functions calls. At the end it prints each
+ * function's address and its number of samples, including those in functions without hooks that it
+ * called. */
 #include "script.h"
 
 #include <signal.h>
@@ -12,18 +12,18 @@
 #include <ucontext.h>
 
 #define QUIET __attribute__((no_instrument_function))
-/* Together, so that it can be told whether the program is in one of them. */
+/* All hooks are in one section, so that a sample can be recognized as inside one of them. */
 #define HOOK QUIET __attribute__((section("hooks")))
 
 enum { DEEPEST = 4096, PLACES = 8192 };
 
-/* Nanoseconds between two questions: not a divisor of what a kernel's tick may be. */
+/* Nanoseconds between samples: not a divisor of any kernel's tick. */
 enum { INTERVAL = 199000 };
 
-/* Where the hooks lie; the linker says it. */
+/* Start and end of the hooks' section, defined by the linker. */
 extern const char __start_hooks[], __stop_hooks[];
 
-/* The functions that the program is in, the innermost last. The first is none. */
+/* The functions that the program is in, the innermost last. Entry 0 stands for no function. */
 static void *volatile inside[DEEPEST];
 static volatile unsigned depth;
 
@@ -37,7 +37,7 @@ HOOK void __cyg_profile_func_enter(void *function, void *site)
     (void)site;
     if (depth == DEEPEST - 1)
         abort();
-    /* In this order, since the timer may ask in between. */
+    /* The order matters, since the timer may sample in between. */
     inside[depth + 1] = function;
     depth = depth + 1;
 }
@@ -49,7 +49,7 @@ HOOK void __cyg_profile_func_exit(void *function, void *site)
     depth = depth - 1;
 }
 
-/* Where a thread was when a signal came. */
+/* The instruction that a signal has interrupted. */
 QUIET static uintptr_t interrupted(const ucontext_t *context)
 {
 #if defined __x86_64__
@@ -67,7 +67,7 @@ QUIET static void ask(int signal, siginfo_t *info, void *context)
 
     (void)signal;
     (void)info;
-    /* What asking takes is no function's. */
+    /* Time inside the hooks counts for no function. */
     if (at >= (uintptr_t)__start_hooks && at < (uintptr_t)__stop_hooks)
         return;
     while (answers[place].function && answers[place].function != function)

@@ -1,4 +1,4 @@
-/* Saves its own figures: to the file that its argument names. */
+/* Saves its own figures to the file that its argument names. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* How a program follows a test's script: it says `key value ...` lines, and waits
- * at each step until it may go on. As `src/script.rs` does it in Rust. */
+/* The program's side of the protocol with its test, as `src/script.rs` in Rust: it prints `key
+ * value ...` lines, and waits at each step until the test continues it. */
 #ifndef SCRIPT_H
 #define SCRIPT_H
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Says a line: a key and its values. */
+/* Prints a line: a key and its values. */
 __attribute__((format(printf, 1, 2), unused)) static void say(const char *format, ...)
 {
     va_list values;
@@ -18,7 +18,7 @@ __attribute__((format(printf, 1, 2), unused)) static void say(const char *format
     fflush(stdout);
 }
 
-/* Says a step and waits for a line; the end of the input goes on as well. */
+/* Prints a step and waits for a line, or for the end of the input. */
 __attribute__((unused)) static void reach(const char *name)
 {
     int byte;
@@ -28,7 +28,7 @@ __attribute__((unused)) static void reach(const char *name)
     while (byte != '\n' && byte != EOF);
 }
 
-/* Ends the program if something is not as it must be. */
+/* Ends the program with an error if a condition is false. */
 #define EXPECT(condition)                                                            \
     do {                                                                             \
         if (!(condition)) {                                                          \

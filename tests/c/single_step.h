@@ -1,8 +1,8 @@
-/* Single steps: while they are on, SIGTRAP comes after each instruction. For x86-64.
+/* Single-stepping: while it is on, SIGTRAP comes after each instruction. For x86-64.
  *
- * A step takes some ten microseconds, a breakpoint two. So a handler may go on to an
- * instruction ahead, which nothing but instructions that it knows leads to, one behind the
- * other; and does itself what a jump, a call or a return at that place does. */
+ * A step takes some ten microseconds, a breakpoint two. So a handler may continue at full speed to
+ * a breakpoint ahead, if only known instructions lead there in sequence, and it emulates a jump,
+ * call or return at that address itself. */
 #ifndef SINGLE_STEP_H
 #define SINGLE_STEP_H
 
@@ -16,7 +16,7 @@
 #define TRAP_FLAG 0x100UL
 #define INT3 0xcc
 
-/* Switches them on or off. */
+/* Turns stepping on or off. */
 __attribute__((unused)) static inline void single_step(int on)
 {
     unsigned long flags;
@@ -25,17 +25,17 @@ __attribute__((unused)) static inline void single_step(int on)
     __asm__ volatile("pushq %0; popfq" : : "r"(flags) : "memory", "cc");
 }
 
-/* Switches them off in what a handler has interrupted. */
+/* Turns stepping off in the code that a handler has interrupted. */
 __attribute__((unused)) static inline void step_no_more(void *context)
 {
     ucontext_t *interrupted = (ucontext_t *)context;
     interrupted->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
 }
 
-/* Whether breakpoints can be put into the page of an address. */
+/* Makes the page of an address writable for breakpoints; returns whether that worked. */
 static int make_writable(unsigned long address)
 {
-    /* What is known of some pages: the last bit is the answer. */
+    /* Pages that were tried before: the last bit is the result. */
     static unsigned long known[1024];
     const unsigned long page = address >> 12;
     unsigned long *const of_page = &known[page % (sizeof known / sizeof known[0])];
@@ -46,8 +46,8 @@ static int make_writable(unsigned long address)
     return *of_page & 1;
 }
 
-/* The length of each instruction that was stepped and that the next one always follows, with its
- * address: 0 where nothing is known yet. What a forked child learns, its parent knows. */
+/* The length of each stepped instruction that is always followed by the next one, with its
+ * address; 0 if it is not known yet. A forked child shares what it learns with its parent. */
 #define KNOWN_MOST (1UL << 16)
 static unsigned long *known_lengths;
 
@@ -76,7 +76,7 @@ static unsigned long length_at(unsigned long address)
     return known ? *known & 15 : 0;
 }
 
-/* Behind the prefixes of an instruction. */
+/* Skips the prefixes of an instruction. */
 static const unsigned char *operation_at(unsigned long address)
 {
     const unsigned char *at = (const unsigned char *)address;
@@ -85,7 +85,8 @@ static const unsigned char *operation_at(unsigned long address)
     return at + ((*at & 0xf0) == 0x40);
 }
 
-/* Whether another instruction than the next one may follow, or the flags may be others. */
+/* Whether the instruction may continue elsewhere than at the next one, or may change the trap
+ * flag. */
 static int leads_elsewhere(unsigned long address)
 {
     const unsigned char *at = operation_at(address);
@@ -98,13 +99,13 @@ static int leads_elsewhere(unsigned long address)
         || (*at == 0xc7 && at[1] == 0xf8);
 }
 
-/* Where the instruction is that is stepped now, 0 for nowhere; and where the breakpoint ahead is, the byte that belongs
- * there, and how many instructions lead to it. */
+/* The address of the instruction that is stepped now, or 0; the address of the breakpoint ahead,
+ * the byte that it replaced, and the number of instructions until it. */
 static unsigned long stepped_from, steps_ahead;
 static unsigned char *ahead, byte_ahead;
 
-/* To be called first by the handler of SIGTRAP: how many instructions were executed since the last
- * time. */
+/* Call this first in the handler of SIGTRAP. Returns the number of instructions executed since the
+ * last call. */
 __attribute__((unused)) static unsigned long steps_done(void *context)
 {
     greg_t *const registers = ((ucontext_t *)context)->uc_mcontext.gregs;
@@ -128,8 +129,7 @@ __attribute__((unused)) static unsigned long steps_done(void *context)
     return done;
 }
 
-/* Does what the instruction that comes next does, if that is a near jump, call or return; whether
- * it is. */
+/* Emulates the next instruction if it is a near jump, call or return; returns whether it is one. */
 __attribute__((unused)) static int step_aside(void *context)
 {
     greg_t *const registers = ((ucontext_t *)context)->uc_mcontext.gregs;
@@ -174,7 +174,7 @@ __attribute__((unused)) static int step_aside(void *context)
     return 1;
 }
 
-/* To be called last: goes on to the next trap, which comes after so many instructions at most. */
+/* Call this last. Continues to the next trap, which comes after at most `most` instructions. */
 __attribute__((unused)) static void step_on(void *context, unsigned long most)
 {
     greg_t *const registers = ((ucontext_t *)context)->uc_mcontext.gregs;

@@ -1,6 +1,6 @@
-/* How much of a stack for signal handlers the library takes: what was painted and is not
- * any more. With `least`, the stack is the kernel's minimum and 512 bytes, and the bytes that are
- * written below it are counted. With `small`, the stack is the kernel's minimum and 6 KiB. */
+/* Measures how much stack of a signal handler the library uses, by painting the stack first. With
+ * `least`, the stack is the kernel's minimum and 512 bytes, and the bytes that are written below
+ * it are counted. With `small`, the stack is the kernel's minimum and 6 KiB. */
 #include <pfp.h>
 
 #include <signal.h>
@@ -22,12 +22,12 @@ static uintptr_t top;
 
 static void handle(int number)
 {
-    /* What lies above is the kernel's, which saves the processor's registers there. */
+    /* The kernel saves the processor's registers above this address. */
     top = (uintptr_t)&number;
     PFP_SCOPE("in a handler");
 }
 
-/* A signal; what its handler has taken. */
+/* Raises a signal; returns the bytes of stack that its handler has used. */
 static unsigned used(void)
 {
     size_t untouched = 0;
@@ -79,7 +79,8 @@ static unsigned overwritten(size_t least)
     EXPECT(sigaltstack(&other, NULL) == 0);
     for (at = 0; at < 20000; at++) {
         raise(SIGUSR2);
-        /* So the handlers meet full pages of records at different ends, and stale clocks. */
+        /* So the handlers find full pages of records at different ends, and outdated clock
+         * readings. */
         PFP_SCOPE_OF(known);
     }
     while (untouched < BELOW && memory.below[untouched] == PAINT)
@@ -115,7 +116,7 @@ int main(int argc, char **argv)
         return on_little(least ? least : 4096);
     if (argc > 1 && strcmp(argv[1], "small") == 0)
         size = ((least ? least : 4096) + 6144 + 4095) / 4096 * 4096;
-    /* Below it lies a page that nobody may touch. */
+    /* The page below it is inaccessible. */
     stack = (unsigned char *)mmap(NULL, size + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     EXPECT(stack != MAP_FAILED);
     stack += 4096;
@@ -129,7 +130,7 @@ int main(int argc, char **argv)
     EXPECT(sigaltstack(&other, NULL) == 0);
     EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
     say("first %u", used());
-    /* Made now, if it was not. */
+    /* Creates the segment, if the handler did not. */
     EXPECT(pfpCreate() == PFP_OK);
     say("second %u", used());
     say("third %u", used());

@@ -1,4 +1,4 @@
-/* A program of some size, and compute-bound: SQLite at work in memory. */
+/* A real, compute-bound program: SQLite with a database in memory. */
 #include "script.h"
 #include "sqlite3.h"
 
@@ -25,7 +25,7 @@ QUIET int main(int count, char **arguments)
         "SELECT sum(length(replace(c, 't', 'tt'))) FROM t",
         "UPDATE t SET c = c || b WHERE b % 3 = 0",
         "DELETE FROM t WHERE a % 5 = 0",
-        /* Functions that are long at work in a call. */
+        /* These statements make functions run long in each call. */
         "CREATE TABLE l(c TEXT)",
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400)"
         " INSERT INTO l SELECT '[' || replace(hex(zeroblob(1000)), '00', i || ',') || '1]' FROM n",

@@ -1,6 +1,5 @@
-/* The thread that makes the segment stops in the middle of it, for longer than anybody believes
- * that it is still at it. What others do meanwhile, and once it goes on, is said, for the test to
- * judge. */
+/* The thread that creates the segment stops halfway, for longer than other threads wait for it.
+ * Prints what the others do meanwhile, and what happens when it continues. */
 #include <pfp.h>
 
 #include <errno.h>
@@ -28,7 +27,7 @@ static void stop(const char *where)
             usleep(1000);
 }
 
-/* In the place of the C library's. */
+/* Replaces the C library's function. */
 int gethostname(char *name, size_t size)
 {
     stop("before");
@@ -90,14 +89,14 @@ int main(int count, char **arguments)
     EXPECT(pthread_create(&first, NULL, make, NULL) == 0);
     while (!atomic_load(&is_stopped))
         usleep(1000);
-    /* A waiting thread spins, so its CPU time includes the wait. When it then makes the segment,
-     * file operations may take it off the CPU some times. */
+    /* A waiting thread spins, so its CPU time includes the wait. When it then creates the segment,
+     * file operations may take it off the CPU a few times. */
     const unsigned long long before = cpu_us();
     const long slept = sleeps();
     call(CALLS);
     EXPECT(sleeps() - slept < 20);
     say("waited_us %llu", cpu_us() - before);
-    /* Until the maker is believed to have left it. */
+    /* Wait until the other threads give up on the creator. */
     usleep(1500 * 1000);
     call(CALLS);
     atomic_store(&may_go, 1);

@@ -1,5 +1,5 @@
 /* Threads with different names begin at once, before there is a segment. With `stops`, the first
- * thread that makes the segment stops in the middle of it until all others are done.
+ * thread that creates the segment stops halfway until all others have finished.
  *
  * start stops|goes-on THREADS CALLS */
 #include <pfp.h>
@@ -19,7 +19,7 @@ static int stops;
 static atomic_int is_stopped;
 static atomic_ulong through;
 
-/* Replaces the C library's function, which the thread calls that makes the segment. */
+/* Replaces the C library's function, which the thread that creates the segment calls. */
 int gethostname(char *name, size_t size)
 {
     if (stops && !atomic_exchange(&is_stopped, 1))

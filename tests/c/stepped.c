@@ -1,10 +1,11 @@
-/* A process that is interrupted at instructions of pfp's cold paths, by a handler that
- * forks; the child comes back into what was interrupted, and goes on by itself. Or, with
- * "jump" in place of how children are made, children of a program that has not measured,
- * each of which jumps out of one handler.
+/* A process that is interrupted at instructions of pfp's cold paths by a handler that forks. The
+ * child returns into the interrupted code, and continues on its own. With "jump" instead of a way
+ * to fork, there are children of a program that has not measured, each of which jumps out of one
+ * handler.
  *
- * stepped STAGE HOW EACH FIRST MOST: what is interrupted; how children are made; how many
- * instructions lie between two of them, the first after FIRST; and how many there are. */
+ * stepped STAGE HOW EACH FIRST MOST: the path that is interrupted; the way to fork; the number of
+ * instructions from one interruption to the next, the first one FIRST plus that; and the number of
+ * interruptions. */
 #include <pfp.h>
 
 #if !defined(__x86_64__)
@@ -88,7 +89,7 @@ static void on_trap(int number, siginfo_t *info, void *context)
     (void)number, (void)info;
     steps += steps_done(context);
     if (is_child || children == most) {
-        /* The child was switching this on; or there were enough. */
+        /* The child was about to turn stepping on, or there were enough interruptions. */
         step_no_more(context);
         return;
     }
@@ -104,7 +105,7 @@ static void on_trap(int number, siginfo_t *info, void *context)
     if (child == 0) {
         is_child = 1;
         step_no_more(context);
-        /* Killed if it hangs, whatever is blocked. */
+        /* A child that hangs is killed, whatever signals it blocks. */
         signal(SIGALRM, SIG_DFL);
         {
             sigset_t one;
@@ -126,16 +127,16 @@ static void trap(int on)
         single_step(on);
 }
 
-/* What a child does when it has come through. */
+/* Checks a child that has left the interrupted code, and ends it. */
 static void go_on(void)
 {
     if (!is_child)
         return;
-    /* What its parent has measured is not there, but for what was interrupted. */
+    /* The child does not have its parent's measurements, except for the interrupted one. */
     if (count_of("call") > 1)
         _exit(2);
     call(CALLS);
-    /* A child that the C library does not know need not measure. */
+    /* A child that bypassed the C library may measure nothing. */
     if (count_of("call") > CALLS + 1 || (!bare && count_of("call") < CALLS))
         _exit(3);
     if (children % 2)
@@ -160,11 +161,11 @@ static __attribute__((noinline)) void call_deep_down(void)
     room[sizeof room - 1] = room[0];
 }
 
-/* Jumps: the instruction to leave at, and where to. */
+/* For jumps: the instruction to leave at, and the target. */
 static unsigned long leave_at;
 static sigjmp_buf left;
 
-/* Nobody may jump out of the C library's heap, which is then in the middle of something. */
+/* A jump out of the C library's allocator would leave the heap inconsistent. */
 static volatile sig_atomic_t in_heap;
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), __libc_free(void *);
 extern void *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
@@ -224,13 +225,13 @@ static void *call_some(void *unused)
     return NULL;
 }
 
-/* How a child ends that has jumped. */
+/* Exit statuses of a child that has jumped. */
 enum { WELL, NOT_INTERRUPTED = 1, MISCOUNTED = 10, SLOW, MASKED, UNCANCELLABLE };
 
-/* Leaves the stage in the middle, and then measures as if nothing had been. */
+/* Leaves the stage halfway, and then measures as if nothing had happened. */
 static void *jump(void *stage)
 {
-    /* With the signals that were blocked, and without. */
+    /* Alternates between restoring the signal mask at the jump, and leaving signals blocked. */
     const int keeps_mask = leave_at % 2 == 0;
     const unsigned long before = calls_before;
     unsigned long counted, calls;
@@ -247,18 +248,19 @@ static void *jump(void *stage)
         _exit(NOT_INTERRUPTED);
     }
     began = cpu_us();
-    /* As deep as before, or below the frame that was left. There, with the signals that were
-     * blocked, nothing tells a jump from a handler that measures. */
+    /* Continues as deep on the stack as before, or below the frame that was left. There, with
+     * signals still blocked, pfp cannot distinguish a jump from a handler that measures. */
     if (leave_at % 4 == 2)
         call_deep_down();
     else
         call(CALLS);
     EXPECT(pthread_create(&other, NULL, call_some, NULL) == 0);
     EXPECT(pthread_join(other, NULL) == 0);
-    /* Waiting for others costs CPU time. */
+    /* Waiting for other threads would use CPU time. */
     if (cpu_us() - began > 500000)
         _exit(SLOW);
-    /* A thread that needs nothing of pfp any more finds out within a millisecond. */
+    /* The thread needs no slow path any more, so it takes up to a millisecond until pfp notices
+     * the jump. */
     for (calls = 2 * CALLS; calls < 10000 * CALLS; calls += CALLS) {
         pthread_sigmask(SIG_BLOCK, NULL, &blocked);
         pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
@@ -268,7 +270,7 @@ static void *jump(void *stage)
         call(CALLS);
     }
     counted = count_of("call") - before - calls;
-    /* The one that was left may have been as good as over. */
+    /* The call that was left may have been nearly finished, and counted. */
     if (counted != 0 && (counted != 1 || !strcmp(stage, "point")))
         _exit(MISCOUNTED);
     if (sigismember(&blocked, SIGUSR1) || sigismember(&blocked, SIGALRM))
@@ -290,8 +292,8 @@ static void jump_in_child(const char *stage)
     EXPECT(pthread_join(thread, NULL) == 0);
 }
 
-/* A child for each instruction to leave at, until one comes through that has not missed its
- * checkpoint. */
+/* One child for each instruction to leave at, until a child finishes the stage without having
+ * missed its checkpoint. */
 static void jump_everywhere(const char *stage)
 {
     struct sigaction action;

@@ -1,12 +1,12 @@
-/* Time stolen from the calling thread, as `src/stolen.rs` tells it in Rust: a thread
- * that does not sleep is on a CPU, waits for one, or is stolen from. */
+/* Time stolen from the calling thread, as in `src/stolen.rs`: a thread that does not sleep is on a
+ * CPU, waits for one, or is stolen from. */
 #ifndef STOLEN_H
 #define STOLEN_H
 
 #include <stdio.h>
 #include <time.h>
 
-/* What has become of the thread's time; `waited_ns` is negative where nobody tells. */
+/* The thread's times so far; `waited_ns` is negative if the kernel does not report it. */
 struct account {
     long long wall_ns, cpu_ns, waited_ns;
 };
@@ -43,7 +43,7 @@ static struct account account_now(void)
     return now;
 }
 
-/* Nanoseconds stolen since then, in which the thread has not slept. */
+/* Nanoseconds stolen since `since`, if the thread has not slept. */
 static long long stolen_ns(struct account since)
 {
     struct account now = account_now();

@@ -1,6 +1,6 @@
-/* Fibres under a storm: a timer's signal interrupts them at random moments, in the
- * middle of pfp's own functions too, and every other time it makes the next one run.
- * All on one thread. The program counts by itself what it measures. */
+/* Fibres under a storm of signals: a timer interrupts them at random moments, including inside
+ * pfp's own functions, and every other signal switches to the next fibre. All run on one thread.
+ * The program counts its own measurements. */
 #include <pfp.h>
 #include <signal.h>
 #include <string.h>
@@ -24,14 +24,14 @@ struct task {
 };
 
 static struct task tasks[TASKS];
-/* NULL: the scheduler's loop. */
+/* NULL means the scheduler's loop. */
 static struct task *running;
 static ucontext_t scheduler;
-/* Whether the scheduler is at work, so that nobody is pre-empted. */
+/* Whether the scheduler runs, which must not be pre-empted. */
 static volatile sig_atomic_t is_scheduling = 1;
 static volatile sig_atomic_t is_over;
 static char timer;
-/* How often tasks are to be pre-empted; and what happened. */
+/* Number of pre-emptions to reach, and the counts so far. */
 static uint64_t wanted, switches, preempted, interrupts;
 
 static void spin(unsigned loops)
@@ -41,7 +41,7 @@ static void spin(unsigned loops)
         ;
 }
 
-/* What the hooks of this program take, which may be nobody's. */
+/* Time spent in this program's hooks, which may count for no region. */
 static long long hooks_ns;
 #define HOOK(call)                                          \
     do {                                                    \
@@ -50,7 +50,7 @@ static long long hooks_ns;
         hooks_ns += clock_ns(CLOCK_MONOTONIC) - began;      \
     } while (0)
 
-/* Who comes after the one that runs; the scheduler when all have ended. */
+/* The task after the running one, or the scheduler if all have ended. */
 static struct task *next_of(const struct task *task)
 {
     int at = task ? (int)(task - tasks) : TASKS - 1;
@@ -96,7 +96,7 @@ static void on_timer(int signal)
     if (next != prev) {
         is_scheduling = 1;
         running = next;
-        /* Takes effect when the interrupt ends. */
+        /* The switch takes effect when the interrupt ends. */
         HOOK(pfpTaskSwitch(prev, next));
     }
     HOOK(pfpHwiEnd(&timer));
@@ -169,7 +169,7 @@ int main(int argc, char **argv)
     action.sa_handler = on_timer;
     action.sa_flags = SA_RESTART;
     EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
-    /* A thread's first region must not be in a handler. */
+    /* The thread's first region must not be inside a handler. */
     raise(SIGALRM);
     account = account_now();
     hooks_ns = 0;

@@ -1,5 +1,5 @@
-/* Threads that have nothing to do with each other but that both measure. Nothing orders
- * them but pfp, so a checker for data races sees whatever of pfp it misunderstands.
+/* Two threads that share nothing but pfp. Only pfp orders them, so a race detector reports every
+ * access of pfp whose ordering it does not see.
  *
  * strangers ROUNDS FILE FILE: the files are for snapshots. */
 #include <pfp.h>
@@ -13,7 +13,7 @@ enum { POINTS = 16, TASKS = 4 };
 
 static int rounds;
 static char **files;
-/* Relaxed throughout, which orders nothing. */
+/* All accesses are relaxed, which orders nothing. */
 static int arrived, measured;
 
 /* Waits until both threads are there. */
@@ -39,7 +39,7 @@ static void *brief(void *unused)
     return NULL;
 }
 
-/* A thread that nobody waits for, so that nothing orders it before the next. */
+/* A detached thread, so that nothing orders it before the next one. */
 static void start_brief(void)
 {
     pthread_attr_t detached;
@@ -50,7 +50,7 @@ static void start_brief(void)
     pthread_attr_destroy(&detached);
 }
 
-/* Points that the other thread makes as well, and some of its own. */
+/* Creates points that the other thread creates as well, and some of its own. */
 static void make_points(int which, int round)
 {
     for (int i = 0; i < POINTS; i++) {
@@ -74,7 +74,7 @@ static void make_points(int which, int round)
     }
 }
 
-/* Calls that ask pfp for something and measure nothing. */
+/* Calls functions that read from pfp and measure nothing. */
 static void ask(int which, int round)
 {
     pfpStats_t stats;

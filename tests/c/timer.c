@@ -1,4 +1,4 @@
-/* The timer in C and C++: what it says, for the test to hold against other clocks. */
+/* Prints the results of the timer in C and C++, which the test compares with other clocks. */
 #ifdef __cplusplus
 #include <pfp.hpp>
 #else

@@ -1,5 +1,5 @@
-/* Measures, and says whether it has other rights than whoever started it. Built with ANNOTATED,
- * it knows nothing of pfp, and is measured by the library that its argument names. */
+/* Measures, and prints whether it has other rights than the user who started it. Built with
+ * ANNOTATED, it does not use pfp, and the library that its argument names measures it. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <sys/auxv.h>

@@ -1,4 +1,4 @@
-/* Two libraries in one program, both made with Rust. */
+/* Links two libraries into one program, both written in Rust. */
 #include <pfp.h>
 
 #include "script.h"

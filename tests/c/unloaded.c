@@ -1,8 +1,8 @@
-/* A plugin that measures is closed while threads that have measured in it live on; then
- * they end, and it is opened and closed again.
+/* Closes a plugin that measures while threads that have measured in it live on; then they end, and
+ * it is opened and closed again.
  *
- * unloaded PLUGIN: says how often the plugin was called, and whether it was there after it
- * was closed. */
+ * unloaded PLUGIN: prints how often the plugin was called, and whether it was still loaded after
+ * it was closed. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static work_t work;
 static pthread_barrier_t called, closed;
 static pthread_key_t key;
 
-/* Behind pfp's own destructor or before it, and always after the plugin was closed. */
+/* Runs after or before pfp's own destructor, and always after the plugin was closed. */
 static void at_end(void *unused)
 {
     (void)unused;
@@ -65,7 +65,8 @@ int main(int count, char **arguments)
     for (int round = 0; round < ROUNDS; round++) {
         pthread_t threads[THREADS];
         void *plugin = open_plugin();
-        /* The first alone: what is begun while another thread meets a point is missed. */
+        /* The first call runs alone: a region that begins while another thread registers its point
+         * is missed. */
         work(NULL, 0);
         for (int i = 0; i < THREADS; i++)
             EXPECT(pthread_create(&threads[i], NULL, works, NULL) == 0);

@@ -1,9 +1,9 @@
-/* Children in their parent's memory, which call a region before they become another
- * program. POSIX does not allow it, and programs do it.
+/* Children in their parent's memory that measure a region before they call exec. POSIX does not
+ * allow this, but programs do it.
  *
- * vfork HOW WHEN: how the child is made; and whether its region is the first one of
- * all (`first`), or its parent has measured before (`later`), or only the process that
- * its parent was forked from (`forked`). */
+ * vfork HOW WHEN: the way to create the child; and whether its region is the very first one
+ * (`first`), its parent has measured before (`later`), or only the process from which its parent
+ * was forked has (`forked`). */
 #include <pfp.h>
 
 #include <sched.h>
@@ -21,7 +21,7 @@
 
 extern char **environ;
 static char *program;
-/* Of `region`, also in a child that has this memory. */
+/* Calls of `region`, including those of a child that shares this memory. */
 static unsigned long long calls;
 
 static void region(void)
@@ -30,7 +30,7 @@ static void region(void)
     calls++;
 }
 
-/* Met by the child before its parent. */
+/* The child reaches this point before its parent. */
 static void another(void)
 {
     PFP_SCOPE("another");
@@ -57,7 +57,7 @@ static void sleeps(void)
     nanosleep(&moment, NULL);
 }
 
-/* What a child does in its parent's memory. */
+/* Runs in a child in its parent's memory. */
 static int in_between(void *unused)
 {
     (void)unused;
@@ -80,7 +80,7 @@ static pid_t child_of(const char *how)
     } else if (!strcmp(how, "clone")) {
         child = clone(in_between, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
     } else if (!strcmp(how, "copy")) {
-        /* A fork that the C library does not know of. */
+        /* A fork that bypasses the C library. */
         child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
         if (child == 0)
             in_between(NULL);
@@ -101,14 +101,14 @@ int main(int count, char **arguments)
         EXPECT(!strcmp(arguments[1], "another program"));
         for (at = 0; at < ROUNDS; at++)
             region();
-        /* Until it is killed. */
+        /* Waits to be killed. */
         say("child %d", (int)getpid());
         for (;;)
             pause();
     }
     EXPECT(count == 3);
     if (!strcmp(arguments[2], "forked")) {
-        /* The same in a child of a process that has measured. */
+        /* The same, in a child of a process that has measured. */
         region();
         child = fork();
         EXPECT(child >= 0);

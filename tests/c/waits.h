@@ -1,11 +1,11 @@
-/* What a thread has cost while it waits for others. */
+/* The CPU time and sleeps of a thread that waits for others. */
 #ifndef WAITS_H
 #define WAITS_H
 
 #include <sys/resource.h>
 #include <time.h>
 
-/* Of the calling thread. */
+/* CPU time of the calling thread. */
 static unsigned long long cpu_us(void)
 {
     struct timespec now;
@@ -13,7 +13,7 @@ static unsigned long long cpu_us(void)
     return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
 }
 
-/* How often the calling thread has given its CPU away to sleep: what its CPU time does not show. */
+/* How often the calling thread has slept, which its CPU time does not show. */
 static long sleeps(void)
 {
     struct rusage usage;

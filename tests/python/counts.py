@@ -1,4 +1,4 @@
-"""How often cProfile has seen each function: count, line, file and name, a line each."""
+"""Prints how often cProfile has seen each function: count, line, file and name, one line each."""
 
 import pstats
 import sys

@@ -1,4 +1,4 @@
-"""Forked children that end without the handlers of `exit`, as multiprocessing has them end."""
+"""Forked children that end without the handlers of `exit`, like those of multiprocessing."""
 
 import concurrent.futures
 import multiprocessing

@@ -1,7 +1,5 @@
-"""Functions and regions of greenlets, whose times are planned. Judges itself.
-
-Takes the name under which `python -m pfp` measures it, if that does.
-"""
+"""Functions and regions of greenlets with planned times; checks its own figures. Argument: the
+name under which `python -m pfp` measures it, if it does."""
 
 import os
 import sys

@@ -1,6 +1,5 @@
-"""Code that is made as the program runs, which counts to one, and is gone when the program has
-dropped it. Judges itself, under `python -m pfp`.
-"""
+"""Code that is compiled at run time is counted exactly, and is freed once the program drops it.
+Checks its own figures, under `python -m pfp`."""
 
 import collections
 import gc

@@ -1,7 +1,5 @@
-"""Regions and functions of all kinds, which count to one. Judges itself.
-
-Takes the file for a snapshot, and the name under which `python -m pfp` measures it, if that does.
-"""
+"""Regions and functions of all kinds, with exact counts; checks its own figures. Arguments: the
+file for a snapshot, and the name under which `python -m pfp` measures it, if it does."""
 
 import asyncio
 import contextlib

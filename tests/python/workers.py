@@ -1,4 +1,5 @@
-"""Children that work, made in the way that is named, and a status at the end."""
+"""Child processes that work, created in the way that the argument names, and an exit status at the
+end."""
 
 import multiprocessing
 import sys

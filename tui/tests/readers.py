@@ -87,8 +87,8 @@ def unknown_fields(message):
 
 
 def read_perfetto(path):
-    """Slices and instants as a trace processor makes them: by the published messages,
-    in the order of time, each end closing the last begin on its track."""
+    """Slices and instants as a trace processor builds them: from the published messages, in the
+    order of time, each end closing the last begin on its track."""
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
     trace = Trace()
@@ -162,7 +162,7 @@ def read_svg(path):
 
 
 def read_otlp(*paths):
-    """Requests to a collector, by the published messages: for each a list of figures."""
+    """Decodes requests to a collector with the published messages: a list of figures for each."""
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
         ExportMetricsServiceRequest,
     )
@@ -210,9 +210,9 @@ def read_otlp(*paths):
 
 
 def read_schema(path, schema):
-    """Validates JSON, a document or one a line, by a schema. Then each object in it is
-    mutilated: every field is taken out once, and one that nobody knows is put in. Returns
-    the places whose fields may be missing, and how many mutilations were tried."""
+    """Validates JSON, either one document or one per line, by a schema. Then it mutilates each
+    object: it removes every field once, and adds one that is not in the schema. Returns the
+    fields that may be missing, and the number of mutilations."""
     import jsonschema
 
     with open(schema, encoding="utf-8") as file:
