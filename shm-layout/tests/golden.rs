@@ -316,7 +316,7 @@ fn another_magic_is_refused() {
 
 /// A file may claim any geometry; the claim alone must cost neither memory nor time.
 #[test]
-fn a_claim_beyond_the_bytes_is_refused() {
+fn a_geometry_larger_than_the_file_is_refused() {
     let huge = 1 << 30;
     for (word, section) in [(0, "points"), (1, "lanes"), (2, "strings"), (3, "blocks")] {
         let at = 16 + 8 * word;

@@ -362,7 +362,7 @@ fn cells(picture: &Picture) -> Vec<String> {
 /// A thread announces a tuple and measures it after a reader has polled the table and before it
 /// polls the cells: the next poll assigns the measurement to the tuple.
 #[test]
-fn a_tuple_that_was_met_before_it_was_announced_is_summed_later() {
+fn a_tuple_read_before_its_announcement_is_summed_at_the_next_poll() {
     let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     let mut reader = reader();
     let mut program = Program::new(reader.segment());
@@ -394,7 +394,7 @@ fn a_tuple_that_was_met_before_it_was_announced_is_summed_later() {
 /// Measurements, folds, resets and changes of owner in random order, with polls in between; some
 /// threads stop in the middle of a fold.
 #[test]
-fn a_picture_says_what_was_measured_whoever_takes_it() {
+fn old_and_new_readers_agree_with_the_measurements() {
     let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut reader = reader();
@@ -528,7 +528,7 @@ fn no_bucket_is_ahead_of_its_measurements() {
 /// If a program is killed at the last step of a measurement that goes into its cell at once, no
 /// figure and no bucket has that measurement.
 #[test]
-fn a_measurement_that_was_cut_off_is_nowhere() {
+fn an_unfinished_measurement_is_in_no_figure() {
     let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     let reader = reader();
     let mut program = Program::new(reader.segment());
@@ -552,7 +552,7 @@ fn a_measurement_that_was_cut_off_is_nowhere() {
 /// A damaged table may refer to one text many times, and a damaged cell to one chunk many times.
 /// The reader's memory stays within the size of the segment.
 #[test]
-fn what_is_kept_is_no_more_than_what_there_is() {
+fn a_damaged_segment_does_not_inflate_the_readers_memory() {
     let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     let room = Config { points: 64, lanes: LANES as u32, blocks: 60, string_bytes: 1 << 14 };
     let facts = Facts::default();
@@ -594,7 +594,7 @@ fn memory(name: &pfp_shm_layout::name::Name) -> (u64, u64) {
 /// A segment may claim any size: a reader touches no hole of it, which would allocate a page, and
 /// allocates memory only for the parts that exist.
 #[test]
-fn holes_stay_holes() {
+fn a_reader_allocates_no_pages_in_holes() {
     let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
     use pfp_shm_layout::copy::Copy;
     use pfp_shm_layout::name::Name;

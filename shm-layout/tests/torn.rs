@@ -41,7 +41,7 @@ fn buckets<'a>(segment: &'a Segment, cell: &Cell, ticks: [u64; 2]) -> [&'a Atomi
 
 /// Two buckets are incremented in turn: of the measurements in a picture, each has half.
 #[test]
-fn buckets_are_of_the_moment_of_the_figures() {
+fn a_histogram_matches_the_figures_beside_it() {
     // First two buckets in two cache lines of one part, then in two parts.
     for ticks in [[500, 900], [500, 5_000]] {
         let room = Config { points: 64, lanes: 1, blocks: 600, string_bytes: 1 << 14 };

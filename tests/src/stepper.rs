@@ -168,8 +168,8 @@ fn ask(request: libc::c_uint, tid: libc::pid_t, value: usize) -> io::Result<i64>
     // `value` is the address in a peek, and the data in all other requests.
     let peek = request == libc::PTRACE_PEEKTEXT;
     let (address, data) = if peek { (value, 0) } else { (0, value) };
-    // The C library's function returns the word that was read. SAFETY: these requests write no
-    // memory of this process except errno.
+    // The C library's function returns the word that was read.
+    // SAFETY: these requests write no memory of this process except errno.
     let answer = unsafe {
         *libc::__errno_location() = 0;
         libc::ptrace(request, tid, address, data)

@@ -65,7 +65,7 @@ fn a_file_that_is_missing_or_of_another_version_has_its_status() {
 /// A message about a broken file contains its name and its text, which another user may have
 /// chosen.
 #[test]
-fn a_complaint_moves_no_cursor() {
+fn an_error_message_contains_no_control_characters() {
     let folder = tempfile::tempdir().unwrap();
     let path = snapshot_file(folder.path());
     let text = std::fs::read_to_string(&path).unwrap();
@@ -85,14 +85,14 @@ fn a_complaint_moves_no_cursor() {
 }
 
 #[test]
-fn wrong_words_are_a_usage_error() {
+fn wrong_arguments_are_a_usage_error() {
     for wrong in [&["--bogus"][..], &["-i", "0"], &["--sort", "trend"], &["snapshot", "-p", "1"]] {
         assert_eq!(pfp_top(wrong).status.code(), Some(2), "{wrong:?}");
     }
 }
 
 #[test]
-fn a_process_that_is_not_there_is_no_target() {
+fn a_missing_process_has_its_exit_status() {
     // This exceeds the kernel's limit, so no process has it.
     let output = pfp_top(&["--once", "-p", "4294967295"]);
     assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
@@ -238,7 +238,7 @@ fn runs_on_both_sides_are_gated() {
 }
 
 #[test]
-fn completions_and_manual_tell_of_every_command() {
+fn completions_and_manual_cover_every_command() {
     let output = |arguments: &[&str]| {
         let output = pfp_top(arguments);
         assert!(output.status.success(), "{}", complaint(&output));
@@ -261,7 +261,7 @@ fn completions_and_manual_tell_of_every_command() {
 }
 
 #[test]
-fn the_doctor_holds_clocks_against_each_other() {
+fn the_doctor_compares_the_clocks() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_pfp-top"));
     command.args(["doctor", "clocks", "--json"]).env("PFP_DIR", folder.path());
@@ -287,7 +287,7 @@ fn the_doctor_holds_clocks_against_each_other() {
 }
 
 #[test]
-fn the_doctor_tells_a_folder_that_serves_from_one_that_does_not() {
+fn the_doctor_distinguishes_usable_folders_from_others() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let doctor = |mode: u32| {

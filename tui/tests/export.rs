@@ -425,7 +425,7 @@ fn a_reader_that_leaves_is_fine_and_a_full_disk_is_not() {
 }
 
 #[test]
-fn what_cannot_be_exported_has_its_status() {
+fn failed_exports_have_their_exit_status() {
     let sample = sample();
     let status = |arguments: &[&str]| {
         let output = command().arg("export").args(arguments).output().unwrap();

@@ -87,7 +87,7 @@ fn version_1_with_amounts_is_read_with_every_figure() {
 
 /// Writing such a file again loses nothing.
 #[test]
-fn version_1_comes_back_as_it_was() {
+fn rewriting_version_1_loses_nothing() {
     for file in [sample(), asset("snapshot-v1-amounts.json")] {
         let text = std::fs::read(&file).unwrap();
         let written = serde_json::to_value(json::read(&file).unwrap()).unwrap();
@@ -188,7 +188,7 @@ fn a_copy_of_a_segment_with_a_note_is_read() {
 // ---- broken files ----
 
 #[test]
-fn a_copy_that_is_not_whole_says_so() {
+fn an_incomplete_copy_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("copy");
     let whole = fs::read(asset("segment-v3.pfp")).unwrap();

@@ -112,7 +112,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn every_moment_comes_back_in_any_order() {
+fn every_moment_can_be_read_in_any_order() {
     let (folder, path) = folder();
     let life = life(200);
     drop(write(&path, &life));
@@ -175,7 +175,7 @@ fn ends(bytes: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn cut_off_anywhere_it_has_the_whole_frames_before() {
+fn a_recording_cut_anywhere_keeps_the_complete_frames_before() {
     let (_folder, path) = folder();
     let life = life(5);
     drop(write(&path, &life));
@@ -239,7 +239,7 @@ fn with_any_byte_damaged_no_wrong_figure_is_shown() {
 
 /// A file with an invented header, and valid checksums.
 #[test]
-fn what_is_made_to_harm_is_refused_in_bounded_memory() {
+fn hostile_recordings_are_refused_in_bounded_memory() {
     let (_folder, path) = folder();
     let life = life(3);
     drop(write(&path, &life));
@@ -306,7 +306,7 @@ fn another_major_version_is_refused_with_both_named() {
 }
 
 #[test]
-fn a_recording_is_gone_on_with_where_it_was_whole() {
+fn a_recording_is_resumed_after_its_last_complete_frame() {
     let (_folder, path) = folder();
     let life = life(30);
     drop(write(&path, &life[..10]));

@@ -36,7 +36,7 @@ fn forget_peak() -> io::Result<()> {
 
 /// One test, since the peak is that of the whole process.
 #[test]
-fn what_unfolds_into_far_more_than_it_says_takes_little() {
+fn files_that_decompress_to_far_more_are_refused_in_little_memory() {
     let folder = tempfile::tempdir().unwrap();
     let segment = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../assets/segment-v3.pfp"));
     let mut segment = segment.unwrap();

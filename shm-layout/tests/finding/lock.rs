@@ -62,7 +62,7 @@ fn a_living_process_of_the_same_id_does_not_revive_a_beacon() {
 /// A process that looks, or sweeps, does not appear as the owner to others that look. A process
 /// that looks blocks a sweeper only while it holds the lock.
 #[test]
-fn askers_and_sweepers_do_not_pass_for_the_owner() {
+fn a_process_that_looks_or_sweeps_is_not_mistaken_for_the_owner() {
     let base = Base::new();
     let dir = base.directory();
     let mut owner = Actor::start("live", &[base.path()]);

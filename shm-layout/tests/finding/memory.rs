@@ -11,7 +11,7 @@ use crate::{Base, PAGE, skipped};
 
 /// A viewer can write to the pages that it unlocked, and to no others.
 #[test]
-fn an_opened_object_is_protected_but_for_what_is_unlocked() {
+fn an_opened_object_is_writable_only_where_it_was_unlocked() {
     let object = Object::create(4 * PAGE).unwrap();
     object.back(0, 4 * PAGE).unwrap();
     let name = PathBuf::from(object.name().as_str());
@@ -41,7 +41,7 @@ fn an_opened_object_is_protected_but_for_what_is_unlocked() {
 
 /// An object is sparse, its length is in whole pages, and only the requested part is backed.
 #[test]
-fn backing_takes_whole_pages_and_no_more() {
+fn backing_allocates_only_the_requested_whole_pages() {
     let object = Object::create(10 * PAGE - 1).unwrap();
     let backed = || object::backed_bytes(object.name()).unwrap().unwrap() as usize;
     assert_eq!((object.len(), backed()), (10 * PAGE, 0));

@@ -60,7 +60,7 @@ fn a_sweep_keeps_the_last_three_of_the_same_program() {
 /// The segments that dead processes left are limited in bytes, over all programs: the newest ones
 /// that fit are kept.
 #[test]
-fn a_sweep_keeps_no_more_bytes_than_it_may() {
+fn a_sweep_keeps_the_newest_segments_within_its_limit_of_bytes() {
     let base = Base::new();
     let dir = base.directory();
     let ours = std::env::current_exe().unwrap();
@@ -147,7 +147,7 @@ fn a_segment_that_was_never_lit_goes_with_its_process() {
 /// Sixteen sweepers run at full speed while processes start, end and are killed around them: no
 /// sweeper removes the segment of a living process or fails, and at the end nothing is left.
 #[test]
-fn racing_sweepers_never_remove_a_live_one() {
+fn racing_sweepers_never_remove_a_living_segment() {
     const SWEEPERS: usize = 16;
     const ROUNDS: usize = 6;
     const PROCESSES: usize = 4;

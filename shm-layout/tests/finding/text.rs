@@ -10,7 +10,7 @@ use pfp_shm_layout::name::Name;
 /// Whatever characters the names contain, the text of each field stays on one line and parses to
 /// the original.
 #[test]
-fn a_beacon_says_what_it_was_told() {
+fn a_beacons_text_parses_to_what_was_written() {
     let worst = "\u{7f}".repeat(MAX_NAME);
     for (exe, name) in [
         (&b"/usr/bin/x"[..], "plain"),
@@ -37,7 +37,7 @@ fn a_beacon_says_what_it_was_told() {
 /// The parser never panics, and accepts only texts that `to_text` writes, so no two texts mean one
 /// thing.
 #[test]
-fn the_parser_survives_anything() {
+fn the_parser_never_panics_and_accepts_only_written_texts() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let text = Info::of_this_process(Name::from_id(7), "a name\n").unwrap().to_text().unwrap();
     let check = |bytes: &[u8]| {

@@ -60,7 +60,7 @@ impl Prefix {
 }
 
 #[test]
-fn the_library_of_the_prefix_is_found_by_itself() {
+fn the_library_is_found_in_the_viewers_prefix() {
     let prefix = Prefix::new(true);
     let library = prefix.injected.canonicalize().expect("it is there");
     let library = library.to_str().expect("it is plain text");
@@ -80,7 +80,7 @@ fn the_library_of_the_prefix_is_found_by_itself() {
 }
 
 #[test]
-fn another_tool_is_left_alone_unless_it_was_asked_to_give_way() {
+fn another_tool_is_replaced_only_on_request() {
     let prefix = Prefix::new(true);
     let other = "/usr/lib/libother.so";
     let (out, err) = prefix.variables(&[], Some(other));
@@ -101,7 +101,7 @@ fn another_tool_is_left_alone_unless_it_was_asked_to_give_way() {
 }
 
 #[test]
-fn where_there_is_no_library_it_is_said_where_it_was_looked_for() {
+fn a_missing_library_is_reported_with_the_searched_paths() {
     let prefix = Prefix::new(false);
     let installed = ["/usr/local/lib", "/usr/lib64", "/usr/lib"];
     if installed.iter().any(|folder| PathBuf::from(folder).join("libpfp_inject.so").exists()) {

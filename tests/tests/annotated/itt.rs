@@ -10,7 +10,7 @@ use pfp_top::snapshot::Loss;
 use crate::{alone, file, run, text};
 
 #[test]
-fn opencv_tells_each_call_of_its_functions() {
+fn each_call_of_opencvs_functions_is_counted() {
     const ROUNDS: u64 = 5;
     let Some(python) = tools::annotated("OpenCV") else { return };
     let script = file("pictures.py");
@@ -28,7 +28,7 @@ fn opencv_tells_each_call_of_its_functions() {
 }
 
 #[test]
-fn what_a_script_annotates_is_counted_to_one() {
+fn annotations_of_a_script_are_counted_exactly() {
     const ROUNDS: u64 = 50;
     let Some(python) = tools::annotated("a script with ITT") else { return };
     let script = file("tasks.py");
@@ -50,7 +50,7 @@ fn what_a_script_annotates_is_counted_to_one() {
 
 /// Parts of the interface other than tasks, called as the stock client's macros do.
 #[test]
-fn regions_frames_markers_counters_and_waiting_are_counted_to_one() {
+fn regions_frames_markers_counters_and_waiting_are_counted_exactly() {
     const ROUNDS: u64 = 20;
     const APP: &str = "itt:others.app";
     const IO: &str = "itt:others.io";

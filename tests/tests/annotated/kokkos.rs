@@ -11,7 +11,7 @@ use crate::{alone, file, run, text, unseen};
 const HEADERS: &str = "/usr/include/trilinos";
 
 #[test]
-fn kernels_regions_and_copies_are_counted_to_one() {
+fn kernels_regions_and_copies_are_counted_exactly() {
     const ROUNDS: u64 = 30;
     if !Path::new(HEADERS).join("Kokkos_Core.hpp").exists() {
         let remedy = "apt-get install libtrilinos-kokkos-dev";

@@ -25,7 +25,7 @@ pub(crate) fn compiled(name: &str, link: Link) -> Option<PathBuf> {
 }
 
 #[test]
-fn what_a_script_annotates_is_counted_to_one() {
+fn annotations_of_a_script_are_counted_exactly() {
     const ROUNDS: u64 = 40;
     let Some(python) = tools::annotated("a script with NVTX") else { return };
     let script = file("ranges.py");
@@ -59,7 +59,7 @@ fn what_a_script_annotates_is_counted_to_one() {
 }
 
 #[test]
-fn wide_strings_and_names_of_threads_are_taken() {
+fn wide_strings_and_thread_names_are_accepted() {
     const ROUNDS: u64 = 30;
     let Some(program) = compiled("names", Link::Without) else { return };
     let ran = run(&["--inject", "nvtx"], &program, &[&ROUNDS.to_string()]);
@@ -92,7 +92,7 @@ fn wide_strings_and_names_of_threads_are_taken() {
 
 /// A program that runs out of memory continues; calls that cannot be measured are counted as lost.
 #[test]
-fn a_program_without_memory_lives() {
+fn a_program_that_runs_out_of_memory_continues() {
     const ROUNDS: u64 = 1000;
     let Some(program) = compiled("limited", Link::Without) else { return };
     let ran = run(&["--inject", "nvtx"], &program, &[]);
@@ -111,7 +111,7 @@ fn a_program_without_memory_lives() {
 }
 
 #[test]
-fn digits_fold_where_that_is_asked_for() {
+fn digits_are_folded_on_request() {
     let Some(python) = tools::annotated("a script with NVTX") else { return };
     let ran = run(&["--fold-digits"], &python, &[text(&file("ranges.py")), "1"]);
     assert_eq!(ran.count("nvtx:many", "made up #"), 6000);

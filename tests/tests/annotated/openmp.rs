@@ -131,7 +131,7 @@ fn arguments() -> [String; 3] {
 }
 
 #[test]
-fn a_planned_imbalance_is_shown_and_pauses_are_no_wait() {
+fn a_planned_imbalance_is_shown_and_pauses_do_not_count_as_waits() {
     let Some(program) = regions_of_clangs() else { return };
     let arguments = arguments();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
@@ -157,7 +157,7 @@ fn a_planned_imbalance_is_shown_and_pauses_are_no_wait() {
 }
 
 #[test]
-fn a_program_of_gccs_runs_on_llvms_runtime_where_that_is_asked_for() {
+fn a_gcc_program_runs_on_llvms_runtime_on_request() {
     let (Some(program), Some(runtime)) = (regions_of_gccs(), runtime()) else { return };
     let arguments = arguments();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
@@ -168,7 +168,7 @@ fn a_program_of_gccs_runs_on_llvms_runtime_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_region_in_a_region_is_counted_for_itself() {
+fn nested_parallel_regions_are_counted_separately() {
     let Some(program) = regions_of_clangs() else { return };
     let ran = run(&[], &program, &[&REGIONS.to_string(), "1000"]);
     let outer = line_of("static unsigned long nested") + 4;
@@ -184,7 +184,7 @@ fn a_region_in_a_region_is_counted_for_itself() {
 
 /// Compares a runtime whose threads sleep at once with one whose threads never sleep.
 #[test]
-fn what_a_wait_has_slept_is_off_the_cpu_and_what_it_has_spun_is_not() {
+fn a_waits_sleep_is_off_the_cpu_and_its_spinning_is_on_it() {
     let Some(program) = regions_of_clangs() else { return };
     let spun = |patience: &str| {
         let patience = format!("KMP_BLOCKTIME={patience}");
@@ -231,7 +231,7 @@ fn without_symbols_a_region_has_its_address() {
 }
 
 #[test]
-fn a_runtime_that_lacks_what_the_program_needs_is_refused() {
+fn a_runtime_without_functions_that_the_program_needs_is_refused() {
     let (Some(program), Some(runtime)) = (regions_of_gccs(), runtime()) else { return };
     let place = Place::new();
     let refused = |runtime: &str, program: &str, why: &str| {
@@ -300,7 +300,7 @@ fn scikit_learn_has_as_many_regions_as_another_tool_counts() {
 
 /// GCC's own runtime has no interface for tools, and the viewer prints that.
 #[test]
-fn a_program_on_gccs_runtime_is_told_why_it_was_not_seen() {
+fn the_viewer_explains_why_gccs_runtime_shows_no_regions() {
     let Some(program) = regions_of_gccs() else { return };
     let said = unseen(&program, &[&REGIONS.to_string(), "1000"]);
     assert!(said.contains("libgomp") && said.contains("--openmp-runtime FILE"), "{said}");
@@ -345,7 +345,7 @@ fn names_after(place: &Place, program: &Path, replaced: &Path, by: &Path) -> [St
 }
 
 #[test]
-fn a_file_that_was_replaced_gives_no_names() {
+fn a_replaced_file_is_not_read_for_names() {
     if !c::has_openmp(CLANG) {
         return;
     }

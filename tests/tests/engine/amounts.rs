@@ -89,7 +89,7 @@ fn opened(path: &Path) -> Snapshot {
 /// Once with a lane for each thread, and once with two lanes, so that most threads share the
 /// overflow lane.
 #[test]
-fn sums_are_those_of_the_programs_own_arithmetic() {
+fn sums_equal_the_programs_own_arithmetic() {
     for lanes in ["128", "2"] {
         let place = Place::new();
         let file = place.path("own.json");
@@ -387,7 +387,7 @@ fn regions_of_a_fenced_point_carry_amounts() {
 /// The cell of a region with amounts is only known at its end. Still, a region that began before a
 /// reset, or while the point was off, is not counted.
 #[test]
-fn a_change_while_a_region_is_open_is_the_next_ones() {
+fn a_region_counts_by_the_state_at_its_begin() {
     static OPEN: pfp::MeteredPoint = pfp::MeteredPoint::new("open", &["items"]);
     let count = || OPEN.point().stats().map_or(0, |stats| stats.count);
     OPEN.begin();
@@ -449,7 +449,7 @@ fn laps_carry_amounts() {
 /// A point with amounts is one of the program's points, and can be measured like any other: its
 /// regions then have amounts of 0, and each is counted exactly once.
 #[test]
-fn regions_by_the_point_itself_have_no_amounts() {
+fn regions_of_the_bare_point_have_zero_amounts() {
     static BARE: pfp::MeteredPoint = pfp::MeteredPoint::new("bare", &["items"]);
     // More tuples than are told apart, so that the point's own cell has regions with amounts, too.
     (1..=12).for_each(|items| drop(BARE.measure([items])));
@@ -518,7 +518,7 @@ fn futures_carry_amounts() {
 /// In C and in C++, with every installed compiler. `pfpShow` prints the sums, which must agree with
 /// the same arithmetic.
 #[test]
-fn in_c_and_cpp() {
+fn amounts_in_c_and_cpp() {
     for (at, compiler) in Compiler::all().enumerate() {
         let link = if at % 2 == 0 { Link::Static } else { Link::Shared };
         let flags = ["-Wall", "-Wextra", "-Werror"];
@@ -588,7 +588,7 @@ fn shown_is(shown: &serde_json::Value, label: &str, expected: Vec<u128>, names: 
 
 /// A forked child keeps its parent's tuples, and starts its own sums.
 #[test]
-fn a_forked_child_sums_for_itself() {
+fn a_forked_child_has_its_own_sums() {
     static FORKED: pfp::MeteredPoint = pfp::MeteredPoint::new("forked", &["items"]);
     (1..=12_u64).for_each(|n| drop(FORKED.measure([n])));
     // SAFETY: the child only measures, reads its own figures, and ends.

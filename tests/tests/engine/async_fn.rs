@@ -221,7 +221,7 @@ fn futures_take_turns_on_one_thread() {
 }
 
 #[test]
-fn a_future_goes_on_on_another_thread() {
+fn a_future_continues_on_another_thread() {
     #[pfp::function("travels")]
     async fn travels() {
         for _ in 0..4 {
@@ -253,7 +253,7 @@ fn a_future_goes_on_on_another_thread() {
 
 /// The time of its polls was subtracted from the surrounding regions, so it is kept.
 #[test]
-fn a_future_that_is_dropped_early_is_measured_so_far() {
+fn a_future_that_is_dropped_early_keeps_its_time_so_far() {
     static DROPPED: pfp::Point = pfp::Point::new("dropped early");
     let mut cpu = Duration::ZERO;
     let before = stolen::so_far();
@@ -334,7 +334,7 @@ fn recursion_counts_once_in_inclusive_time() {
 
 /// A future may be polled inside another one of its point at first, and outside it later.
 #[test]
-fn inclusive_time_is_of_the_polls_inside_whatever_future_they_are_of() {
+fn inclusive_time_includes_the_polls_of_nested_futures() {
     static POINT: pfp::Point = pfp::Point::new("in and out");
     let (mut cpu, before) = (Duration::ZERO, stolen::so_far());
     let mut inner = Box::pin(POINT.measure_async(async {
@@ -362,7 +362,7 @@ fn inclusive_time_is_of_the_polls_inside_whatever_future_they_are_of() {
 /// A function that makes a future: the attribute measures the future, and neither the work nor the
 /// sleep before it. The test separates them by where it sleeps and where it burns.
 #[test]
-fn the_future_is_measured_and_not_its_making() {
+fn the_future_is_measured_but_not_its_construction() {
     #[async_trait::async_trait]
     trait Serve: Sync {
         async fn required(&self, steps: u32) -> Result<Duration, String>;

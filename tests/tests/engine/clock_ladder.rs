@@ -69,7 +69,7 @@ fn source(rseq: bool, forbidden: &'static [libc::c_long]) -> ClockKind {
 }
 
 #[test]
-fn each_rung_is_taken_where_the_one_above_is_missing() {
+fn each_clock_source_is_used_if_the_better_ones_are_missing() {
     let with_all = source(true, &[]);
     if with_all != ClockKind::Rseq {
         return skipped("the ladder", &format!("this system begins at {with_all:?}"));
@@ -89,7 +89,7 @@ fn each_rung_is_taken_where_the_one_above_is_missing() {
 
 /// pfp stops using a clock source that does not report switches.
 #[test]
-fn who_is_told_of_no_switch_takes_another_clock_source() {
+fn a_clock_source_that_reports_no_switches_is_abandoned() {
     let place = Place::new();
     let mut target = place.start(TARGET, &["unwatched"]);
     let given_back = target.reach("done").one::<bool>("given_back");
@@ -110,7 +110,7 @@ fn who_is_told_of_no_switch_takes_another_clock_source() {
 /// Other code in the process uses the area all the time: that costs extra clock readings, but the
 /// figures stay correct.
 #[test]
-fn figures_stay_right_where_something_else_uses_rseq() {
+fn figures_stay_correct_while_other_code_uses_rseq() {
     let place = Place::new();
     let threads = 2 * os::cpus().len();
     let mut target = place.start(TARGET, &["overwritten", &threads.to_string()]);

@@ -101,7 +101,7 @@ fn on_every_source(mode: &str, calls: u64, check: impl Fn(&Run, &str)) {
 const SOME: u64 = size(1_500, 30_000);
 
 #[test]
-fn a_counter_in_order_is_no_anomaly() {
+fn a_working_counter_causes_no_anomaly() {
     on_every_source("steady", SOME, |run, source| {
         assert_eq!((run.wrong, run.anomalies), (0, 0), "{source}");
         assert!(!run.system_clock);
@@ -119,7 +119,7 @@ fn a_counter_that_jumps_by_hours_does_no_harm() {
 }
 
 #[test]
-fn a_counter_that_stands_still_does_no_harm() {
+fn a_frozen_counter_does_no_harm() {
     on_every_source("frozen", SOME, |_, _| {});
 }
 
@@ -130,7 +130,7 @@ fn a_machine_that_was_suspended_does_no_harm() {
 
 /// All failures together, and often: in the end pfp stops using the counter.
 #[test]
-fn a_counter_that_goes_on_so_is_given_up() {
+fn a_counter_that_keeps_failing_is_abandoned() {
     on_every_source("everything", size(3_000, 1_000_000), |run, source| {
         assert!(run.anomalies > 0, "{source}");
         if cfg!(feature = "torture") {
@@ -141,7 +141,7 @@ fn a_counter_that_goes_on_so_is_given_up() {
 
 /// pfp does not use a counter that never advanced.
 #[test]
-fn a_counter_that_stands_still_from_the_start_is_replaced() {
+fn a_counter_frozen_from_the_start_is_replaced() {
     for (source, _) in SOURCES {
         let run = run(source, "frozen", SOME, "from-the-start");
         assert!(run.system_clock, "{source}");

@@ -52,7 +52,7 @@ fn a_child_of_a_handler_leaves_its_parent_alone() {
 /// writing or folding. The region of each stage is off the CPU while children run, so that its end
 /// folds the record before it.
 #[test]
-fn a_bare_child_of_a_handler_ends_its_record_at_most() {
+fn a_cloned_child_of_a_handler_finishes_at_most_one_record() {
     let mut all = 0;
     for (stage, each) in [("point", 101), ("thread", 101), ("process", 2003)] {
         let said = stepped(stage, "bare", each, size(300, 10_000));
@@ -149,7 +149,7 @@ fn a_child_waits_for_no_lock_of_its_parents_threads() {
 /// If the thread that creates the segment is suspended, another thread creates one instead of
 /// waiting. When the first thread continues, there is still one segment, and it has all calls.
 #[test]
-fn a_maker_that_stops_is_replaced() {
+fn a_thread_that_stops_while_creating_the_segment_is_replaced() {
     for link in [Link::Static, Link::Shared] {
         let name = format!("stalled-{link:?}");
         let program = c::compile(Compiler::C, &name, &["stalled.c"], link, ["-pthread"]);
@@ -227,7 +227,7 @@ fn a_plugin_that_measures_is_not_unloaded() {
 /// A handler interrupts a begin or end and leaves it by an exception, by the end of the thread or
 /// by a cancellation. The interrupted region is not counted, and all others are.
 #[test]
-fn a_handler_that_leaves_for_good_loses_its_region_alone() {
+fn a_handler_that_never_returns_loses_only_the_interrupted_region() {
     if lacks("a handler that leaves by an exception", "c++") {
         return;
     }

@@ -201,7 +201,7 @@ fn a_context_is_current_on_one_thread_only() {
 /// An interrupt handler of the program itself: its time counts for its own region only, and not as
 /// nested time of the region that it interrupts.
 #[test]
-fn an_interrupt_is_not_part_of_what_it_interrupts() {
+fn an_interrupts_time_is_not_in_the_interrupted_region() {
     static WORK: pfp::Point = pfp::Point::new("what is interrupted");
     const LONG: Duration = Duration::from_millis(20);
     // The thread's first use of the probe must not fall into a region.

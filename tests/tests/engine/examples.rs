@@ -90,7 +90,7 @@ const WORKERS: [&str; 6] =
     ["scalar", "unrolled-2", "unrolled-8", "vectorised", "vectorised-4", "pipelined"];
 
 #[test]
-fn six_workers_are_right_and_told_apart_by_fractions_of_a_cycle() {
+fn six_workers_are_correct_and_differ_by_fractions_of_a_cycle() {
     let place = Place::new();
     let rounds = 8;
     let (target, lines, _) = run(&place, env!("CARGO_BIN_EXE_inner_loop"), &[&rounds.to_string()]);
@@ -371,14 +371,14 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
 }
 
 #[test]
-fn lorenz_over_threads_gives_what_plain_arithmetic_gives() {
+fn lorenz_over_threads_equals_plain_arithmetic() {
     let place = Place::new();
     // Two threads run at once, so no lane has two owners in turn.
     assert_lorenz(&place, env!("CARGO_BIN_EXE_lorenz"), 2, 64, 20_000);
 }
 
 #[test]
-fn lorenz_over_openmp_gives_the_same() {
+fn lorenz_over_openmp_equals_plain_arithmetic() {
     let source = format!("{C_EXAMPLES}/lorenz.cpp");
     for compiler in Compiler::all().filter(|compiler| compiler.is_cxx()) {
         let place = Place::new();
@@ -393,7 +393,7 @@ fn lorenz_over_openmp_gives_the_same() {
 
 /// The bytes and operations of the loops are counted, and compared with the machine's ceilings.
 #[test]
-fn loops_stand_below_the_roof() {
+fn loops_stay_below_the_roofline() {
     const ROUNDS: u64 = 2;
     let place = Place::new();
     let (target, lines, _) = run(&place, env!("CARGO_BIN_EXE_triad"), &[&ROUNDS.to_string()]);

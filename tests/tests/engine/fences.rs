@@ -36,7 +36,7 @@ fn timed(work: impl FnOnce()) -> f64 {
 }
 
 #[test]
-fn a_region_that_waits_for_memory_has_its_own_time() {
+fn a_fenced_region_has_all_of_its_memory_wait() {
     static AROUND: Point = Point::new("around the loads");
     static PLAIN: Point = Point::new("a load");
     static FENCED: Point = Point::new("a fenced load").fenced();
@@ -71,7 +71,7 @@ fn a_region_that_waits_for_memory_has_its_own_time() {
 
 /// The cost of fences is in no figure: neither the region's nor that of the region around it.
 #[test]
-fn fences_are_taken_out() {
+fn the_cost_of_fences_is_subtracted() {
     static AROUND: Point = Point::new("around nothing");
     static EMPTY: Point = Point::new("fenced, empty").fenced();
     const CALLS: u32 = 100_000;

@@ -159,7 +159,7 @@ fn a_child_calibrates_though_its_parent_did_so() {
 /// the parent's points. Regions of these points that were open at the fork write nothing in the
 /// child.
 #[test]
-fn a_child_with_fewer_places_may_use_its_parents_points() {
+fn a_child_with_room_for_fewer_points_may_use_its_parents() {
     let place = Place::new();
     let target = place.start(TARGET, &["forks-with-less-room"]);
     assert_eq!(target.end_well().one::<u64>("bad"), 0);
@@ -199,7 +199,7 @@ const ROUNDS: u64 = 100;
 /// A child that shares its parent's memory leaves no trace of itself in it: its measurements count
 /// for the waiting parent, or are lost. The program that it executes has its own segment.
 #[test]
-fn a_child_in_its_parents_memory_leaves_it_the_parents() {
+fn a_child_in_its_parents_memory_leaves_no_trace_in_it() {
     let links = if size(0, 1) == 1 { &[Link::Static, Link::Shared][..] } else { &[Link::Static] };
     for &link in links {
         let name = format!("vfork-{link:?}");

@@ -15,7 +15,7 @@ fn seconds(ticks: u64) -> f64 {
 }
 
 #[test]
-fn where_there_is_none_it_says_so() {
+fn a_missing_gpu_is_reported() {
     let none = Gpu::with_library("/nowhere/libcuda.so.1").expect_err("there is no such file");
     assert!(matches!(none, NoGpu::NoDriver(_)), "{none:?}");
     assert!(none.to_string().starts_with("no GPU: "), "{none}");
@@ -31,7 +31,7 @@ fn where_there_is_none_it_says_so() {
 }
 
 #[test]
-fn the_device_s_time_is_the_device_s_and_the_launch_the_host_s() {
+fn device_time_and_launch_time_are_separate() {
     let stand_in = StandIn::new("times");
     let mut timer = GpuTimer::new(stand_in.gpu(), "solve");
     assert_eq!(timer.elapsed_ms(), None);
@@ -67,7 +67,7 @@ fn the_device_s_time_is_the_device_s_and_the_launch_the_host_s() {
 }
 
 #[test]
-fn copies_and_streams_are_told_apart() {
+fn copies_and_streams_are_distinguished() {
     let stand_in = StandIn::new("copies");
     let stream = ptr::without_provenance_mut(0x10);
     let mut kernels = GpuTimer::new(stand_in.gpu(), "field");
@@ -93,7 +93,7 @@ fn copies_and_streams_are_told_apart() {
 /// the gap between two measurements, and no record begins before the host requested it or ends
 /// after the host saw it finished.
 #[test]
-fn records_lie_where_the_device_can_have_been_at_work() {
+fn records_fall_into_the_time_of_the_devices_work() {
     let stand_in = StandIn::new("records");
     let mut kernels = GpuTimer::new(stand_in.gpu(), "placed");
     let mut copies = GpuTimer::new(stand_in.gpu(), "placed").copies();
@@ -153,7 +153,7 @@ fn records_lie_where_the_device_can_have_been_at_work() {
 }
 
 #[test]
-fn what_waits_is_bounded_and_what_is_lost_is_counted() {
+fn pending_events_are_bounded_and_losses_counted() {
     let stand_in = StandIn::new("bounded");
     let mut timer = GpuTimer::new(stand_in.gpu(), "flood");
     for _ in 0..1_500 {
@@ -212,7 +212,7 @@ fn a_point_that_is_off_records_no_events() {
 }
 
 #[test]
-fn the_viewer_counts_it_as_no_cpu_s() {
+fn the_viewer_shows_device_time_as_no_cpu_load() {
     let stand_in = StandIn::new("viewer");
     let mut timer = GpuTimer::new(stand_in.gpu(), "render");
     timer.start();
@@ -266,7 +266,7 @@ fn the_viewer_counts_it_as_no_cpu_s() {
 /// Watches a program that keeps launching kernels and copies: the table has rows for the host and
 /// the device, and the timeline has a line for each timer's device.
 #[test]
-fn the_viewer_shows_what_the_host_and_what_the_device_did() {
+fn the_viewer_shows_host_and_device_rows() {
     needs_a_screen!();
     let stand_in = StandIn::new("screen");
     let place = Place::new();

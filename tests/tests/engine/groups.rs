@@ -44,7 +44,7 @@ fn assert_together(rounds: &BTreeMap<u64, Vec<Came>>, members: usize) {
 }
 
 #[test]
-fn threads_begin_when_the_last_has_come() {
+fn threads_begin_once_the_last_has_arrived() {
     static PHASE: Point = Point::new("threads' phase");
     const THREADS: u32 = 5;
     let rounds = size(50, 5_000);
@@ -109,7 +109,7 @@ fn a_thread_that_ended_is_not_waited_for() {
 }
 
 #[test]
-fn threads_may_leave_and_others_may_come() {
+fn threads_may_leave_and_join() {
     let group = ThreadGroup::named("who comes", 0);
     assert!(group.join());
     // The only member waits for no other.
@@ -134,14 +134,14 @@ fn threads_may_leave_and_others_may_come() {
 }
 
 #[test]
-fn who_never_comes_is_waited_for_with_patience() {
+fn a_member_that_never_arrives_is_waited_for_once() {
     let patience = Duration::from_millis(150);
     let group = ThreadGroup::named("one of two", 2).with_patience(patience);
     let began = Instant::now();
     let synced = pfp_timing::synchronize(SyncScope::Internal(&group));
     assert_eq!((synced.absent, synced.not_member), (1, false));
     assert!(began.elapsed() >= patience, "{:?}", began.elapsed());
-    // It waits for the dead member once, and not in each round.
+    // It waits for the missing member once, and not in each round.
     let began = Instant::now();
     assert_eq!(pfp_timing::synchronize(SyncScope::Internal(&group)).absent, 1);
     figure(&format!("a round without who never came: {:?}", began.elapsed()));
@@ -186,7 +186,7 @@ fn object_of(text: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn processes_begin_when_the_last_has_come_and_leave_nothing() {
+fn processes_begin_once_the_last_has_arrived_and_leave_nothing() {
     let place = Place::new();
     let (ranks, rounds) = (5, size(20, 2_000));
     let mut targets = start(&place, ranks, rounds, None);
@@ -247,7 +247,7 @@ fn a_killed_process_is_not_waited_for() {
 }
 
 #[test]
-fn kills_at_any_moment_hold_nobody_up() {
+fn kills_at_any_moment_block_no_member() {
     for attempt in 0..size(6, 300) {
         let place = Place::new();
         let mut targets = start(&place, 3, 200, None);
@@ -262,7 +262,7 @@ fn kills_at_any_moment_hold_nobody_up() {
 }
 
 #[test]
-fn what_killed_processes_left_is_swept_and_a_new_group_is_fresh() {
+fn files_of_killed_processes_are_swept_and_a_new_group_starts_fresh() {
     let place = Place::new();
     for how in ["swept", "joined again"] {
         let mut targets = start(&place, 2, 2, None);
@@ -309,7 +309,7 @@ fn threads_of_processes_begin_together() {
 }
 
 #[test]
-fn a_group_is_of_one_size_and_a_child_is_no_member() {
+fn a_group_has_one_size_and_a_forked_child_is_not_a_member() {
     // The group's file is in the default directory, since this process already has one there.
     let name = format!("sizes {}", std::process::id());
     let group = ProcessGroup::join(&name, 1).expect("it can be joined");

@@ -14,7 +14,7 @@ const PAIRS: u64 = size(2_000_000, 100_000_000);
 const SLACK: u64 = 16 << 10;
 
 #[test]
-fn a_region_asks_for_nothing_but_the_time() {
+fn a_region_makes_no_request_except_for_its_cpu_time() {
     let place = Place::new();
     let mut target = place.start(STRICT, &["hot", &PAIRS.to_string()]);
     let said = target.reach("done").clone();
@@ -44,7 +44,7 @@ fn a_region_asks_for_nothing_but_the_time() {
 
 /// Shows that a forbidden request kills the process.
 #[test]
-fn whoever_asks_is_killed() {
+fn a_forbidden_request_kills_the_process() {
     let place = Place::new();
     for (scenario, signal) in
         [("asks-for-memory", libc::SIGABRT), ("asks-the-kernel", libc::SIGSYS)]

@@ -188,7 +188,7 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
 const CLOCKS: &[&str] = &["wall"];
 
 #[test]
-fn what_a_handler_measures_is_exact_at_each_instruction() {
+fn a_handlers_measurements_are_exact_at_each_instruction() {
     each("measure", CLOCKS, SHORT, |outcome, _, what| {
         assert_eq!(outcome.bad, 0, "{what}: {}", outcome.first)
     });
@@ -245,14 +245,14 @@ fn shared_cells_are_exact_at_each_instruction() {
 
 /// The fibre's stack is just above the stack of the one that it interrupts.
 #[test]
-fn what_another_fibre_measures_is_exact_at_each_instruction() {
+fn another_fibres_measurements_are_exact_at_each_instruction() {
     each("switch", CLOCKS, SHORT, |outcome, _, what| {
         assert_eq!(outcome.bad, 0, "{what}: {}", outcome.first)
     });
 }
 
 #[test]
-fn a_child_that_a_handler_forks_at_any_instruction_lives_and_is_silent() {
+fn a_child_forked_at_any_instruction_lives_and_adds_nothing() {
     each("fork", CLOCKS, SHORT_FOR_CHILDREN, |outcome, _, what| {
         assert_eq!(outcome.harmed, 0, "{what}: of {} children", outcome.children);
         assert_eq!(outcome.bad, 0, "{what}: {}", outcome.first);
@@ -261,7 +261,7 @@ fn a_child_that_a_handler_forks_at_any_instruction_lives_and_is_silent() {
 
 /// The kernel does not copy the page that this clock reads to a child.
 #[test]
-fn a_child_that_a_handler_forks_reads_no_page_that_it_does_not_have() {
+fn a_forked_child_does_not_read_the_perf_clocks_page() {
     if cfg!(not(target_arch = "x86_64")) {
         return skipped("single steps", "they are for x86-64");
     }
@@ -277,7 +277,7 @@ fn a_child_that_a_handler_forks_reads_no_page_that_it_does_not_have() {
 
 /// The C library's fork handlers do not run in a child of a bare clone.
 #[test]
-fn a_child_that_a_handler_clones_at_any_instruction_lives_and_ends_its_record_at_most() {
+fn a_child_cloned_at_any_instruction_lives_and_finishes_at_most_its_record() {
     each("clone", CLOCKS, SHORT_FOR_CHILDREN, |outcome, way, what| {
         assert_eq!(outcome.harmed, 0, "{what}: of {} children", outcome.children);
         let records = match what {

@@ -35,7 +35,7 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 const LANES: u64 = 2;
 
 #[test]
-fn whatever_instruction_is_the_last() {
+fn a_program_killed_at_any_instruction_leaves_correct_figures() {
     if let Some(why) = stepper::why_not() {
         return skipped("a program killed at any instruction", &why);
     }
@@ -73,7 +73,7 @@ fn whatever_instruction_is_the_last() {
 
 /// While files are created and removed, the program is really killed.
 #[test]
-fn whatever_system_call_is_the_last() {
+fn a_program_killed_at_any_system_call_leaves_correct_figures() {
     if let Some(why) = stepper::why_not() {
         return skipped("a program killed at any system call", &why);
     }
@@ -170,7 +170,7 @@ fn a_region_does_not_wait_for_the_segment() {
 
 /// A program with two measuring threads is killed at random moments.
 #[test]
-fn whatever_moment_is_the_last() {
+fn a_program_killed_at_any_moment_leaves_correct_figures() {
     let place = Place::new();
     let kills = size(100, 10_000);
     let (mut calls, mut under_way, mut early) = (0, 0, 0);

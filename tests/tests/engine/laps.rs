@@ -61,7 +61,7 @@ fn phases_of_a_loop_share_all_of_its_cpu_time() {
 }
 
 #[test]
-fn laps_lie_inside_the_region_around_them() {
+fn laps_count_as_inside_the_surrounding_region() {
     pfp::register_thread("inside");
     let [mut own, mut first, mut second, mut innermost] = [Duration::ZERO; 4];
     let stolen = stolen::so_far();
@@ -94,7 +94,7 @@ fn laps_lie_inside_the_region_around_them() {
 
 /// A lap is an expression, so the arms of a match can name the phases.
 #[test]
-fn laps_stand_in_the_arms_of_a_match() {
+fn a_lap_can_be_used_in_match_arms() {
     pfp::laps!();
     for phase in [0, 1, 2, 0] {
         match phase {
@@ -110,7 +110,7 @@ fn laps_stand_in_the_arms_of_a_match() {
 
 /// A lap to a disabled point leaves a gap, and changes nothing else.
 #[test]
-fn a_lap_to_a_point_that_is_off_only_ends() {
+fn a_lap_to_a_disabled_point_only_ends_the_last_one() {
     static ON: pfp::Point = pfp::Point::new("on before off");
     static OFF: pfp::Point = pfp::Point::new("off after on");
     OFF.disable();
@@ -136,7 +136,7 @@ fn a_lap_to_a_point_that_is_off_only_ends() {
 
 /// Consecutive laps of one point are each counted, and their time counts once.
 #[test]
-fn a_lap_may_go_on_with_the_same_point() {
+fn consecutive_laps_of_one_point_count_each() {
     static SAME: pfp::Point = pfp::Point::new("the same again");
     let mut guard = SAME.measure();
     let (before, stolen) = (thread_cpu(), stolen::so_far());
@@ -178,7 +178,7 @@ fn a_reset_and_a_panic_between_laps_lose_nothing_else() {
 /// In the flight recorder, each lap begins where the last one ends, except for the time of
 /// recording it.
 #[test]
-fn records_of_laps_follow_on_one_another() {
+fn records_of_laps_are_contiguous() {
     pfp::register_thread("records");
     // All durations have occurred before, so that no lap takes a slow path.
     for _ in 0..2 {

@@ -77,7 +77,7 @@ fn a_program_and_its_viewer_read_the_same() {
 }
 
 #[test]
-fn the_quantiles_of_threads_that_have_just_ended_are_theirs() {
+fn quantiles_include_threads_that_have_just_ended() {
     let place = Place::new();
     let mut target = place.start(TARGET, &["just_ended"]);
     assert_eq!(target.reach("done").one::<u32>("differ"), 0);
@@ -256,7 +256,7 @@ fn a_crash_leaves_the_last_figures() {
 }
 
 #[test]
-fn crashes_one_after_the_other_keep_the_last_three() {
+fn only_the_last_three_crashes_are_kept() {
     let place = Place::new();
     let mut pids = Vec::new();
     for _ in 0..8 {
@@ -276,7 +276,7 @@ fn crashes_one_after_the_other_keep_the_last_three() {
 }
 
 #[test]
-fn points_start_off_where_the_environment_says_so() {
+fn the_environment_can_disable_points_at_the_start() {
     let place = Place::new();
     let mut target = place.start_with(TARGET, &["life"], "PFP_DEFAULT", "off");
     target.reach("done");
@@ -295,7 +295,7 @@ fn points_start_off_where_the_environment_says_so() {
 /// One thread reaches new points while another one enables or disables all points: each new point
 /// ends in the state of all others.
 #[test]
-fn a_point_that_is_met_while_all_are_switched_follows_the_others() {
+fn a_point_registered_while_all_are_switched_follows_the_others() {
     let place = Place::new();
     let mut target = place.start_with(TARGET, &["latecomers", "4000"], "PFP_POINTS", "10240");
     assert_eq!(target.reach("done").one::<u64>("wrong"), 0);

@@ -33,7 +33,7 @@ fn least_written(watch: &mut Watch) -> u64 {
 }
 
 #[test]
-fn what_a_stopped_reader_missed_is_counted() {
+fn records_missed_by_a_stopped_reader_are_counted() {
     let place = Place::new();
     let least = WRAPS * RING_SLOTS as u64;
     let arguments = ["emissions", &THREADS.to_string(), &least.to_string()];
@@ -89,7 +89,7 @@ fn in_small_shm(command: &mut Command) -> &mut Command {
 }
 
 #[test]
-fn what_found_no_room_is_counted() {
+fn losses_for_lack_of_memory_are_counted() {
     if let Err(why) = in_small_shm(&mut Command::new("true")).status() {
         return skipped("records without room", &why.to_string());
     }
@@ -126,7 +126,7 @@ fn what_found_no_room_is_counted() {
 /// More pairs of caller and callee than a lane has edges for: calls without an edge are counted
 /// separately, and the points count all calls.
 #[test]
-fn what_found_no_edge_is_counted() {
+fn calls_without_an_edge_are_counted() {
     const CALLERS: usize = 30;
     const TIMES: u64 = 5;
     static OUTER: [Point; CALLERS] = [const { Point::new("a caller of many") }; CALLERS];

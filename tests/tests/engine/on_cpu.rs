@@ -114,7 +114,7 @@ fn cputime_agrees_with_the_kernel() {
 
 /// The last clock source promises nothing, and is marked: its figures are wall time.
 #[test]
-fn wall_is_marked_as_such() {
+fn wall_time_is_marked_as_wall_time() {
     let (mut watch, threads) = compete("wall", ClockKind::Wall).expect("it is always to be had");
     let picture = watch.poll();
     let ns_per_tick = 1e9 / picture.clock.ticks_per_second;
@@ -149,7 +149,7 @@ fn timed(work: impl FnOnce()) -> Duration {
 /// bound. Only time that a hypervisor has stolen may be missing or in excess. In total, the regions
 /// equal the kernel's CPU time.
 #[test]
-fn a_region_of_fixed_work_is_as_long_as_it_was() {
+fn a_region_of_fixed_work_has_its_true_length() {
     const REGIONS: u64 = size(50_000, 500_000);
     /// Tolerance as a share of the kernel's CPU time.
     const NEAR: f64 = 0.0005;
@@ -240,7 +240,7 @@ fn a_region_of_fixed_work_is_as_long_as_it_was() {
 /// The cost of measuring, including folds, counts for no surrounding region. The test compares four
 /// levels of empty regions around a known load with the same load alone.
 #[test]
-fn what_measuring_costs_is_in_no_parent() {
+fn the_cost_of_measuring_counts_for_no_parent() {
     const ROUNDS: usize = 400;
     /// Regions in a round: more than one page of records.
     const REGIONS: u32 = 4 * 100;

@@ -58,7 +58,7 @@ fn note(all: &mut HashMap<u32, Windows>, picture: &Picture, point: u32) {
 /// threads that clear cells lose their CPU, count, sums and histogram belong to one window, and the
 /// total over all windows is complete.
 #[test]
-fn a_window_that_threads_share_is_whole() {
+fn a_window_shared_by_threads_is_consistent() {
     let place = Place::new();
     let threads = (4 * THREADS).to_string();
     let mut target = place.start_with(TARGET, &["storm", &threads], "PFP_LANES", "1");

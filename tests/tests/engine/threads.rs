@@ -61,7 +61,7 @@ fn short_threads_leave_figures_and_no_memory() {
 
 /// A lane counts its owners in 32 bits, and the count wraps. The test sets the lanes close to that.
 #[test]
-fn a_lane_may_have_more_owners_than_it_can_count() {
+fn a_lanes_owner_count_may_wrap() {
     const THREADS: u64 = size(4_000, 40_000);
     /// Number of owners until the count wraps.
     const LEFT: u64 = 50;
@@ -136,7 +136,7 @@ fn threads_without_a_lane_are_counted_exactly() {
 }
 
 #[test]
-fn the_last_moments_of_a_thread_count() {
+fn regions_in_a_threads_destructors_count() {
     const THREADS: u64 = 50;
     let place = Place::new();
     let mut target = place.start(TARGET, &["thread-exit", &THREADS.to_string()]);
@@ -177,7 +177,7 @@ fn a_lane_outlives_its_thread_only_until_the_next_one_starts() {
 /// The CPU time that the viewer reads from the kernel for a thread that alternates between work and
 /// sleep equals the thread's own clock, and so does the thread's share of a CPU between two polls.
 #[test]
-fn the_kernels_share_of_a_thread_is_what_its_own_clock_says() {
+fn the_kernels_share_of_a_thread_equals_its_own_clock() {
     const WORK: Duration = Duration::from_millis(20);
     let (say, said) = mpsc::channel();
     let (wake, woken) = mpsc::channel();

@@ -25,7 +25,7 @@ fn ms(time: Duration) -> f64 {
 const NEAR_MS: f64 = 0.5;
 
 #[test]
-fn a_timer_tells_both_times_as_often_as_it_is_asked() {
+fn a_timer_returns_both_times_at_each_query() {
     let mut timer = pfp_timing::CpuTimer::new();
     assert_eq!((timer.elapsed_ms(), timer.on_cpu_ms()), (0.0, None));
     timer.stop();
@@ -62,7 +62,7 @@ fn a_timer_tells_both_times_as_often_as_it_is_asked() {
 }
 
 #[test]
-fn a_timer_knows_whose_cpu_time_it_has() {
+fn a_timer_stopped_on_another_thread_has_no_cpu_time() {
     let mut timer = pfp_timing::CpuTimer::new();
     timer.start();
     let (elapsed, on_cpu) = std::thread::spawn(move || {
@@ -91,7 +91,7 @@ fn assert_as_the_clocks_say(said: &Said) {
 }
 
 #[test]
-fn in_c_and_cxx_it_is_the_same_timer() {
+fn the_timer_in_c_and_cxx_agrees_with_the_clocks() {
     for compiler in Compiler::all() {
         for (name, link, flag) in [
             ("timer", Link::Static, "-UPFP_DISABLE"),
@@ -154,7 +154,7 @@ const CLOCK_SOURCES: [(&CStr, &str); 2] = [
 /// the counter, stamps come from the system's clock; on a read-only `/dev/shm` there is no segment
 /// that could hold a rate.
 #[test]
-fn a_stamp_and_its_rate_belong_together() {
+fn a_stamp_matches_its_rate_on_every_clock() {
     let place = Place::new();
     let files = CLOCK_SOURCES.map(|(name, text)| {
         let own = place.path(&name.to_str().expect("it is plain text").replace('/', "-"));

@@ -42,7 +42,7 @@ impl Machine {
 }
 
 #[test]
-fn what_is_told_can_be_less() {
+fn options_reduce_the_served_series() {
     let of = |lines: &[String], family: &str| {
         lines.iter().filter(|line| line.starts_with(&format!("{family}{{"))).count()
     };
@@ -61,7 +61,7 @@ fn what_is_told_can_be_less() {
 }
 
 #[test]
-fn the_rules_that_people_copy_say_what_they_promise() {
+fn the_published_rules_compute_what_they_promise() {
     if lacks("the rules' test", "promtool") {
         return;
     }

@@ -103,7 +103,7 @@ fn compare(all: &[Value], name: &str, expected: &Own) {
 }
 
 #[test]
-fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
+fn figures_equal_the_segment_and_no_reset_decreases_them() {
     let place = Place::new();
     let (mut target, mut watch) = start(&place);
     let collector = Collector::new();
@@ -223,7 +223,7 @@ fn ctrl_c_ends_it_after_a_last_push() {
 
 /// Replies of a collector that refuses for now, for good, or in part.
 #[test]
-fn a_collector_is_heeded_and_the_user_told() {
+fn the_collectors_replies_are_obeyed_and_reported() {
     let place = Place::new();
     let (_target, _) = start(&place);
     let collector = Collector::new();
@@ -265,7 +265,7 @@ fn a_collector_is_heeded_and_the_user_told() {
 }
 
 #[test]
-fn without_a_collector_it_goes_on_and_says_so_in_the_end() {
+fn without_a_collector_it_continues_and_reports_at_the_end() {
     let place = Place::new();
     let (_target, _) = start(&place);
     let collector = Collector::new();
@@ -300,7 +300,7 @@ fn without_a_collector_it_goes_on_and_says_so_in_the_end() {
 }
 
 #[test]
-fn processes_come_and_their_last_figures_wait_for_the_collector() {
+fn last_figures_of_ended_processes_wait_for_the_collector() {
     let place = Place::new();
     let collector = Collector::new();
     let pusher = push(&place, &collector, &["-i", "100ms"]);

@@ -136,7 +136,7 @@ fn it_ends_after_its_time_or_with_the_process() {
 /// Each record of each thread is delivered once or counted as lost, however many come between two
 /// snapshots. The target prints the true number.
 #[test]
-fn delivered_and_lost_records_are_what_was_written() {
+fn delivered_and_lost_records_add_up_to_those_written() {
     let place = Place::new();
     let mut target = place.start_watched(TARGET, &["counts", "400000"]);
     let (pid, file) = (target.pid().to_string(), place.path("a.pfprec"));
@@ -281,7 +281,7 @@ fn a_long_recording_takes_no_more_memory_than_a_short_one() {
 
 /// A recorder that is asked to end writes everything that was measured until then.
 #[test]
-fn the_last_snapshot_is_of_the_end() {
+fn the_last_snapshot_is_taken_at_the_end() {
     let place = Place::new();
     let target = place.start_watched(env!("CARGO_BIN_EXE_hundred"), &[]);
     let file = place.path("a.pfprec");
@@ -294,7 +294,7 @@ fn the_last_snapshot_is_of_the_end() {
 /// Measures the CPU share of a recorder with one snapshot per second, for a hundred busy points on
 /// four threads.
 #[test]
-fn a_recorder_is_hardly_noticed() {
+fn a_recorder_uses_little_cpu_time() {
     let rounds = size(3, 60);
     let place = Place::new();
     let target = place.start_watched(env!("CARGO_BIN_EXE_hundred"), &[]);
@@ -326,7 +326,7 @@ fn stops_when_full(place: &Place, file: &Path, recorder: Child) {
 }
 
 #[test]
-fn a_file_that_may_not_grow_is_whole_up_to_there() {
+fn a_recording_at_its_size_limit_is_complete_so_far() {
     let place = Place::new();
     let target = place.start_watched(STEADY, &[]);
     let file = place.path("a.pfprec");

@@ -71,7 +71,7 @@ fn written(place: &Place, name: &str, arguments: &[&str]) -> PathBuf {
 }
 
 #[test]
-fn snapshots_are_as_their_schema_has_them() {
+fn snapshots_match_their_schema() {
     for kept in ["assets/snapshot-v1.json", "assets/snapshot-v1-amounts.json"] {
         let Some(found) = validated(&root().join(kept), "snapshot.schema.json") else { return };
         let known = |place: &&str| OPTIONAL.contains(place) || OF_AMOUNTS.contains(place);
@@ -114,7 +114,7 @@ fn snapshots_are_as_their_schema_has_them() {
 }
 
 #[test]
-fn tables_are_as_their_schema_has_them() {
+fn tables_match_their_schema() {
     let place = Place::new();
     let (one, two) = (place.start(TARGET, &["served"]), place.start(TARGET, &["served"]));
     let mut targets = [one, two];

@@ -80,7 +80,7 @@ fn start(place: &Place) -> (Target, Watch) {
 /// If the connection to one of several machines is lost, the endpoint reports that and keeps
 /// serving the others.
 #[test]
-fn a_place_that_is_lost_keeps_the_others_served() {
+fn losing_one_machine_keeps_the_others_served() {
     const BOTH: [&str; 2] = ["{place=\"far\"} 1.0", "{place=\"near\"} 1.0"];
     const ONE: [&str; 2] = ["{place=\"far\"} 0.0", "{place=\"near\"} 1.0"];
     let (place, other) = (Place::new(), Place::new());
@@ -116,7 +116,7 @@ fn a_place_that_is_lost_keeps_the_others_served() {
 }
 
 #[test]
-fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
+fn figures_equal_the_segment_and_no_reset_decreases_them() {
     let place = Place::new();
     let (mut target, mut watch) = start(&place);
     let served = Served::start(&place, &["-i", "0.05"]);
@@ -191,7 +191,7 @@ fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
 }
 
 #[test]
-fn processes_come_while_it_serves_and_threads_are_told_apart() {
+fn new_processes_are_served_and_threads_can_be_separate() {
     let place = Place::new();
     let served = Served::start(&place, &["--per-thread=1", "-i", "0.05"]);
     let text = served.metrics();
@@ -229,7 +229,7 @@ fn processes_come_while_it_serves_and_threads_are_told_apart() {
 }
 
 #[test]
-fn it_speaks_the_forms_that_scrapers_ask_for() {
+fn every_requested_exposition_format_is_served() {
     let place = Place::new();
     let (_target, _) = start(&place);
     // The process is served once its clock is a second old.
@@ -278,7 +278,7 @@ fn it_speaks_the_forms_that_scrapers_ask_for() {
 }
 
 #[test]
-fn nothing_is_changed_over_it_and_nobody_holds_it_up() {
+fn requests_change_nothing_and_slow_clients_block_no_others() {
     let place = Place::new();
     let (target, mut watch) = start(&place);
     let served = Served::start(&place, &[]);
@@ -366,7 +366,7 @@ fn nothing_is_changed_over_it_and_nobody_holds_it_up() {
 }
 
 #[test]
-fn what_cannot_be_served_is_said() {
+fn invalid_options_of_serve_are_reported() {
     let place = Place::new();
     let run = |arguments: &[&str]| {
         let output = place.pfp_top(&[&["serve"], arguments].concat());
@@ -430,7 +430,7 @@ fn board() -> Vec<(String, String)> {
 }
 
 #[test]
-fn prometheus_scrapes_it_and_answers_what_the_page_and_the_board_ask() {
+fn prometheus_answers_the_queries_of_the_page_and_the_dashboard() {
     let board = board();
     assert!(board.len() >= 10, "{board:?}");
     if lacks("scraping by a real Prometheus", "prometheus") {

@@ -154,7 +154,7 @@ fn the_program_and_the_viewer_write_the_same_snapshot() {
 }
 
 #[test]
-fn what_a_crash_leaves_is_copied_and_shown() {
+fn a_crashed_segment_is_copied_and_shown() {
     let place = Place::new();
     let (folder, own, mut target) = saved(&place);
     let pid = target.pid().to_string();

@@ -104,7 +104,7 @@ fn descriptors_may_say_anything() {
 }
 
 #[test]
-fn what_a_fuzzer_has_found_is_survived() {
+fn inputs_found_by_fuzzers_are_survived() {
     for (target, look) in fuzz::TARGETS {
         let folder = assets().join("fuzz").join(target);
         let entries = std::fs::read_dir(&folder).expect("each target has a corpus");

@@ -154,12 +154,12 @@ fn quiet_parts(copy: &[u8], segment: &Segment) -> Vec<Range<usize>> {
 }
 
 #[test]
-fn random_bytes_in_the_control_words_neither_harm_the_program_nor_its_figures() {
+fn random_control_words_harm_neither_the_program_nor_its_figures() {
     attack("a lane each", 128);
 }
 
 #[test]
-fn nor_those_of_threads_that_share_a_lane() {
+fn random_control_words_do_not_harm_shared_lanes() {
     attack("a lane for two, the others share one", 2);
 }
 

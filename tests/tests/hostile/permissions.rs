@@ -226,7 +226,7 @@ fn refuse_planted(at: usize, plain: &Output) {
 /// Planted under the exact names that a program is about to use. The names are random, so the test
 /// fixes the random numbers first.
 #[test]
-fn what_is_planted_under_a_programs_names_is_refused() {
+fn files_planted_under_a_programs_names_are_refused() {
     if lacks("names that are known beforehand", "cc") {
         return;
     }
@@ -447,7 +447,7 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
 /// When a program ends, it checks whether a viewer waits for its segment, in the folder
 /// `collectors`: a planted file there is not followed, written to or removed.
 #[test]
-fn what_is_planted_for_the_folder_of_collectors_is_left_alone() {
+fn a_planted_folder_of_collectors_is_left_alone() {
     let (base, place) = (Place::new(), Place::new());
     let plain = host(&base, base.beacons());
     let victims = [place.beacons().join("victim"), place.beacons().join("victim folder")];

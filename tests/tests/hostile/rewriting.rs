@@ -204,7 +204,7 @@ fn peak(pid: u32) -> u64 {
 }
 
 #[test]
-fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
+fn a_viewer_in_a_terminal_survives_an_overwritten_segment() {
     needs_a_screen!();
     let place = Place::new();
     let (target, mapping, object) = still(&place);
@@ -266,7 +266,7 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
 }
 
 #[test]
-fn commands_and_a_server_survive_what_is_written_under_them() {
+fn commands_and_a_server_survive_an_overwritten_segment() {
     let place = Place::new();
     let (_target, mapping, _) = still(&place);
     let mut command = place.command(pfp_top());

@@ -29,7 +29,7 @@ fn a_childs_own_functions_wait_for_no_lock_of_the_loader() {
 /// Rust's lock for the environment is separate from the C library's; `std::env::var` would wait for
 /// it.
 #[test]
-fn a_child_waits_for_nobody_who_changes_the_environment() {
+fn a_child_does_not_wait_for_the_lock_of_the_environment() {
     let place = Place::new();
     let mut target =
         place.start(TARGET, &["forks-beside-the-environment", &size(200, 5_000).to_string()]);

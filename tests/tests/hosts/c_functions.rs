@@ -135,7 +135,7 @@ fn every_way_out_of_a_function_is_seen() {
 }
 
 #[test]
-fn what_is_switched_in_the_middle_of_recursion_ends_where_it_began() {
+fn calls_switched_in_the_middle_of_recursion_are_finished() {
     for compiler in c_compilers() {
         for optimised in ["-O0", "-O2"] {
             let way = Hooked::Linked(Link::Static);
@@ -223,7 +223,7 @@ fn functions_have_names_wherever_they_are_loaded_from() {
 }
 
 #[test]
-fn what_leaves_by_an_exception_has_ended() {
+fn functions_left_by_an_exception_have_ended() {
     for compiler in Compiler::all().filter(|compiler| compiler.is_cxx()) {
         for optimised in ["-O0", "-O2", "-O3"] {
             let way = Hooked::Linked(Link::Shared);

@@ -47,7 +47,7 @@ fn the_header_declares_what_the_library_has_and_nothing_else() {
 }
 
 #[test]
-fn each_field_is_where_both_look_for_it() {
+fn the_header_and_the_library_agree_on_each_field() {
     for compiler in Compiler::all() {
         let program = c::compile(compiler, "layout", &["layout.c"], Link::Static, ["-lm"]);
         let place = Place::new();
@@ -85,7 +85,7 @@ fn each_field_is_where_both_look_for_it() {
 }
 
 #[test]
-fn compiled_out_nothing_is_left() {
+fn with_pfp_disabled_the_header_leaves_nothing() {
     for compiler in Compiler::all() {
         // These programs use the whole interface. They are not run, as they measure nothing.
         for (name, source, flags) in [
@@ -122,7 +122,7 @@ fn objects_with_and_without_it_are_one_program() {
 }
 
 #[test]
-fn programs_that_ask_for_more_warnings_get_none_of_the_header_s() {
+fn the_header_causes_no_warnings() {
     const C: [&str; 4] = ["-Wconversion", "-Wsign-conversion", "-Wcast-qual", "-Wundef"];
     const CXX: [&str; 2] = ["-Wold-style-cast", "-Wzero-as-null-pointer-constant"];
     for compiler in Compiler::all() {

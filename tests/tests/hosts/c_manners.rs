@@ -20,7 +20,7 @@ fn errno_is_the_caller_s() {
 
 #[test]
 #[cfg(target_env = "gnu")]
-fn what_is_new_in_a_signal_handler_leaves_the_allocator_alone() {
+fn a_points_first_use_in_a_signal_handler_does_not_allocate() {
     let sources = ["first_in_handler.c"];
     let program = c::compile(Compiler::C, "first_in_handler", &sources, Link::Static, [""; 0]);
     let said = c::run(&mut Place::new().command(&program));

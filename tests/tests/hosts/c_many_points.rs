@@ -7,7 +7,7 @@ use pfp_tests::place::Place;
 /// Registering a new point is as fast with a hundred thousand points as with few. Signals are
 /// blocked meanwhile, so they are not delayed longer either.
 #[test]
-fn a_new_point_takes_as_long_where_there_are_many() {
+fn a_new_point_takes_no_longer_with_many_points() {
     let sources = ["many_points.c"];
     let program = c::compile(Compiler::C, "many_points", &sources, Link::Static, [""; 0]);
     let place = Place::new();

@@ -134,7 +134,7 @@ fn cmake_finds_both_libraries_wherever_they_are_and_in_the_source() {
 
 /// Installs to a prefix that no tool searches, with the commands from the documentation page.
 #[test]
-fn what_is_installed_at_home_is_found_as_the_page_says() {
+fn an_installation_at_home_is_found_as_the_page_says() {
     const PAGE: &str = include_str!("../../../docs/installing.md");
     if !are_there(&["cmake", "pkg-config", "cc"]) {
         return;
@@ -258,7 +258,7 @@ fn a_debian_package_has_the_viewer_and_the_library() {
 }
 
 #[test]
-fn nothing_is_seen_of_the_libraries_but_what_is_pfps() {
+fn the_libraries_export_only_pfps_symbols() {
     if !are_there(&["cmake"]) {
         return;
     }

@@ -30,7 +30,7 @@ fn programs(sources: &[&str], name: &str, fits: fn(Compiler) -> bool) -> Vec<Pat
 }
 
 #[test]
-fn they_have_nothing_to_say_of_any_rule() {
+fn sanitizers_find_nothing_in_any_rule() {
     for program in programs(&["rules.c"], "rules", |_| true) {
         let scenarios = c::run(&mut Command::new(&program));
         for scenario in scenarios.lines().filter(|&name| name != "longer-than-32-bits") {
@@ -42,7 +42,7 @@ fn they_have_nothing_to_say_of_any_rule() {
 }
 
 #[test]
-fn they_have_nothing_to_say_of_cxx_nor_of_a_child() {
+fn sanitizers_find_nothing_in_cxx_or_a_child() {
     let sources = ["scopes.cpp", "scopes_other.cpp", "scopes_without.cpp"];
     for program in programs(&sources, "scopes", Compiler::is_cxx) {
         Place::new().start(&program, &[]).end_well();
@@ -55,7 +55,7 @@ fn they_have_nothing_to_say_of_cxx_nor_of_a_child() {
 }
 
 #[test]
-fn they_have_nothing_to_say_of_eight_threads_and_all_is_counted() {
+fn sanitizers_find_nothing_in_eight_threads_and_all_is_counted() {
     let plain = Compiler::all().map(|compiler| {
         c::compile(compiler, "threads", &["threads.c"], Link::Static, ["-lpthread"])
     });
@@ -80,7 +80,7 @@ fn they_have_nothing_to_say_of_eight_threads_and_all_is_counted() {
 /// Threads that share only pfp are ordered by the library, whose synchronization ThreadSanitizer
 /// cannot see. So every access that it could mistake for a race must be inside the library, too.
 #[test]
-fn they_have_nothing_to_say_of_threads_that_nothing_else_orders() {
+fn sanitizers_find_nothing_in_threads_that_only_pfp_orders() {
     let runs = size(4, 200);
     let programs = programs(&["strangers.c"], "strangers", |_| true);
     for program in &programs {

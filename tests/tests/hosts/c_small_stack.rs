@@ -8,7 +8,7 @@ use pfp_tests::watch::{self, Watch};
 /// A region takes less than 512 bytes of stack. If its begin or end needs more, the region counts
 /// as missed, and the host's memory below the stack stays as it is.
 #[test]
-fn a_handler_on_the_least_stack_leaves_what_is_below_it_alone() {
+fn a_handler_on_the_smallest_stack_does_not_write_below_it() {
     // With lazy binding, the first call of a function would use the handler's stack to resolve it.
     let flags = ["-Wl,-z,now"];
     let sources = ["small_stack.c"];
@@ -31,7 +31,7 @@ fn a_handler_on_the_least_stack_leaves_what_is_below_it_alone() {
 /// A handler may have a stack of 16 KiB or less. pfp never overflows it: if there is not enough
 /// room to create the segment, the region is counted as missed, and the next region creates it.
 #[test]
-fn a_handler_that_comes_first_does_not_run_over_its_stack() {
+fn a_handler_that_starts_pfp_does_not_overflow_its_stack() {
     let flags = ["-lpthread", "-ldl"];
     let program = c::compile(Compiler::C, "small_stack", &["small_stack.c"], Link::Shared, flags);
     for (size, measured, missed) in [("small", 2, 1), ("large", 3, 0)] {

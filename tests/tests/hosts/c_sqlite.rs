@@ -27,9 +27,9 @@ const ALONE: f64 = 300.0;
 /// a share of all such functions.
 const ROOM: f64 = 1.3;
 /// Factor for functions that take more time than is subtracted from them for measuring, as a share
-/// of all such functions. A call of 1,000 points in turn costs 1.9 times (Zen 5) to 2.7 times (Zen
-/// 3) as much as a call of one point, which is what is subtracted (docs/costs.md). A function that
-/// takes just as long as this is wrong by that factor.
+/// of all such functions. A call of 1,000 points in turn costs 1.9 times (on a Zen 5) to 2.7 times
+/// (on a Zen 3) as much as a call of one point, which is what is subtracted (docs/costs.md). A
+/// function that takes just as long as this is wrong by that factor.
 const WIDE: f64 = 2.5;
 /// Share of the total cost of measuring that may remain in the figures, or be subtracted in excess.
 /// 64 points in turn cost 1.4 times as much as one point, which would leave 0.28; on a Zen 5 0.02
@@ -317,7 +317,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 /// millions of times has no time of its own: where two bare reads of the counter take 10 ns, a
 /// comparison of 7 ns was measured as 1 or 3.
 #[test]
-fn exclusive_times_of_a_real_program_are_what_a_sampler_finds() {
+fn exclusive_times_of_a_real_program_agree_with_a_sampler() {
     const WHAT: &str = "SQLite";
     let Some(source) = source() else {
         let why = "its source is not there and could not be fetched";

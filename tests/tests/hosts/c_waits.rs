@@ -8,7 +8,7 @@ use pfp_tests::watch::{self, Watch};
 /// A thread that holds the table of tasks may be pre-empted, stopped or dead. Other threads wait at
 /// most a millisecond for it, and the loss is counted.
 #[test]
-fn nobody_waits_for_a_thread_that_has_stopped_while_it_creates_a_task() {
+fn a_thread_stopped_while_creating_a_task_blocks_no_other() {
     let flags = ["-lpthread", "-ldl"];
     let program = c::compile(Compiler::C, "held", &["held.c"], Link::Shared, flags);
     let place = Place::new();
@@ -29,7 +29,7 @@ fn nobody_waits_for_a_thread_that_has_stopped_while_it_creates_a_task() {
 /// the real-time thread sleeps. The real-time thread waits no longer than any thread does, then
 /// creates the segment itself, and measures all its regions.
 #[test]
-fn a_real_time_thread_does_not_wait_for_the_one_that_it_keeps_from_its_cpu() {
+fn a_real_time_thread_does_not_wait_for_a_thread_that_it_pre_empts() {
     for link in [Link::Static, Link::Shared] {
         let name = format!("real-time-{link:?}");
         let program = c::compile(Compiler::C, &name, &["real_time.c"], link, ["-pthread"]);

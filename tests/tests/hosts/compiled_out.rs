@@ -98,7 +98,7 @@ fn instructions(program: &Path) -> Vec<String> {
 }
 
 #[test]
-fn nothing_is_left_of_it() {
+fn without_the_feature_no_instruction_is_left() {
     let at = copied("compiled-out");
     let with = build(&at, &["--features", "points"]);
     let without = build(&at, &[]);
@@ -130,7 +130,7 @@ fn nothing_is_left_of_it() {
 
 /// With every lint of the compiler and clippy: the crates contain `#![deny]`.
 #[test]
-fn the_macros_give_rise_to_no_warning_and_refuse_what_they_cannot_measure() {
+fn the_macros_cause_no_warning_and_refuse_what_they_cannot_measure() {
     let at = copied("attribute");
     cargo(&at, &["check", "--workspace"]);
     if !lacks("clippy's lints on the macros", "cargo-clippy") {
@@ -180,7 +180,7 @@ mod bound_to_their_thread {
 
 /// Types that may move between threads are `Send`.
 #[test]
-fn contexts_and_points_travel() {
+fn contexts_and_points_are_send() {
     fn travels<T: Send + Sync>() {}
     travels::<pfp::ExecutionContext>();
     travels::<pfp::Point>();

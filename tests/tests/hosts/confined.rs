@@ -88,7 +88,7 @@ fn end_of(mode: &str, calls: &str) -> Ended {
 }
 
 #[test]
-fn after_the_start_nothing_is_asked_for_but_what_is_published() {
+fn after_the_start_only_documented_calls_are_made() {
     let published = later();
     let allowed = format!("{OWN},{}", list(&published));
     let mut begins = 0;
@@ -109,7 +109,7 @@ fn after_the_start_nothing_is_asked_for_but_what_is_published() {
 /// During the start, also beside another program, and in a forked child, pfp makes only the calls
 /// that are documented.
 #[test]
-fn what_the_start_and_a_child_ask_for_is_published() {
+fn calls_of_the_start_and_of_a_child_are_documented() {
     let place = Place::new();
     let mut other = place.start(STRICT, &["confined", "refuse", "", "1"]);
     other.reach("done");
@@ -129,7 +129,7 @@ fn what_the_start_and_a_child_ask_for_is_published() {
 /// Without any of the documented calls the program is killed: so the filter works, each of them is
 /// needed, and the program's own calls are not counted as pfp's.
 #[test]
-fn whoever_is_allowed_less_is_killed() {
+fn each_documented_call_is_needed() {
     assert_eq!(end_of("plain", OWN).status.code(), ORDERLY);
     let published = later();
     let advice = ["madvise=16", "madvise=18", "madvise=19", "madvise=23"];
@@ -145,7 +145,7 @@ fn whoever_is_allowed_less_is_killed() {
 /// A refused call costs figures, but every begin is counted as measured or as missed. Each call is
 /// refused alone, and all together, after the start and before it.
 #[test]
-fn what_is_refused_is_counted() {
+fn losses_by_refused_calls_are_counted() {
     let mut start = published(&["the start"]);
     // The program needs these to talk to its test.
     start.retain(|call| !["read", "write"].contains(&call.as_str()));

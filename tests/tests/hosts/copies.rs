@@ -191,7 +191,7 @@ fn threads_have_one_lane_for_all_copies() {
 }
 
 #[test]
-fn what_switches_points_reaches_all_copies() {
+fn switching_points_reaches_all_copies() {
     for plugin in [c::c_plugin(), c::rust_plugin()] {
         let place = Place::new();
         let mut target = start(&place, "paused", &[&plugin]);
@@ -211,7 +211,7 @@ fn what_switches_points_reaches_all_copies() {
 }
 
 #[test]
-fn the_child_of_such_a_process_has_one_segment_too() {
+fn a_forked_child_of_several_copies_has_one_segment() {
     let place = Place::new();
     let (c, rust) = (c::c_plugin(), c::rust_plugin());
     let mut target = start(&place, "forks", &[&c, &rust]);
@@ -283,7 +283,7 @@ fn copies_of_other_versions_and_compilers_share_a_segment() {
 
 /// A plugin that follows can use the whole API, and reads its own figures.
 #[test]
-fn a_copy_that_follows_can_do_all_that_one_can_do() {
+fn a_copy_that_follows_can_use_the_whole_api() {
     let mut plugins = vec![c::rust_plugin(), other::version()];
     plugins
         .extend(other::compiler("all that a copy of pfp can do that another compiler has built"));
@@ -325,7 +325,7 @@ fn make_incompatible(library: &Path) {
 }
 
 #[test]
-fn copies_that_do_not_fit_stay_apart_and_are_told() {
+fn incompatible_copies_stay_apart_and_are_reported() {
     let place = Place::new();
     let other = another(&place, &c::rust_plugin(), "other.so");
     make_incompatible(&other);

@@ -8,7 +8,7 @@ use pfp_tests::target::Target;
 use pfp_tests::{figure, skipped};
 
 #[test]
-fn what_a_limit_of_the_cpu_takes_is_in_no_figure() {
+fn throttled_time_counts_as_off_the_cpu() {
     let group = match Group::of_cpu(10) {
         Ok(group) => group,
         Err(why) => return skipped("a limit of the CPU", &why.to_string()),

@@ -20,7 +20,7 @@ fn the_host_looks_the_same_with_and_without_it() {
 
 /// Whatever path and settings it gets, pfp prints nothing and the host works as without it.
 #[test]
-fn trouble_is_borne_in_silence() {
+fn unusable_paths_and_settings_print_nothing() {
     let place = Place::new();
     let plain = place.command(TARGET).arg("host").output().expect("the target can be started");
     assert!(plain.status.success() && plain.stderr.is_empty(), "{plain:?}");
@@ -52,7 +52,7 @@ fn trouble_is_borne_in_silence() {
 
 /// With no descriptor at all, a program could not even start.
 #[test]
-fn a_host_without_descriptors_works_on() {
+fn a_host_without_free_descriptors_continues() {
     let place = Place::new();
     let plain = place.command(TARGET).arg("host").output().expect("the target can be started");
     let without = place.command(TARGET).args(["host-short-of-descriptors", "0"]).output();
@@ -61,7 +61,7 @@ fn a_host_without_descriptors_works_on() {
 
 /// Limits of a process: descriptors, memory, file size.
 #[test]
-fn limits_are_borne_in_silence() {
+fn process_limits_print_nothing() {
     let place = Place::new();
     let plain = place.command(TARGET).arg("host").output().expect("the target can be started");
     for (resource, limit) in [

@@ -90,7 +90,7 @@ fn limits_of_the_process_are_kept() {
 }
 
 #[test]
-fn a_small_dev_shm_is_not_taken_for_oneself() {
+fn only_a_share_of_a_small_dev_shm_is_used() {
     let prepare = |command: &mut Command| {
         // SAFETY: the closure makes only system calls between fork and exec.
         unsafe { command.pre_exec(|| faults::own_shm(0, c"size=32m")) };
@@ -211,7 +211,7 @@ fn limits_of_control_groups_are_kept() {
 /// With a real control group, the kernel kills a process beyond the limit. Programs that crash
 /// again and again leave so little that the next one can start.
 #[test]
-fn what_crashed_leaves_room_for_the_next_run() {
+fn crashed_processes_leave_room_for_the_next_run() {
     const LIMIT: u64 = 64 * MIB;
     let group = match Group::new(LIMIT) {
         Ok(group) => group,

@@ -20,7 +20,7 @@ fn end_with_seven(command: &mut Command) -> Said {
 /// Starts the library and calls each function of the C interface, while the allocator refuses the
 /// n-th request, for each n: first only that request, then all from there on.
 #[test]
-fn each_function_of_c_bears_a_heap_that_is_used_up() {
+fn each_function_of_c_survives_an_exhausted_heap() {
     let wrapped = ["malloc", "calloc", "realloc", "posix_memalign"];
     let flags = wrapped.map(|name| format!("-Wl,--wrap={name}"));
     let program = c::compile(Compiler::C, "no_heap", &["no_heap.c"], Link::Static, flags);
@@ -44,7 +44,7 @@ fn each_function_of_c_bears_a_heap_that_is_used_up() {
 
 /// Calls each function of the Rust interface while the allocator refuses requests in that way.
 #[test]
-fn each_function_of_rust_bears_a_heap_that_is_used_up() {
+fn each_function_of_rust_survives_an_exhausted_heap() {
     let place = Place::new();
     let folder = place.folder();
     let at_the_end = folder.join("at the end.json");

@@ -99,7 +99,7 @@ fn points_beyond_the_table_are_refused_and_counted() {
 /// A host that locks all its memory has pfp's pages locked one by one, as they are used, and not
 /// everything that pfp has reserved.
 #[test]
-fn a_host_that_locks_its_memory_is_not_given_all_of_the_segment() {
+fn a_host_that_locks_its_memory_locks_only_pages_in_use() {
     let place = Place::new();
     let mut target = place.start(TARGET, &["life"]);
     target.reach("done");

@@ -306,12 +306,12 @@ fn does_not_notice(language: &str, program: &str, arguments: &[&str], keeps: usi
 }
 
 #[test]
-fn the_host_does_not_notice_what_is_refused() {
+fn the_host_does_not_notice_refused_calls() {
     does_not_notice("Rust", TARGET, &["refused"], 0);
 }
 
 #[test]
-fn a_host_in_c_does_not_notice_what_is_refused() {
+fn a_host_in_c_does_not_notice_refused_calls() {
     let program = c::compile(Compiler::C, "refused", &["refused.c"], Link::Static, [""; 0]);
     // This allocation holds the points of the library and exists before the segment.
     does_not_notice("C", program.to_str().expect("it is plain text"), &[], 1);
@@ -359,7 +359,7 @@ fn errno_of(error: &str) -> i32 {
 /// `pfp-top doctor` reports a failed start until one succeeds. A start that is only interrupted
 /// succeeds.
 #[test]
-fn doctor_tells_what_was_refused_until_it_is_not() {
+fn doctor_reports_a_failed_start_until_one_succeeds() {
     if lacks("what is noted of refused calls", "strace") {
         return;
     }
@@ -407,7 +407,7 @@ fn doctor_tells_what_was_refused_until_it_is_not() {
 
 /// Without a tracer: `doctor` reports refusals by the system itself with the real reason.
 #[test]
-fn doctor_tells_what_the_system_refuses_by_itself() {
+fn doctor_reports_refusals_by_the_system_itself() {
     let place = Place::new();
     let run = |arguments: &[&str], prepare: &dyn Fn(&mut Command)| {
         let mut command = place.command(TARGET);

@@ -153,7 +153,7 @@ fn each_call_is_counted_as_cprofile_counts_it() {
 }
 
 #[test]
-fn regions_and_functions_count_to_one() {
+fn regions_and_functions_are_counted_exactly() {
     let Some(pythons) = pythons("regions of Python") else { return };
     for (python, is_watched) in pythons.all.iter().flat_map(|it| [(it, false), (it, true)]) {
         let place = Place::new();
@@ -295,7 +295,7 @@ fn forked_children_end_in_order_and_write_their_snapshots() {
 }
 
 #[test]
-fn what_cannot_be_run_is_said() {
+fn scripts_that_cannot_run_are_reported() {
     let Some(pythons) = pythons("python -m pfp") else { return };
     let python = &pythons.all[0];
     let place = Place::new();
@@ -329,7 +329,7 @@ fn a_build_without_a_gil_is_refused() {
 }
 
 #[test]
-fn other_tools_may_have_all_places() {
+fn other_tools_may_hold_all_monitoring_ids() {
     let Some(pythons) = pythons("sys.monitoring") else { return };
     for python in &pythons.all {
         let place = Place::new();

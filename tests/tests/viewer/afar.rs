@@ -71,7 +71,7 @@ fn complaint(output: &Output) -> String {
 }
 
 #[test]
-fn figures_are_those_that_a_viewer_there_shows() {
+fn figures_equal_those_of_a_viewer_on_that_machine() {
     let near = Near::new();
     let mut target = near.0.start_watched(STEADY, &["far"]);
     wait_for("figures", || has_counted(&near.0.snapshot(&target), "tick", 3));
@@ -230,7 +230,7 @@ fn a_process_of_another_place_is_compared_with_files() {
 }
 
 #[test]
-fn this_program_is_taken_along() {
+fn the_viewer_uploads_itself() {
     let near = Near::new();
     let target = near.0.start_watched(STEADY, &["far"]);
     let (bin, temporary) = (near.0.path("tools"), near.0.path("temporary"));
@@ -291,7 +291,7 @@ fn this_program_is_taken_along() {
 }
 
 #[test]
-fn what_is_no_agent_is_told_in_a_sentence() {
+fn a_command_that_starts_no_agent_is_reported() {
     let near = Near::new();
     let say = |name: &str, bytes: &[u8]| {
         std::fs::write(near.0.path(name), bytes).expect("there is room");
@@ -336,7 +336,7 @@ fn what_is_no_agent_is_told_in_a_sentence() {
 }
 
 #[test]
-fn a_line_that_is_cut_or_garbled_anywhere_harms_nobody() {
+fn a_cut_or_garbled_connection_does_no_harm() {
     let near = Near::new();
     let _target = near.0.start_watched(STEADY, &["far"]);
     let run = |via: &str| {
@@ -416,7 +416,7 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
 
 /// The agent sends the table as sums over threads; the screens do not show a difference.
 #[test]
-fn screens_are_those_of_a_viewer_there() {
+fn screens_equal_those_of_a_viewer_on_that_machine() {
     needs_a_screen!();
     let near = Near::new();
     let mut target = near.0.start_watched(STEADY, &["far"]);

@@ -232,7 +232,7 @@ fn every_failure_has_its_status_and_says_what_to_do() {
 }
 
 #[test]
-fn a_gate_fails_on_what_became_slower_and_on_nothing_else() {
+fn a_gate_fails_only_on_points_that_became_slower() {
     let place = Place::new();
     let before = steady(&place);
     let mut now = steady(&place);

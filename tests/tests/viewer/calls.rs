@@ -147,7 +147,7 @@ fn in_regions(place: &Place) -> Target {
 const STACK: [&str; 3] = ["open.outer", "open.middle", "open.inner"];
 
 #[test]
-fn a_killed_program_shows_what_it_was_in() {
+fn a_killed_program_shows_its_open_regions() {
     needs_a_screen!();
     let place = Place::new();
     let mut target = in_regions(&place);

@@ -32,7 +32,7 @@ fn segment_by(place: &Place, which: &str, folder: &Path) -> Result<String, Strin
 }
 
 #[test]
-fn first_processes_of_containers_are_told_apart() {
+fn first_processes_of_containers_are_distinguished() {
     let place = Place::new();
     let (Some(mut one), Some(mut two)) = (contain(&place, ""), contain(&place, "")) else {
         return skipped("processes in namespaces", "this user may not make any");

@@ -69,7 +69,7 @@ fn a_program_that_becomes_slower_is_caught_by_its_baseline() {
 }
 
 #[test]
-fn two_viewers_see_what_the_other_switches_and_what_becomes_of_the_process() {
+fn two_viewers_see_each_others_switches_and_the_end_of_the_process() {
     needs_a_screen!();
     let place = Place::new();
     let mut target = place.start(STEADY, &["shared"]);

@@ -82,7 +82,7 @@ fn a_forked_child_is_shown_as_it_ended() {
 
 /// The text for a reason of the end that can no longer be determined.
 #[test]
-fn an_end_that_is_not_known_is_said_to_be_so() {
+fn an_unknown_end_is_shown_as_unknown() {
     let place = Place::new();
     let (mut target, child) = start(&place, "exit");
     target.go();
@@ -103,7 +103,7 @@ fn an_end_that_is_not_known_is_said_to_be_so() {
 
 /// Many processes crash at once, and no program starts afterwards that would sweep.
 #[test]
-fn of_crashed_processes_the_last_three_are_kept() {
+fn the_last_three_crashed_processes_are_kept() {
     let place = Place::new();
     let mut targets = Vec::new();
     for _ in 0..KEEP + 3 {
@@ -155,7 +155,7 @@ fn a_viewer_of_all_keeps_the_last_three_that_ended_by_exit() {
 }
 
 #[test]
-fn a_stopped_process_is_said_to_be_stopped() {
+fn a_stopped_process_is_shown_as_stopped() {
     needs_a_screen!();
     let place = Place::new();
     let target = place.start_watched(STEADY, &[]);

@@ -234,7 +234,7 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
 /// Run instruction by instruction, a viewer changes only control words and reset times, and each of
 /// them in one step.
 #[test]
-fn a_viewer_has_done_all_of_a_change_or_nothing() {
+fn a_killed_viewer_has_made_a_change_completely_or_not_at_all() {
     if let Some(why) = stepper::why_not() {
         return skipped("a viewer killed at any instruction", &why);
     }
@@ -305,7 +305,7 @@ fn a_viewer_has_done_all_of_a_change_or_nothing() {
 
 /// A viewer is killed while it has files open or locked.
 #[test]
-fn whatever_system_call_of_a_viewer_is_the_last() {
+fn a_viewer_killed_at_any_system_call_does_no_harm() {
     if let Some(why) = stepper::why_not() {
         return skipped("a viewer killed at any system call", &why);
     }

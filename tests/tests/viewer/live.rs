@@ -269,7 +269,7 @@ fn a_snapshot_is_written_and_shown_again() {
 }
 
 #[test]
-fn every_way_out_gives_the_terminal_back() {
+fn every_exit_restores_the_terminal() {
     needs_a_screen!();
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
@@ -295,7 +295,7 @@ fn every_way_out_gives_the_terminal_back() {
 }
 
 #[test]
-fn toggles_are_put_back_on_leaving_unless_kept() {
+fn switches_are_restored_on_quitting_unless_kept() {
     needs_a_screen!();
     for (more, leave, left) in [
         ("", "q", PointState::On),
@@ -437,7 +437,7 @@ fn without_a_process_it_says_where_it_looked_and_waits_for_one() {
 }
 
 #[test]
-fn among_several_processes_it_lets_choose() {
+fn several_processes_are_offered_to_choose_from() {
     needs_a_screen!();
     let place = Place::new();
     let first = place.start(STEADY, &["first"]);
@@ -564,7 +564,7 @@ fn object(beacon: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_a_crash_left_is_listed_read_and_removed() {
+fn a_crashed_segment_is_listed_read_and_removed() {
     let place = Place::new();
     let mut target = place.start(STEADY, &["victim"]);
     wait_for("it to show", || said(&place.pfp_top(&["list"])).contains("running"));
@@ -625,7 +625,7 @@ fn the_doctor_says_what_pfp_costs_without_optimisation_and_what_to_do() {
 }
 
 #[test]
-fn scripts_can_tell_why_there_is_nothing_to_show() {
+fn exit_statuses_say_why_nothing_is_shown() {
     let place = Place::new();
     let code = |arguments: &[&str]| {
         let output = place.pfp_top(arguments);

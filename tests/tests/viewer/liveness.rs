@@ -132,7 +132,7 @@ fn a_death_shows_on_the_screen() {
 
 /// Another process gets the id of a dead one.
 #[test]
-fn a_reused_id_revives_nobody() {
+fn a_reused_id_does_not_revive_a_dead_process() {
     let reuses = size(3, 200);
     for _ in 0..reuses {
         let place = Place::new();
@@ -209,7 +209,7 @@ pub(super) fn child_of(pid: u32) -> u32 {
 
 /// A process in a container: its id is meaningless outside, but its lock is not.
 #[test]
-fn a_process_in_a_container_is_told_from_outside() {
+fn a_process_in_a_container_is_recognized_from_outside() {
     let place = Place::new();
     let folder = place.beacons().display();
     for (what, first) in [

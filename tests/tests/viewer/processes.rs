@@ -60,7 +60,7 @@ fn rows_are_sorted_by_process_with_keys_and_mouse() {
 }
 
 #[test]
-fn what_is_lost_for_want_of_room_is_said_and_explained() {
+fn losses_for_lack_of_memory_are_shown_and_explained() {
     needs_a_screen!();
     for (setting, lost, explained) in [
         ("PFP_LANES=1", "share the overflow lane", "more threads ran than there are lanes"),
@@ -115,7 +115,7 @@ fn a_program_that_is_started_again_is_a_key_away() {
 }
 
 #[test]
-fn who_joins_who_ends_and_who_dies_is_told_and_noted() {
+fn joining_ending_and_dying_processes_are_reported_and_logged() {
     needs_a_screen!();
     let place = Place::new();
     let (alpha, mut omega) = (place.start(STEADY, &["alpha"]), place.start(STEADY, &["omega"]));

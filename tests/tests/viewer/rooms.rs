@@ -225,7 +225,7 @@ fn agents_of(viewer: u32) -> Vec<u32> {
 }
 
 #[test]
-fn an_agent_has_the_rights_of_the_user_it_reads_for_and_no_more() {
+fn an_agent_has_only_the_rights_of_the_user_it_reads_for() {
     let Some(machine) = Machine::new("rights") else { return };
     let user = machine.of_user();
     let container = machine.in_container(true);
@@ -276,7 +276,7 @@ fn watch<'a>(machine: &'a Machine, which: &str) -> Screen<'a> {
 }
 
 #[test]
-fn what_was_switched_in_another_room_is_put_back_when_the_viewer_is_killed() {
+fn switches_in_another_room_are_restored_when_the_viewer_is_killed() {
     needs_a_screen!();
     let Some(machine) = Machine::new("killed") else { return };
     let user = machine.of_user();
@@ -299,7 +299,7 @@ fn what_was_switched_in_another_room_is_put_back_when_the_viewer_is_killed() {
 
 /// The user who owns a process may stop its agent, which runs as that user.
 #[test]
-fn an_agent_that_its_user_stops_keeps_root_from_nobody_else() {
+fn an_agent_stopped_by_its_user_blocks_no_other() {
     needs_a_screen!();
     let Some(machine) = Machine::new("stopped") else { return };
     let user = machine.of_user();
@@ -363,7 +363,7 @@ fn an_agent_of_another_room_that_ended_is_started_again() {
 }
 
 #[test]
-fn what_a_user_plants_is_not_followed_by_root() {
+fn root_follows_no_links_that_a_user_planted() {
     let Some(machine) = Machine::new("planted") else { return };
     let user = machine.of_user();
     machine.row(user.pid());
@@ -386,7 +386,7 @@ fn what_a_user_plants_is_not_followed_by_root() {
 }
 
 #[test]
-fn others_are_told_how_many_they_cannot_see() {
+fn other_users_see_how_many_processes_are_hidden() {
     let Some(machine) = Machine::new("unseen") else { return };
     let user = machine.of_user();
     machine.row(user.pid());
@@ -530,7 +530,7 @@ fn can_be_watched(machine: &Machine, pid: u32, place: &str) {
 }
 
 #[test]
-fn root_watches_what_has_another_root() {
+fn root_watches_processes_with_another_root_folder() {
     let Some(machine) = Machine::new("chroot") else { return };
     if lacks("processes with another root", "chroot") || lacks("their libraries", "ldd") {
         return;

@@ -94,7 +94,7 @@ fn as_many_tables_as_asked_are_printed_and_then_the_program_ends() {
 }
 
 #[test]
-fn what_ends_badly_or_measures_nothing_is_said_with_its_status() {
+fn failures_and_programs_without_points_are_reported_with_their_status() {
     let place = Place::new();
     let (status, _, err) = run(&place, &["sh", "-c", "kill -ABRT $$"]);
     assert!(status == Some(134) && err.contains("signal 6 (SIGABRT)"), "{err}");
@@ -325,7 +325,7 @@ fn a_program_that_has_no_points_yet_is_waited_for() {
 }
 
 #[test]
-fn all_that_a_program_starts_is_watched_as_one() {
+fn all_children_of_a_program_are_watched_as_one() {
     let place = Place::new();
     let script = format!("for n in 1 2 3; do {STEADY} rank 10 & done; wait");
     let (status, sum, err) = run(&place, &["--sum", "sh", "-c", &script]);

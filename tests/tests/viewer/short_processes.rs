@@ -71,7 +71,7 @@ fn a_run_sums_its_own_processes_and_no_others() {
 /// Two viewers that watch all processes both count everything, and the leftovers of a killed viewer
 /// are removed.
 #[test]
-fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
+fn several_viewers_of_all_count_everything_and_a_killed_one_is_swept() {
     let place = Place::new();
     let brief = |times: u64| {
         let script = format!("for i in $(seq {times}); do {TARGET} brief {CALLS} 0; done");

@@ -235,7 +235,7 @@ fn the_mouse_selects_opens_and_sorts_unless_it_is_left_alone() {
 }
 
 #[test]
-fn it_stops_and_goes_on_as_the_shell_wants() {
+fn job_control_stops_and_continues_the_viewer() {
     needs_a_screen!();
     let place = Place::new();
     let (_target, screen) = watching(&place, "", "");

@@ -9,7 +9,7 @@ use pfp_tests::target::{Target, wait_for};
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
 #[test]
-fn a_panic_gives_the_terminal_back_and_can_be_read() {
+fn a_panic_restores_the_terminal_and_its_message_is_readable() {
     needs_a_screen!();
     let place = Place::new();
     let screen = place.screen(100, 20);
@@ -44,7 +44,7 @@ const SCREENS: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn every_screen_needs_no_more_than_ascii_where_that_is_asked_for() {
+fn every_screen_works_in_ascii_on_request() {
     needs_a_screen!();
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
@@ -104,7 +104,7 @@ fn every_screen_fits_the_terminal() {
 /// A terminal that supports mode 2026 shows only complete frames. Ctrl-L redraws the screen after
 /// another program has written over it.
 #[test]
-fn frames_come_whole_and_ctrl_l_draws_the_screen_anew() {
+fn frames_are_complete_and_ctrl_l_redraws_the_screen() {
     const BEGIN: &str = "\x1b[?2026h";
     const END: &str = "\x1b[?2026l";
     const CLEAR: &str = "\x1b[1;1H\x1b[J";
@@ -143,7 +143,7 @@ fn columns(text: &str) -> Vec<String> {
 /// Columns and sorting are restored from the last session, on the screen only. A file with other
 /// settings prevents that.
 #[test]
-fn what_was_chosen_is_kept_for_next_time() {
+fn columns_and_sorting_are_kept_for_the_next_session() {
     needs_a_screen!();
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
@@ -189,7 +189,7 @@ fn what_was_chosen_is_kept_for_next_time() {
 
 /// The settings file changes keys and colours. Errors in it are reported, and change nothing.
 #[test]
-fn keys_and_colours_are_the_users() {
+fn the_settings_file_changes_keys_and_colours() {
     needs_a_screen!();
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
@@ -245,7 +245,7 @@ fn a_terminal_that_answers_nothing_is_drawn_on_and_cleared() {
 }
 
 #[test]
-fn standard_input_at_its_end_is_no_lost_terminal() {
+fn the_end_of_standard_input_is_not_a_lost_terminal() {
     let place = Place::new();
     let target = place.start_watched(STEADY, &[]);
     let mut terminal = unanswered(&place, &target, "true |", (100, 30));
@@ -259,7 +259,7 @@ fn standard_input_at_its_end_is_no_lost_terminal() {
 
 /// With few descriptors, the screen fails to start at one of several steps.
 #[test]
-fn a_screen_that_fails_to_start_puts_the_terminal_back() {
+fn a_screen_that_fails_to_start_restores_the_terminal() {
     let place = Place::new();
     let target = place.start_watched(STEADY, &[]);
     let mut failed_late = 0;

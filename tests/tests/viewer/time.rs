@@ -174,7 +174,7 @@ fn picture(text: &str) -> Option<Vec<&str>> {
 }
 
 #[test]
-fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
+fn the_load_of_a_point_can_be_zoomed_and_moved_in_time() {
     needs_a_screen!();
     let place = Place::new();
     let _target = place.start(STEADY, &[]);

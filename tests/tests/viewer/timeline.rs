@@ -68,7 +68,7 @@ fn every_screen_is_a_key_away() {
 }
 
 #[test]
-fn threads_tell_what_they_burn() {
+fn threads_show_their_cpu_time() {
     needs_a_screen!();
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
@@ -103,7 +103,7 @@ fn threads_tell_what_they_burn() {
 }
 
 #[test]
-fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
+fn the_timeline_shows_the_rhythm_and_can_be_held() {
     needs_a_screen!();
     let place = Place::new();
     let _target = place.start(STEADY, &[]);

@@ -122,7 +122,7 @@ fn strange(folder: &Path) -> Vec<(PathBuf, &'static str)> {
 }
 
 #[test]
-fn what_is_no_snapshot_is_refused_before_it_takes_memory() {
+fn files_that_are_no_snapshots_are_refused_in_little_memory() {
     let folder = tempfile::tempdir().unwrap();
     let strange = strange(folder.path());
     let good = super::snapshot_file(folder.path());
@@ -169,7 +169,7 @@ fn settings_are_a_small_file_or_a_warning() {
 }
 
 #[test]
-fn other_files_that_are_named_are_no_traps_either() {
+fn files_in_other_options_cannot_block_or_use_much_memory() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     fifo(&pipe);
@@ -227,7 +227,7 @@ fn standard_input_is_a_name_like_others() {
 
 /// A command ends on a signal, whatever it waits for.
 #[test]
-fn a_signal_ends_what_is_stuck() {
+fn a_signal_ends_a_blocked_command() {
     let folder = tempfile::tempdir().unwrap();
     let good = super::snapshot_file(folder.path());
     for signal in [libc::SIGTERM, libc::SIGINT] {

@@ -34,7 +34,7 @@ fn in_a_terminal(arguments: &[&str], theme: &str) -> String {
 }
 
 #[test]
-fn what_is_wrong_with_an_argument_is_quoted_without_its_controls() {
+fn wrong_arguments_are_quoted_without_control_characters() {
     for arguments in [
         &["--theme", EVIL][..],
         &["-p", EVIL],

@@ -49,13 +49,15 @@ enum Way {
 pub(crate) fn run(forks: u64) {
     pfp::init().ok();
     call();
-    // This process reaps orphaned grandchildren, so none is left over. SAFETY: takes plain numbers.
+    // This process reaps orphaned grandchildren, so none is left over.
+    // SAFETY: takes plain numbers.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     let workers: Vec<_> = (0..WORKERS)
         .map(|_| {
             thread::spawn(|| {
                 // The threads run at low priority; otherwise the children would starve and the test
-                // would take hours. SAFETY: takes plain numbers.
+                // would take hours.
+                // SAFETY: takes plain numbers.
                 unsafe { libc::setpriority(libc::PRIO_PROCESS, os::tid(), 19) };
                 let mut calls = 0;
                 while !STOP.load(Relaxed) {

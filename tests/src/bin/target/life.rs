@@ -511,9 +511,9 @@ pub(crate) fn half_readable(how: &str) {
         unsafe extern "C" {
             static environ: *const *mut u8;
         }
-        // A program that sets a long title overwrites its environment like this. SAFETY: the kernel
-        // put the variables there, no other thread reads them, and each write stays before the NUL
-        // of its variable.
+        // A program that sets a long title overwrites its environment like this.
+        // SAFETY: the kernel put the variables there, no other thread reads them, and each write
+        // stays before the NUL of its variable.
         unsafe {
             let mut variable = environ;
             while !(*variable).is_null() {

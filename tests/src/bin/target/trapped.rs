@@ -103,8 +103,8 @@ extern "C" fn answer(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc
         [0x0f, 0x31, _] => 2,
         [0x0f, 0x01, 0xf9] => 3,
         _ => {
-            // A fault of another kind repeats after the handler, and ends the process. SAFETY: sets
-            // the default action.
+            // A fault of another kind repeats after the handler, and ends the process.
+            // SAFETY: sets the default action.
             unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
             return;
         }

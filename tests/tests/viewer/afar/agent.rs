@@ -114,7 +114,7 @@ impl Agent {
 }
 
 #[test]
-fn what_was_switched_is_put_back_when_the_line_breaks_and_only_then() {
+fn switches_are_restored_only_when_the_connection_breaks() {
     let near = Near::new();
     let target = near.0.start_watched(STEADY, &["far"]);
     wait_for("the point", || {
@@ -165,7 +165,7 @@ fn what_was_switched_is_put_back_when_the_line_breaks_and_only_then() {
 /// A broken connection does not always end: a network may be down for hours before either end
 /// learns of it.
 #[test]
-fn what_was_switched_is_put_back_when_the_viewer_breaks_its_promise() {
+fn switches_are_restored_when_the_viewer_breaks_its_promise() {
     let near = Near::new();
     let target = near.0.start_watched(STEADY, &["far"]);
     wait_for("the point", || {
@@ -275,7 +275,7 @@ fn a_line_takes_no_more_bytes_than_it_may() {
 
 /// A stopped viewer does not read either, and one reply can exceed the size of a pipe.
 #[test]
-fn what_was_switched_is_put_back_while_nobody_reads_the_replies() {
+fn switches_are_restored_while_replies_stay_unread() {
     let near = Near::new();
     let target = near.0.start_watched(env!("CARGO_BIN_EXE_hundred"), &["far", "8", "1000"]);
     wait_for("all threads in all points", || near.0.snapshot(&target).cells.len() >= 8000);

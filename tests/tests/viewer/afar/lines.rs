@@ -117,7 +117,7 @@ fn a_slow_line_gets_fewer_pictures_and_nothing_piles_up() {
 
 /// The screen has room for ten of 16 threads, and each record is requested once.
 #[test]
-fn the_timeline_sends_for_the_records_that_are_seen() {
+fn the_timeline_requests_only_visible_records() {
     needs_a_screen!();
     let near = Near::new();
     let target = near.0.start_watched(env!("CARGO_BIN_EXE_hundred"), &["far", "16", "20"]);

@@ -174,7 +174,7 @@ fn one_of_several_places_that_is_lost_is_named_with_the_reason() {
 /// A screen that waits for a silent connection cannot end by itself, but still restores the
 /// terminal.
 #[test]
-fn a_screen_that_stands_still_gives_the_terminal_back_when_it_is_to_end() {
+fn a_blocked_screen_restores_the_terminal_when_it_is_ended() {
     needs_a_screen!();
     let near = Near::new();
     let _targets = ["one", "two"].map(|name| near.0.start_watched(STEADY, &[name]));
@@ -194,7 +194,7 @@ fn a_screen_that_stands_still_gives_the_terminal_back_when_it_is_to_end() {
 
 /// A machine's agent is stopped: until it continues, the other machine's figures are updated.
 #[test]
-fn a_place_that_stalls_keeps_nobody_from_the_others_and_is_not_given_up() {
+fn a_stalled_place_blocks_no_other_and_is_kept() {
     needs_a_screen!();
     let (near, other) = (Near::new(), Place::new());
     let one = near.0.start_watched(STEADY, &["one"]);
@@ -273,7 +273,7 @@ fn printed(output: &Output) -> String {
 }
 
 #[test]
-fn a_place_that_hangs_at_the_start_holds_up_nobody() {
+fn a_place_that_hangs_at_the_start_blocks_no_other() {
     let near = Near::new();
     let _one = near.0.start_watched(STEADY, &["one"]);
     let text = "echo $$ >>hung; exec sleep 100000";
@@ -389,7 +389,7 @@ fn an_export_has_the_processes_of_all_places() {
 }
 
 #[test]
-fn a_recording_of_several_places_says_which_stands_still() {
+fn a_recording_of_several_places_names_the_stalled_one() {
     let (near, other) = (Near::new(), Place::new());
     let _one = near.0.start_watched(STEADY, &["one"]);
     let _two = other.start_watched(STEADY, &["two"]);
