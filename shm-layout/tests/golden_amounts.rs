@@ -119,7 +119,7 @@ fn the_cells_read_as_they_were_written() {
     assert_eq!((blocks.lifetime_count, blocks.lifetime_exclusive), (5, 550));
     assert_eq!(buckets(blocks), [[108, 4, 2]]);
 
-    // Measurements of 50 and 60 ticks; none since the reset.
+    // Measurements of 50 and 60 ticks, before the reset.
     let lines = cell(picture, 0, LINES);
     assert_eq!((&lines.live, &lines.retired), (&none(), &none()));
     assert_eq!((lines.lifetime_count, lines.lifetime_exclusive), (2, 110));

@@ -6,8 +6,8 @@ from joblib.func_inspect import format_call
 rounds = int(sys.argv[1])
 for _ in range(rounds):
     text = format_call(sorted, ([3, 1, 2], "a word"), {"reverse": True})
-# The counts follow from the module's source: each call formats two arguments, and another one that
-# has a name.
+# The counts follow from the module's source: each call formats two arguments, and a third with a
+# name.
 print("format_call", rounds)
 print("format_signature", rounds)
 print("_format_arg", 3 * rounds)

@@ -97,8 +97,8 @@ impl Group {
         Self::make("cpu", ("cpu.cfs_quota_us", &quota), ("cpu.max", &of_100_ms))
     }
 
-    /// Creates a group with a limit in a file. `first` is the file of version 1, which has a folder
-    /// for each controller, and `second` that of version 2.
+    /// Creates a group with a limit in a file. `first` is the file for version 1, which has a
+    /// folder for each controller, and `second` the file for version 2.
     fn make(controller: &str, first: (&str, &str), second: (&str, &str)) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Relaxed);

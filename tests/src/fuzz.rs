@@ -23,8 +23,8 @@ static GOLDEN: LazyLock<Vec<u8>> = LazyLock::new(|| {
         .expect("the repository has it")
 });
 
-/// Number of words at the front of a segment, header and counters, of which [`segment`] has a
-/// special way to change the second half.
+/// Number of words at the front of a segment: header and counters. An input of [`segment`] can
+/// choose the counters' words directly.
 const FRONT: usize = 2 * 4096 / 8;
 /// Number of words of the header.
 const HEADER: usize = 4096 / 8;

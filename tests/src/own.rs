@@ -6,8 +6,8 @@ use pfp_shm_layout::find;
 
 use crate::watch::{self, Watch};
 
-/// Creates the segment before any test begins. A test waits at most a millisecond for another one
-/// that creates it, and measures nothing until it exists.
+/// Creates the segment before any test begins. A test waits at most a millisecond while another
+/// test creates it, and would measure nothing meanwhile.
 #[macro_export]
 macro_rules! measures_from_the_start {
     () => {

@@ -163,7 +163,7 @@ impl Stepper {
     }
 }
 
-/// Makes a request with a number as its last argument, or one that returns a word of memory.
+/// Makes a request whose last argument is a number, or whose result is a word of memory.
 fn ask(request: libc::c_uint, tid: libc::pid_t, value: usize) -> io::Result<i64> {
     // `value` is the address in a peek, and the data in all other requests.
     let peek = request == libc::PTRACE_PEEKTEXT;

@@ -29,11 +29,10 @@ pub const LOG: usize = 8192;
 
 /// Asks the test to run the thread to its next stop.
 pub const RUN: u64 = 100;
-/// Asks the test to continue this thread, and to wait for another one that stops itself for the
-/// first time.
+/// Asks the test to continue this thread, and to wait for another thread's first stop.
 pub const HAND_OVER: u64 = 101;
-/// Asks the test to stop tracing this thread, and to continue with the one that has handed over to
-/// it.
+/// Asks the test to stop tracing this thread, and to continue with the thread that has handed over
+/// to it.
 pub const LET_GO: u64 = 102;
 /// Asks the test to compute how many regions fit in the lane's ring, less a few.
 pub const FILL: u64 = 103;
@@ -117,8 +116,8 @@ pub struct Witness {
     pub attached_in: AtomicU64,
     /// Number of times that a viewer was about to switch a point.
     pub switching: AtomicU64,
-    /// Number of times that it has done so. The test adds the switches that a killed viewer did not
-    /// count.
+    /// Number of times that a viewer has switched a point. The test adds the switches that a killed
+    /// viewer did not count.
     pub switched: AtomicU64,
     /// Calls that change the control word of each point.
     pub steered: [Steered; NAMES.len()],

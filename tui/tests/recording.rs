@@ -253,8 +253,8 @@ fn hostile_recordings_are_refused_in_bounded_memory() {
         read(&path)
     };
     let second = ends(&bytes)[0];
-    // A key frame before the beginning, or one that is no key frame; a wrong number; lengths beyond
-    // the file, and beyond the maximum size of a frame.
+    // A key frame before the beginning, or a frame of another kind in its place; a wrong number;
+    // lengths beyond the file, and beyond the maximum size of a frame.
     for (field, value) in [(4, u32::MAX), (4, 2), (8, 7), (32, u32::MAX), (36, u32::MAX)] {
         let recording = sealed(second, &|header| {
             header[field..field + 4].copy_from_slice(&value.to_le_bytes());
@@ -273,7 +273,7 @@ fn hostile_recordings_are_refused_in_bounded_memory() {
         assert!(at(&mut recording, 1).is_err());
         assert_eq!(at(&mut recording, 2).unwrap(), life[2].0);
     }
-    // Files that are no recordings at all.
+    // Random bytes, with and without the header of a recording.
     let mut random = Random(99);
     for len in [0, 1, 31, 32, 96, 1000] {
         let mut noise: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();

@@ -34,7 +34,7 @@ fn forget_peak() -> io::Result<()> {
     fs::write("/proc/self/clear_refs", "5")
 }
 
-/// One test, since the peak is that of the whole process.
+/// One test, since the peak covers the whole process.
 #[test]
 fn files_that_decompress_to_far_more_are_refused_in_little_memory() {
     let folder = tempfile::tempdir().unwrap();

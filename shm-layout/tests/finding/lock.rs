@@ -37,7 +37,7 @@ fn the_lock_ends_with_its_process_and_not_with_its_children() {
     assert_eq!(info.liveness(&dir).unwrap(), Liveness::Gone);
 }
 
-/// A dead process counts as dead even if its id and start time are those of a living one.
+/// A dead process counts as dead even if its id and start time belong to a living one.
 #[test]
 fn a_living_process_of_the_same_id_does_not_revive_a_beacon() {
     let base = Base::new();

@@ -208,7 +208,7 @@ fn play_write(arguments: &[PathBuf]) {
     let object = Object::open(&name).unwrap();
     object.unlock(PAGE..2 * PAGE).unwrap();
     tell("writing");
-    // SAFETY: the address is inside the mapping. It may fault, which the test looks for.
+    // SAFETY: the address is inside the mapping. The write may fault, which the test expects.
     unsafe { object.as_ptr().add(page * PAGE).write_volatile(1) };
 }
 

@@ -57,7 +57,7 @@ unsafe extern "C" fn mmap(
     }) {
         return mapped;
     }
-    // SAFETY: the arguments are unchanged, and the caller meets mmap's requirements.
+    // SAFETY: the arguments are unchanged, and the caller fulfils mmap's requirements.
     let mapped =
         unsafe { libc::syscall(libc::SYS_mmap, place, bytes, access, flags, file, offset) };
     let mapped = mapped as *mut c_void;
@@ -79,6 +79,6 @@ unsafe extern "C" fn munmap(place: *mut c_void, bytes: usize) -> c_int {
     if !place.is_null() && change(is_stack, |stack| stack.is_free = true) {
         return 0;
     }
-    // SAFETY: the arguments are unchanged, and the caller meets munmap's requirements.
+    // SAFETY: the arguments are unchanged, and the caller fulfils munmap's requirements.
     unsafe { libc::syscall(libc::SYS_munmap, place, bytes) as c_int }
 }

@@ -305,8 +305,8 @@ impl Places {
     }
 }
 
-/// Reads each changed segment as that of a running process and as a file. Every `forms`th seed is
-/// read in every form, and a quarter of those on every screen.
+/// Reads each changed segment as a running process' and as a file. Every `forms`th seed is read in
+/// every form, and a quarter of those on every screen.
 fn mutations(stand: &Stand, first: u64, count: u64, forms: u64) {
     let places = Places::new(stand);
     let file = Memory::new(&stand.original).expect("there is memory");

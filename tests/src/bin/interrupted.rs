@@ -58,7 +58,8 @@ mod stepping {
     /// ticks.
     static OUTSIDE_LASTS: AtomicU64 = AtomicU64::new(LONG);
     const LONG_OUTSIDE: u64 = 100_000;
-    /// Ticks of a wait that may sleep instead of using the CPU, in cases without CPU time.
+    /// With wall time as the clock, a wait of at least this many ticks sleeps instead of using the
+    /// CPU.
     const LONG_ENOUGH_TO_SLEEP: u64 = 1 << 21;
     static TIME_IS_ON_THE_WALL: AtomicBool = AtomicBool::new(false);
 
@@ -381,7 +382,7 @@ mod stepping {
         Case { name: "scope", run: scope, ..PLAIN },
         Case { name: "page", prepare: fill_page::<2>, run: scope, ..PLAIN },
         Case { name: "page of one", prepare: fill_page::<1>, run: scope, ..PLAIN },
-        // The page has so many points that each record is folded into its cell alone.
+        // With 50 points on the page, each record is folded into its cell alone.
         Case { name: "page of many", prepare: fill_page::<50>, run: scope, ..PLAIN },
         Case { name: "nested", run: nested, counts: [1, 1], ..PLAIN },
         Case { name: "laps", run: laps, counts: [1, 2], ..PLAIN },
@@ -776,8 +777,8 @@ mod stepping {
 
     /// Makes a fibre start with a function, which must not return.
     fn prepare(fibre: usize, begin: extern "C" fn()) {
-        // SAFETY: that stack is no longer in use. The function finds a return address, and six
-        // registers below it.
+        // SAFETY: the fibre does not run, so its stack is free. The function finds a return
+        // address, and six registers below it.
         unsafe {
             let top = STACKS.0.get().cast::<[u8; STACK]>().add(fibre).cast::<usize>();
             top.sub(1).write(0);

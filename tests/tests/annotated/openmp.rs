@@ -138,7 +138,7 @@ fn a_planned_imbalance_is_shown_and_pauses_do_not_count_as_waits() {
     let ran = run(&[], &program, &arguments);
     judge(&ran);
     judge_locks(&ran);
-    // The number of regions equals that of another tool.
+    // Another tool counts equally many regions.
     let place = Place::new();
     let counted = place.path("counted");
     let flags = ["-std=gnu11", "-shared", "-fPIC", "-fopenmp"];

@@ -33,7 +33,7 @@ fn tuples(picture: &Picture, of: u32) -> impl Iterator<Item = (u32, [u64; 4])> {
     tuples.filter(move |(_, tuple)| tuple.of == of).map(|(id, tuple)| (id, tuple.each))
 }
 
-/// A point's own cells, without those of its tuples.
+/// A point's own cells, without its tuples' cells.
 fn own_cells(picture: &Picture, point: u32) -> impl Iterator<Item = &CellReading> {
     let cells = picture.cells.iter().filter(move |cell| cell.point == point);
     cells.filter(|cell| watch::is_own(picture, cell))
@@ -151,7 +151,7 @@ fn sums_equal_the_programs_own_arithmetic() {
 }
 
 /// The figures of a killed program: its n-th measurement had n bytes, so the sum shows how many
-/// measurements it includes. It may include the one that was in progress.
+/// measurements it includes. It may include the measurement in progress.
 #[test]
 fn a_kill_loses_nothing() {
     for _ in 0..size(20, 1000) {
@@ -345,7 +345,7 @@ fn regions_by_hand_carry_amounts() {
         HAND.end(add([n % 23, 2], 1));
         all
     };
-    // All tuples that are told apart, and one more.
+    // All tuples that are counted separately, and one more.
     const FIRST: u64 = 30;
     let all_of = |numbers: Range<u64>| numbers.map(region).fold([0; 3], sum_of);
     let of_thread = || sum_of(in_turn(|| all_of(0..FIRST)), all_of(FIRST..times));
@@ -414,7 +414,7 @@ fn a_region_counts_by_the_state_at_its_begin() {
     assert_eq!((count(), OPEN.amounts()), (2, vec![("items", 8)]));
 }
 
-/// Laps between plain points and points with amounts, with more tuples than are told apart.
+/// Laps between plain points and points with amounts, with more tuples than pfp counts separately.
 #[test]
 fn laps_carry_amounts() {
     let times = size(3_000, 1_200_000);
@@ -451,7 +451,8 @@ fn laps_carry_amounts() {
 #[test]
 fn regions_of_the_bare_point_have_zero_amounts() {
     static BARE: pfp::MeteredPoint = pfp::MeteredPoint::new("bare", &["items"]);
-    // More tuples than are told apart, so that the point's own cell has regions with amounts, too.
+    // More tuples than pfp counts separately, so that the point's own cell has regions with
+    // amounts, too.
     (1..=12).for_each(|items| drop(BARE.measure([items])));
     let bare = pfp::points().find(|point| point.name() == "bare").expect("it was met");
     assert!(std::ptr::eq(bare, BARE.point()));

@@ -84,7 +84,7 @@ fn all_polls_are_one_measurement_without_the_waiting() {
     assert_eq!(sums.count, 1);
     assert_near("five steps", sums.exclusive, cpu, stolen);
     assert_eq!((sums.min, sums.max), (sums.exclusive, sums.exclusive));
-    // The sleep between polls counts neither as on the CPU nor as off it.
+    // The sleep between polls is not in the on-CPU time, and not in the off-CPU time.
     let waited = sums.off_cpu as f64 / pfp::ticks_per_second();
     figure(&format!("async_fn five steps: {waited:.6} s off the CPU"));
 }
@@ -359,8 +359,8 @@ fn inclusive_time_includes_the_polls_of_nested_futures() {
     assert_near("in and out, inclusive", stats.inclusive, cpu, stolen);
 }
 
-/// A function that makes a future: the attribute measures the future, and neither the work nor the
-/// sleep before it. The test separates them by where it sleeps and where it burns.
+/// The attribute on a function that makes a future measures the future, without the work and the
+/// sleep before it. The test separates the two by where it sleeps and where it burns.
 #[test]
 fn the_future_is_measured_but_not_its_construction() {
     #[async_trait::async_trait]

@@ -118,15 +118,15 @@ fn six_workers_are_correct_and_differ_by_fractions_of_a_cycle() {
         figure(&format!("{name}: {by_pfp:.3} cycles an element, by hand {by_hand}"));
     }
     // Readings by hand alternate with regions, so that other load on the processor affects both;
-    // each figure is the median of hundreds. The workers share the processors, so one that is
+    // each figure is the median of hundreds. The workers share the processors, so a worker that is
     // disturbed all the time may be wrong.
     let all = found.len();
     found.retain(|it| (it.1 / it.2 - 1.0).abs() < 0.15);
     // Without optimization, a pass is long enough to be interrupted each time.
     let least = if cfg!(debug_assertions) { 0 } else { all - 1 };
     assert!(found.len() >= least, "only these agree with what is measured by hand: {found:?}");
-    // Pairs that differ by a tenth of a cycle, and by 40 % of the smaller one, when measured by
-    // hand, have the same order by pfp.
+    // Pairs whose times by hand differ by more than a tenth of a cycle, and by more than 40 % of
+    // the smaller one, have the same order by pfp.
     let mut pairs = 0;
     for a in &found {
         for b in &found {

@@ -69,7 +69,7 @@ fn a_fenced_region_has_all_of_its_memory_wait() {
     assert!((0.7..1.6).contains(&(fenced / bare)), "{fenced} of {bare}");
 }
 
-/// The cost of fences is in no figure: neither the region's nor that of the region around it.
+/// The cost of fences is not in the region's figures, and not in the surrounding region's.
 #[test]
 fn the_cost_of_fences_is_subtracted() {
     static AROUND: Point = Point::new("around nothing");

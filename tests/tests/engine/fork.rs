@@ -49,8 +49,8 @@ fn fork_away(clock: &str, forks: u64) {
     let entry = place.entry(target.pid()).expect("the beacon is there");
     assert_eq!(entry.state, Liveness::Alive, "{clock}");
     assert!(object::backed_bytes(&entry.info.object).is_ok_and(|bytes| bytes.is_some()));
-    // Only children that were killed have left segments, and each child sweeps those of earlier
-    // ones.
+    // Only children that were killed have left segments, and each child sweeps the segments of
+    // earlier ones.
     let children = place.entries().len() - 1;
     assert!(children <= KEEP + 1, "{clock}: {children} children left a segment");
     figure(&format!(

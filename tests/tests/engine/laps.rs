@@ -42,7 +42,7 @@ fn phases_of_a_loop_share_all_of_its_cpu_time() {
             let before = thread_cpu();
             // Long enough that the clock readings are negligible.
             burn(STEP);
-            // The sleep counts for neither phase.
+            // The sleep is outside of both phases.
             std::thread::sleep(STEP / 4);
             sleepy += thread_cpu() - before;
         }

@@ -316,7 +316,7 @@ fn numbered_points_follow_the_rules() {
     let mut target = place.start(TARGET, &["steered"]);
     let said = target.reach("steered").clone();
     assert!(said.one::<bool>("off"), "a point that nobody enabled has measured");
-    // Ten begins, and ten ends, of which each matches a begin.
+    // Ten begins, and ten matching ends.
     assert_eq!(said.one::<u64>("end_first"), 10);
     let latched = said.all::<f64>("latched").remove(0);
     assert_eq!(latched[0], 1.0, "three latched parts are one measurement");
@@ -382,7 +382,7 @@ fn a_viewers_reset_starts_afresh() {
     }
     let rounds: u64 = target.said().one("rounds");
     let picture = watch.poll();
-    // The sum of all windows has each window's measurements.
+    // The total over all windows includes each window's measurements.
     let lifetime: u64 = watch::cells(picture, id).map(|cell| cell.lifetime_count).sum();
     assert_eq!(lifetime, rounds);
     watch::cells(picture, id).for_each(|cell| cells::check(cell, true));

@@ -1,5 +1,5 @@
-//! Every loss is counted: for each thread, the records that a reader got, those overwritten before
-//! it could copy them and those for which there was no memory add up to all records. Measurements
+//! Every loss is counted: for each thread, three numbers add up to all records: those that a reader
+//! got, those overwritten before it could copy them, and those that found no memory. Measurements
 //! that are lost are counted, too.
 
 use std::os::unix::process::CommandExt;

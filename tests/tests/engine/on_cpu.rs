@@ -140,9 +140,8 @@ fn timed(work: impl FnOnce()) -> Duration {
     began.elapsed()
 }
 
-/// A region of fixed work is measured as neither shorter nor longer than it was, on a thread that
-/// is left alone and among others that compete for its CPU, although pfp learns of off-CPU time
-/// late.
+/// A region of fixed work is never measured as shorter or longer than it was, on a thread that is
+/// left alone and among others that compete for its CPU, although pfp learns of off-CPU time late.
 ///
 /// A core's speed changes. So the same work without pfp, alternating with the regions, gives a
 /// lower bound, and the thread's own clock, read on both sides of each region, gives an upper
@@ -162,7 +161,7 @@ fn a_region_of_fixed_work_has_its_true_length() {
         [Point::new("around short, competing"), Point::new("around long, competing")],
     ];
     for ((points, around), competitors) in POINTS.iter().zip(&AROUND).zip([0, 4]) {
-        // Steps for roughly half a microsecond, and ten.
+        // Numbers of steps that take roughly half a microsecond and ten.
         for ((point, around), steps) in points.iter().zip(around).zip([1_600, 32_000]) {
             // The first region of a thread, and of a point, begins late.
             drop((around.measure(), point.measure()));
@@ -229,8 +228,8 @@ fn a_region_of_fixed_work_has_its_true_length() {
             // The minimum may be anywhere in its bucket.
             let least = time(sums.min) * 20 / 19;
             assert!(missing > Duration::ZERO || least >= shortest, "{said}");
-            // If another thread's time slice counted for the region, it would be milliseconds
-            // longer.
+            // If another thread's time slice counted for the region, the maximum would be
+            // milliseconds longer.
             assert!(time(sums.max) <= longest + stolen + 5 * stolen::SWITCH, "{said}");
             assert!(off <= all.mul_f64(NEAR) + stolen + 2 * stolen::SWITCH, "{said}");
         }

@@ -65,7 +65,8 @@ fn a_storm_of_signals_loses_nothing() {
 #[test]
 fn signals_while_lanes_are_claimed_lose_nothing_uncounted() {
     let claims = Claims::run(1, THREADS);
-    // The first thread's lane, those of two threads at once, and some for threads that are ending.
+    // The lanes of the first thread and of two threads at once, and some for threads that are
+    // ending.
     assert!(claims.lanes <= 3 + 8, "{claims:?}");
     figure(&format!("signals: {THREADS} threads that claim lanes at a time, {claims:?}"));
 }

@@ -1,5 +1,6 @@
-//! A week: polls a program that measures as fast as it can as often as ten polls per second would
-//! in seven days. Neither side's memory grows, and the viewer's counts are the true ones.
+//! A week: polls a program that measures as fast as it can, as often as a viewer with ten polls per
+//! second would in seven days. The memory of both sides does not grow, and the viewer's counts are
+//! the true ones.
 
 use pfp_tests::place::Place;
 use pfp_tests::{figure, size};

@@ -307,10 +307,9 @@ fn requests_change_nothing_and_slow_clients_block_no_others() {
         format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\n{}\r\n", "X: y\r\n".repeat(500));
     assert!(ask(address, &many).is_none_or(|answer| answer.status == 431));
 
-    // Connections that never finish a request, or never read the reply, and more of them than the
-    // server accepts: other clients are served at once, so few of the slow connections can have
-    // been closed by then. On a busy machine all may have reached their time limit; then the test
-    // tries again.
+    // Opens more connections than the server accepts, which never finish a request or never read
+    // the reply. The server answers other clients at once, before it has closed many of these. On a
+    // busy machine all of these may have reached their time limit; then the test tries again.
     let dawdlers = |count: usize| -> Vec<TcpStream> {
         let dawdler = |number: usize| {
             let mut stream = TcpStream::connect(address).expect("it still listens");

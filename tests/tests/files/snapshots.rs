@@ -313,7 +313,7 @@ fn writings<'a>(place: &'a Place, pid: &'a str, snapshot: &'a Path) -> Vec<Writi
         writing("PFP_SNAPSHOT", at_exit, false),
     ];
     for (number, format) in (0..TRIED).zip(EXPORTS) {
-        // Alternates between a new file and one that is replaced.
+        // Alternates between a new file and an existing file that is replaced.
         let replaces = number % 2 == 0;
         let export = move |output: Option<&Path>| {
             let mut command = place.command(pfp_top());

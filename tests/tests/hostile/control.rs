@@ -145,7 +145,7 @@ fn quiet_parts(copy: &[u8], segment: &Segment) -> Vec<Range<usize>> {
     let behind = segment.counters().blocks_used.load(Relaxed);
     let end = segment.block_offset(behind).expect("not all are used");
     let unused = directory + used * 256..directory + geometry.lanes() * 256;
-    // The last word of a point's entry is set at a reset, to the point's second shared cell.
+    // A reset points the last word of a point's entry to its second shared cell.
     let points = geometry.points();
     let entries = (0..points).map(|at| table + at * ENTRY..table + (at + 1) * ENTRY - 8);
     let rest = table + points * ENTRY..directory;

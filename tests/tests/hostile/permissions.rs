@@ -291,7 +291,7 @@ fn files_planted_under_a_programs_names_are_refused() {
             assert_eq!(before, [State::of(name), State::of(victim)], "{what} at {name:?}");
             assert!(!place.beacons().join("nothing").exists(), "{what} at {name:?}");
             // `doctor` does not report files of other users in /dev/shm, which may be their
-            // segments, nor an unfinished draft.
+            // segments, and ignores an unfinished draft.
             let is_told =
                 !(name.ends_with(format!("{hex}.0.new")) || name == &object && what == "foreign");
             if is_told && size(u64::from(what == "link" || what == "FIFO"), 1) == 1 {
@@ -380,8 +380,8 @@ fn files_are_written_through_no_link() {
 /// The fallback folder is in /tmp, where another user may create it first.
 #[test]
 fn a_folder_that_another_user_made_first_is_left_alone() {
-    /// A user id without an owner, so that the test meets no real user's folder. Each case has an
-    /// id above it.
+    /// A user id without an owner, so that no real user's folder is affected. Each case has an id
+    /// above it.
     const USER: u32 = 61_234;
     if !is_root() {
         return skipped("a folder that another user made first", "not root");

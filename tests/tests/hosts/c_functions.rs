@@ -364,7 +364,7 @@ fn a_function_that_is_off_costs_a_few_instructions() {
     let way = Hooked::Linked(Link::Shared);
     let program = build(Compiler::C, "hooks_cost.c", way, "cost", &["-O2"]);
     let plain = instructions(&program, "count_plain", "");
-    // The cost does not depend on another function being enabled.
+    // The cost is the same whether or not another function is enabled.
     for enable in ["", "other"] {
         let more = (instructions(&program, "count_hooked", enable) - plain) as f64 / 10_000.0;
         figure(&format!("{WHAT}: {more:.1} with {enable:?} on"));

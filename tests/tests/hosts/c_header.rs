@@ -1,5 +1,5 @@
 //! `pfp.h` and the library agree in functions, layout and constants; with `PFP_DISABLE` a program
-//! contains neither.
+//! contains nothing of them.
 
 use std::collections::BTreeSet;
 use std::path::Path;

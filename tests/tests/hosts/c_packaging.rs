@@ -286,7 +286,7 @@ fn another_library_made_with_rust_fits_beside_it() {
     }
     std::fs::create_dir_all(folder("other")).expect("there is room");
     let other = folder("other").join("libother.a");
-    // The same compiler builds both, so that the mangled names are equal.
+    // One compiler builds both, so that the mangled names are equal.
     let mut command = Command::new("rustc");
     command.args(["--edition=2024", "--crate-type=staticlib", "-O", "-o"]).arg(&other);
     c::run(command.arg(Path::new(c::SOURCES).join("other.rs")));

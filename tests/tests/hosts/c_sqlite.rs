@@ -1,5 +1,5 @@
-//! A real program, SQLite, with every function measured: compares the figures with those of a timer
-//! that samples the running function.
+//! A real program, SQLite, with every function measured: compares its figures with a timer that
+//! samples the running function.
 //!
 //! All runs compared use one file, and differ only in the preloaded library. Two builds may place a
 //! loop differently, which changes its speed on some processors.
@@ -354,8 +354,7 @@ fn exclusive_times_of_a_real_program_agree_with_a_sampler() {
         .filter(|&(_, found)| found >= LARGE * samples as f64)
         .collect();
     large.sort_by(|a, b| b.1.total_cmp(&a.1));
-    // Number of begins and ends that are subtracted from it: its own, and those of the functions
-    // that it calls.
+    // Number of begins and ends that are subtracted from it: its own and its callees'.
     let events = |name: &str| {
         let got = runs[0].of(name).calls as f64 / ROUNDS as f64;
         (got + counted[name].made as f64).max(1.0)

@@ -307,7 +307,7 @@ fn a_copy_that_follows_can_use_the_whole_api() {
     }
 }
 
-/// Changes the table version in a library to one that no other copy has.
+/// Changes the table version in a library, so that it differs from all other copies'.
 fn make_incompatible(library: &Path) {
     let mut bytes = std::fs::read(library).expect("it was copied");
     let head: Vec<u8> = [4_u32, 16, 1].into_iter().flat_map(u32::to_ne_bytes).collect();

@@ -56,7 +56,8 @@ fn a_core_dump_has_no_segment() {
         c::compile(Compiler::C, &name, &["dumped.c"], link, [disabled, "-pthread"])
     };
     let without = build(Link::Without);
-    // The default filter, and one that includes every mapping, also shared ones and those of files.
+    // The default filter, and a filter that includes every mapping, also shared ones and mapped
+    // files.
     for filter in ["0x33", "0xff"] {
         let plain = dump(&without, filter, "named", 0);
         for link in [Link::Static, Link::Shared] {

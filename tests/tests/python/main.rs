@@ -322,7 +322,7 @@ fn a_build_without_a_gil_is_refused() {
     let Some(pythons) = pythons("free-threaded Python") else { return };
     let place = Place::new();
     let mut command = pythons.command(&place, &pythons.all[0], &pythons.all[0]);
-    // Free-threaded builds of Python set this.
+    // Free-threaded builds of Python have this flag.
     let output = command.args(["-c", "import sys; sys.abiflags = 't'; import pfp"]).output();
     let said = said(&output.expect("it starts"));
     assert!(said.contains("ImportError: pfp: expected an interpreter with a GIL"), "{said}");

@@ -21,7 +21,7 @@ use pfp_top::source;
 use serde_json::Value;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
-/// The first bytes of an agent.
+/// The first bytes that an agent sends.
 const MAGIC: &[u8] = b"\x89PFPVIA\r\n";
 
 /// A simulated machine with `pfp-top` on the path.
@@ -253,7 +253,7 @@ fn the_viewer_uploads_itself() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains(&target.pid().to_string()), "{text}{}", complaint(&output));
     assert_eq!(left(), 0);
-    // No file exists while it runs either.
+    // The upload leaves no file on the other machine, also while it runs.
     let mut watching = near.0.command(pfp_top());
     watching.args(["-b", "--json", "-i", "0.1", "--via", &via(system), "--via-copy"]);
     let mut watching = Target::start(&mut watching);

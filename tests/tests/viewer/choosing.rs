@@ -47,7 +47,7 @@ fn first_processes_of_containers_are_distinguished() {
     let numbers: Vec<_> = listed.iter().map(|it| word(it, "number")).collect();
     assert_ne!(numbers[0], numbers[1]);
 
-    // An id that both processes have selects neither of them, and the message lists both.
+    // An id that both processes have is ambiguous: the command fails, and the message lists both.
     let why = segment_by(&place, "1", &folder).expect_err("there are two");
     assert!(numbers.iter().all(|number| why.contains(number)), "{why}");
     let shown = String::from_utf8(place.pfp_top(&["list"]).stdout).expect("it is text");

@@ -67,7 +67,7 @@ const APP: &str = "#include <unistd.h>\n\
                    sum += parse_line(other(n)); usleep(1000); }\n\
                    return sum == 1; }\n";
 
-/// Each snapshot belongs to another run.
+/// A snapshot; each number is another run.
 fn run(number: u32) -> Snapshot {
     let mut source = Synthetic::new();
     source.snapshot_mut().process.segment_id = format!("{number:032x}");

@@ -480,7 +480,7 @@ fn a_crashed_process_is_offered_until_one_runs() {
     let _alive = place.start(STEADY, &["newcomer"]);
     let shown = screen.wait_for_status("LIVE");
     assert!(shown.contains("newcomer["), "{shown}");
-    // With one running process, a crashed one is no reason to show the list.
+    // With one running process, the list is not shown because of a crashed one.
     screen.quit();
     screen.pfp_top(QUICK);
     let shown = screen.wait_for_status("LIVE");
@@ -686,7 +686,7 @@ fn a_process_of_another_user_is_refused_in_words() {
     let text = said(&of_user);
     assert_eq!(of_user.status.code(), Some(4), "{text}");
     assert!(text.contains("belongs to uid 65534") && text.contains("sudo pfp-top -p"), "{text}");
-    // Root may read everything, so rights are not the reason.
+    // Root may read every process, so `doctor` must name another reason.
     let text = said(&of_root);
     assert!(of_root.status.code() == Some(3) && !text.contains("sudo"), "{of_root:?}");
 }

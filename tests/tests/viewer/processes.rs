@@ -1,5 +1,5 @@
 //! Several processes on a real screen: sorting by process, messages about processes that start and
-//! end, a program without memory, and one that is started again.
+//! end, a program without memory, and a program that is restarted.
 
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;

@@ -210,7 +210,7 @@ fn the_load_of_a_point_can_be_zoomed_and_moved_in_time() {
     });
     assert!(title(&held).starts_with(" Load, 2 s until "), "{held}");
     assert!(!axis(&held).contains("now") && axis(&held).matches(':').count() >= 2, "{held}");
-    // Time passes, and the plot does not move; neither does it when paused.
+    // Time passes, and the plot does not move, also when paused.
     let later = screen.wait_for("time to pass", |text| {
         title(text) != title(&held)
             && title(text).contains(" ago, paused")

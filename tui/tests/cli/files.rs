@@ -78,7 +78,7 @@ fn sparse(path: &Path, start: &[u8]) {
     file.set_len(3 << 30).unwrap();
 }
 
-/// Files that are no snapshots, each with a text that its error message contains.
+/// Files in other formats, each with a text that its error message contains.
 fn strange(folder: &Path) -> Vec<(PathBuf, &'static str)> {
     let asset = |name: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets").join(name);
@@ -138,7 +138,7 @@ fn files_that_are_no_snapshots_are_refused_in_little_memory() {
         ] {
             let ended = end(bounded(arguments).spawn().unwrap());
             let said = &ended.complaint;
-            // A copy that claims to use few blocks is read as far as that.
+            // A copy that claims to use few blocks can be read.
             let is_copy = name.ends_with("/few");
             assert!(
                 ended.status.code().is_some_and(|code| code == 2 || code == 5 || is_copy),

@@ -55,8 +55,7 @@ pub(super) fn edge_has_its_key() {
     });
 }
 
-/// A region that has begun is shown with its own point, not with that of an earlier region at its
-/// depth.
+/// A region that has begun is shown with its own point, not with an earlier point of its depth.
 pub(super) fn open_region_has_its_point() {
     check(|| {
         let region = Arc::new(OpenRegion::default());

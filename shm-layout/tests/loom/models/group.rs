@@ -115,8 +115,8 @@ pub(super) fn group_late_member() {
     });
 }
 
-/// One member arrives while the other one leaves: the round is complete, without waiting for the
-/// one that left.
+/// One member arrives while the other one leaves: the round is complete without the member that
+/// left.
 pub(super) fn group_one_leaves() {
     check(|| {
         let (group, places) = group_of_two();

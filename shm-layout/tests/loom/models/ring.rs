@@ -80,7 +80,7 @@ impl Log {
         ring::announce_folded(&self.folded, n + 1);
     }
 
-    /// Ticks of the cell plus those of its point's records that it does not include yet.
+    /// Ticks of the cell plus the ticks of its point's records that it does not include yet.
     fn sum(&self) -> Option<u64> {
         let (mut pending, folded) = (Vec::new(), ring::folded(&self.folded));
         ring::visit(&self.written, &self.slots, folded, |n, addition| {

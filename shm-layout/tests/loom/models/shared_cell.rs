@@ -154,8 +154,7 @@ pub(super) fn shared_cell_cleared() {
     });
 }
 
-/// Two threads apply two resets, one of them late: the cell that readers use is that of the newer
-/// window.
+/// Two threads apply two resets, one of them late: readers use the newer window's cell.
 pub(super) fn shared_cell_two_resets() {
     check(|| {
         let cells = two_cells();

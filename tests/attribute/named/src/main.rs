@@ -1,4 +1,4 @@
-//! Uses the macros on every kind of function; none of them may cause a warning.
+//! Uses the macros on every kind of function, without a warning.
 #![deny(warnings)]
 #![deny(
     future_incompatible,

@@ -1,4 +1,4 @@
-//! A host whose heap is exhausted at one call after the other.
+//! A host whose heap runs out at each of its allocations in turn.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;

@@ -14,7 +14,7 @@ static FORMER: pfp::MeteredPoint = pfp::MeteredPoint::new("former", &["bytes", "
 
 fn many(items: u64) -> u64 {
     let bytes = 1000 + items * 24;
-    // Twelve different tuples; pfp tells eight apart and sums the rest.
+    // Twelve different tuples; pfp counts eight separately and sums the rest.
     pfp::scope!("many", bytes = bytes, flops = items * 2, items = items);
     bytes
 }
@@ -38,7 +38,7 @@ fn work(thread: u64, calls: u64) -> [u64; 3] {
 /// Runs three threads, then three more on their lanes, then a point that is reset, disabled and
 /// enabled. Prints the sums, and writes a snapshot of its own.
 pub(crate) fn run(file: &Path) {
-    // The first calls run alone. A thread waits at most a millisecond for another one that
+    // The first calls run alone. A thread waits at most a millisecond while another thread
     // registers a point, and its call would not be measured.
     let mut sums = work(0, ALONE);
     for _ in 0..2 {

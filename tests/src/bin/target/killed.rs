@@ -106,7 +106,7 @@ impl Me {
         self.seat.end(point::LATCHED, open, Span::default(), || POINTS[point::LATCHED].end());
     }
 
-    /// Consecutive regions, each of which begins where the last one ends.
+    /// Consecutive regions: each begins where the last one ends.
     fn laps(&self) {
         let mut begun = [now(), 0];
         let mut guard = self.seat.call(|| POINTS[point::LAP_A].measure());
@@ -375,7 +375,7 @@ pub(crate) fn slow_start(path: &str) {
     me.stage(RUN);
 }
 
-/// Two seats, whose threads measure until they are killed; new threads replace them now and then.
+/// Two seats, each used by one measuring thread after the other, until the program is killed.
 pub(crate) fn endless(path: &str) {
     let witness = witness::open(path);
     // Create the segment first: regions begun before it exists would be missed, and nothing records

@@ -1,5 +1,5 @@
-//! Works in bursts with pauses in between, so that a scraper's figures can be compared with those
-//! of the segment.
+//! Works in bursts with pauses in between, so that a scraper's figures can be compared with the
+//! segment's.
 
 use std::thread;
 use std::time::Duration;

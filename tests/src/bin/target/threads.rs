@@ -15,8 +15,7 @@ const AT_ONCE: usize = 16;
 pub(crate) fn short(count: u64) {
     pfp::init().ok();
     let batches = count.div_ceil(AT_ONCE as u64);
-    // The point is registered first, so that no thread has to wait for another one that registers
-    // it.
+    // The point is registered first, so that no thread has to wait for its registration.
     short_region();
     batch();
     if !pause("warm") {

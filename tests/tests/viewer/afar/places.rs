@@ -260,7 +260,8 @@ fn a_stalled_place_blocks_no_other_and_is_kept() {
     wait_for("its end", || !os::runs(stopped));
 }
 
-/// A script that runs before the rest of a command.
+/// Writes an executable script, for use at the start of a `--via` command; the agent's words follow
+/// it.
 fn script(near: &Near, name: &str, text: &str) -> PathBuf {
     let path = near.0.path(name);
     std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("the folder is ours");

@@ -29,7 +29,7 @@ impl Drop for Sshd {
 }
 
 impl Sshd {
-    /// `None` if nobody can log in this way on this system.
+    /// `None` if this system does not permit such a login.
     fn start(place: &Place) -> Option<Self> {
         let path = |name: &str| place.path(name).display().to_string();
         for key in ["host", "user"] {
