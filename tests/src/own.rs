@@ -1,4 +1,4 @@
-//! Helpers of tests that measure in their own process and read its segment.
+//! Support for tests that measure in their own process and read its segment.
 
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::directory::Directory;

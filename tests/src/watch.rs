@@ -81,7 +81,7 @@ fn named_points<'a>(picture: &'a Picture, name: &str) -> impl Iterator<Item = &'
     picture.points.iter().filter(move |point| point.name == name && point.tuple.is_none())
 }
 
-/// The cells of a point, on all lanes; for a metered point, the cells of all its tuples, too.
+/// The cells of a point, on all lanes; for a metered point, those that sum all its tuples.
 pub fn cells(picture: &Picture, point: u32) -> impl Iterator<Item = &CellReading> {
     picture.cells.iter().filter(move |cell| cell.point == point && !is_own(picture, cell))
 }

@@ -138,7 +138,7 @@ pub struct Seat {
     pub calling: AtomicU64,
     /// Not 0 once the thread has begun its first region, which claims a lane.
     pub claims: AtomicU64,
-    /// Not 0 once that call has returned.
+    /// Not 0 once the calls of that first region have returned.
     pub claimed: AtomicU64,
     /// Not 0 once the thread only has to end.
     pub leaves: AtomicU64,

@@ -285,7 +285,7 @@ fn a_child_cloned_at_any_instruction_lives_and_finishes_at_most_its_record() {
             what if what.contains("nested") => 2,
             _ => 1,
         };
-        // At least this many of those instructions are interrupted, whichever comes first.
+        // At most this many of those instructions are interrupted, whichever comes first.
         let late = UNTESTED.div_ceil(way.each);
         assert!(outcome.bad <= late * records, "{what}: {outcome:?}");
     });

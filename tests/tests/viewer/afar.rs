@@ -209,7 +209,8 @@ fn a_process_of_another_place_is_compared_with_files() {
         status == Some(2) && said.contains("expected -p PID, --name, --all or --sum with --via"),
         "{said}"
     );
-    // A baseline of another process is ignored; one of the same process is subtracted.
+    // Compared with another process, the counts are complete; compared with an earlier snapshot of
+    // the same process, they are the increase since then.
     let counts = |baseline: &str| {
         let (status, said) = run(&["diff", baseline, "-p", &pid, "--json"]);
         assert_eq!(status, Some(0), "{said}");

@@ -686,7 +686,7 @@ fn a_process_of_another_user_is_refused_in_words() {
     let text = said(&of_user);
     assert_eq!(of_user.status.code(), Some(4), "{text}");
     assert!(text.contains("belongs to uid 65534") && text.contains("sudo pfp-top -p"), "{text}");
-    // Root may read every process, so `doctor` must name another reason.
+    // Root may read every process, so the message must not suggest `sudo`.
     let text = said(&of_root);
     assert!(of_root.status.code() == Some(3) && !text.contains("sudo"), "{of_root:?}");
 }

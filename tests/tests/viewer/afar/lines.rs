@@ -136,7 +136,8 @@ fn the_timeline_requests_only_visible_records() {
         later.flatten().any(|(lane, from)| first.contains_key(&lane) && from > 0).then_some(())
     });
     assert!(asked().iter().all(|lanes| lanes.len() < 16), "{:?}", asked());
-    // A user who looks back in time may scroll to any thread, so the viewer requests all.
+    // While the timeline is held in the past, the user may go to any thread, so the viewer requests
+    // the records of all.
     let before = asked().len();
     screen.keys(&["x"]);
     wait_for("those of all", || {
