@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Names that other projects have given, which this tree's code need not contain.
-const OTHERS: [&str; 22] = [
+const OTHERS: [&str; 24] = [
     "a_k",
     "arch_prctl",
     "b_k",
@@ -15,12 +15,14 @@ const OTHERS: [&str; 22] = [
     "histogram_count",
     "histogram_sum",
     "libgcc_s",
+    "memcmp",
     "no_new_privs",
     "nohup",
     "pfp_exclusive_seconds",
     "pfp_inclusive_seconds",
     "pfp_off_cpu_seconds",
     "pfp_overhead_seconds",
+    "pidfd_open",
     "remote_write",
     "setproctitle",
     "shm_open",
