@@ -80,7 +80,13 @@ fn a_program_and_its_viewer_read_the_same() {
 fn quantiles_include_threads_that_have_just_ended() {
     let place = Place::new();
     let mut target = place.start(TARGET, &["just_ended"]);
-    assert_eq!(target.reach("done").one::<u32>("differ"), 0);
+    let said = target.reach("done");
+    assert_eq!(said.one::<u32>("miscounted"), 0);
+    // A busy machine may pre-empt a thread in the middle of its last fold for so long that the reader
+    // takes the histogram as it is, with some of the fold's records in it. Of 2,000 rounds, few may be
+    // such.
+    let differ = said.one::<u32>("differ");
+    assert!(differ <= 20, "{differ}");
     target.end_well();
 }
 

@@ -2,26 +2,47 @@
 //! uninitialized, and ends the program at the first use. A child of a measured program inherits the
 //! preloaded libpfp, so libpfp itself must find out.
 
-// In assembly: no stable attribute makes a symbol weak.
-std::arch::global_asm!(
-    ".weak __msan_init",
-    ".pushsection .data.rel.ro.pfp_msan_init, \"aw\"",
-    ".globl pfp_msan_init",
-    ".hidden pfp_msan_init",
-    ".balign 8",
-    "pfp_msan_init:",
-    ".quad __msan_init",
-    ".popsection",
-);
-
-unsafe extern "C" {
-    /// The address of the symbol, or 0 if no object defines it. Nothing writes to that word once the
-    /// program has started.
-    static pfp_msan_init: usize;
+/// Loads the address of a symbol into `{address}`, or 0 if no object defines the symbol.
+#[cfg(target_arch = "x86_64")]
+macro_rules! load_weak {
+    ($symbol:literal) => {
+        concat!(".weak ", $symbol, "\n mov {address}, qword ptr [rip + ", $symbol, "@GOTPCREL]")
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! load_weak {
+    ($symbol:literal) => {
+        concat!(
+            ".weak ",
+            $symbol,
+            "\n adrp {address}, :got:",
+            $symbol,
+            "\n ldr {address}, [{address}, :got_lo12:",
+            $symbol,
+            "]"
+        )
+    };
 }
 
 /// Whether MemorySanitizer is in the program. Takes no lock: the loader has looked up the symbol.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) fn checks_every_value() -> bool {
-    // SAFETY: the word above, which the loader has written.
-    unsafe { pfp_msan_init != 0 }
+    let address: usize;
+    // In assembly: no stable attribute makes a symbol weak.
+    // SAFETY: reads a word of the table of addresses, which the loader has written before any code
+    // of this object runs.
+    unsafe {
+        std::arch::asm!(
+            load_weak!("__msan_init"),
+            address = out(reg) address,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    address != 0
+}
+
+/// MemorySanitizer is looked for on the processors above.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(super) fn checks_every_value() -> bool {
+    false
 }

@@ -10,7 +10,7 @@ use crate::snapshot::{LaneKind, Open};
 pub(super) static TABLE: Table<Thread, Common> = table! {
     Thread, Common;
     "process", "Process", 20, Text(process).rank(3), "its process, where there are several";
-    "name", "Thread", 15, Text(name_of).left(24).rank(3).stays(), "its name";
+    "name", "Thread", 12, Text(name_of).left(24).rank(3).stays(), "its name";
     "tid", "Tid", 7, Whole(|thread, _| tid(thread)).rank(8).least(),
         "kernel thread id";
     "state", "State", 7, Text(|thread, common| state(thread, common).into()).right().rank(7),
