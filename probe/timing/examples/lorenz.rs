@@ -5,7 +5,7 @@
 //!
 //! `probe/examples/c/lorenz.cpp` does this with OpenMP, and computes the same sums.
 //!
-//! Run it with `cargo run --release -p pfp-probe --example lorenz -- [THREADS] [TRAJECTORIES]
+//! Run it with `cargo run --release -p pfp-timing --example lorenz -- [THREADS] [TRAJECTORIES]
 //! [STEPS] [--hold]`. With `--hold`, it then waits until its standard input ends, and `pfp-top
 //! --columns name,count,avg,dev,bytes,flops,intensity` shows the rates.
 

@@ -5,7 +5,7 @@
 //! phase happens once. So only the runs have an exponential average over about the last ten, in
 //! addition to the mean of all.
 //!
-//! Run it with `cargo run --release -p pfp-probe --example phases -- [RUNS] [--hold]`. With
+//! Run it with `cargo run --release -p pfp-timing --example phases -- [RUNS] [--hold]`. With
 //! `--hold`, it prints its table and then waits until its standard input ends, so that a viewer can
 //! show it.
 
