@@ -1,4 +1,4 @@
-//! The process, its threads and its contexts, as the program names them.
+//! Public functions for the whole process, its threads and its execution contexts.
 
 use std::io::{self, Write};
 use std::marker::PhantomData;
@@ -10,8 +10,8 @@ use crate::{InitError, Point};
 
 /// Makes the segment now instead of at the first region.
 ///
-/// A program that measures less without it need not look at the error:
-/// `pfp::init().ok();`. One that wants to say why it is not measured can print it.
+/// A program that also works without measurements can ignore the error: `pfp::init().ok();`. A
+/// program that wants to report why it is not measured can print it.
 ///
 /// ```
 /// if let Err(error) = pfp::init() {
@@ -26,25 +26,25 @@ pub fn init() -> Result<(), InitError> {
     program::init()
 }
 
-/// Names the program as the viewer shows it; the executable's name otherwise.
+/// Sets the program's name in the viewer. The default is the executable's name.
 pub fn set_program_name(name: &str) {
     program::set_name(name);
 }
 
-/// Names the calling thread as the viewer shows it; up to 32 bytes. The thread's
-/// name in the kernel otherwise.
+/// Sets the calling thread's name in the viewer, up to 32 bytes. The default is the thread's name
+/// in the kernel.
 ///
-/// It also allocates all memory for the thread's records, 64 KiB, which regions allocate page by page
-/// otherwise. A thread that enters a sandbox calls it before.
+/// It also allocates all memory for the thread's records, 64 KiB, which regions otherwise allocate
+/// page by page. Call it before the thread enters a sandbox.
 pub fn register_thread(name: &str) {
     program::register_thread(name);
 }
 
-/// All points that the program has met, the newest first.
+/// All points that the program has registered, the newest first.
 ///
-/// A point is met when it is first begun, asked or steered; one that was never reached is not
-/// here. Points by number are, and those of C and of hooked functions, if the program links
-/// the library statically. A library that was linked with a pfp of its own has its own list.
+/// A point is registered when it is first measured, read or changed. Points by number are listed,
+/// too, and those of C and of hooked functions if the program links the library statically. A
+/// library that contains its own pfp has its own list.
 ///
 /// ```
 /// static PARSE: pfp::Point = pfp::Point::new("parse");
@@ -62,10 +62,10 @@ pub fn points() -> impl Iterator<Item = &'static Point> {
     program::listed()
 }
 
-/// Switches all measuring off, and on again. Off takes effect at each point's next
-/// begin, and for points that are met later; on switches those points on that this
-/// has switched off, so that one that was off before stays so. Meanwhile a point can
-/// still be switched on by itself.
+/// Disables or enables all measuring. Disabling takes effect at each point's next begin, and also
+/// for points that are registered later. Enabling switches on the points that this function has
+/// switched off; a point that was off before stays off. While measuring is disabled, single points
+/// can still be switched on.
 ///
 /// ```
 /// {
@@ -81,68 +81,67 @@ pub fn set_enabled(on: bool) {
     program::pause(!on);
 }
 
-/// Whether [`set_enabled`] has not switched all measuring off.
+/// True unless [`set_enabled`] has disabled all measuring.
 #[must_use]
 pub fn is_enabled() -> bool {
     program::is_enabled()
 }
 
-/// [`ticks`] per second, as calibrated: more exactly the longer the program runs. Also
-/// where nothing can be measured, for want of shared memory, say.
+/// The calibrated rate of [`ticks`] per second. It becomes more exact the longer the program runs.
+/// It is also valid if nothing can be measured, for example without shared memory.
 #[must_use]
 pub fn ticks_per_second() -> f64 {
     program::ticks_per_second()
 }
 
-/// The time-stamp counter, or what stands in for it where it cannot be relied on.
+/// The time-stamp counter, or its replacement on machines where the counter is unreliable.
 #[inline]
 #[must_use]
 pub fn ticks() -> u64 {
     reading::stamp()
 }
 
-/// The calling thread's on-CPU clock: ticks that it, or the [context](ExecutionContext)
-/// that is current on it, has run. Only differences mean anything. None where
-/// the thread cannot have a lane.
+/// The calling thread's on-CPU clock: the ticks that the thread, or the current
+/// [context](ExecutionContext) on it, has run. Only differences are meaningful. `None` if the
+/// thread cannot have a lane.
 #[inline]
 #[must_use]
 pub fn on_cpu_ticks() -> Option<u64> {
     reading::on_cpu_ticks()
 }
 
-/// What measuring costs, in ticks.
+/// The calibrated overhead of measuring, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {
-    /// What falls inside a region; taken out of the region.
+    /// The part of a begin and an end that falls inside the region, and is subtracted from it.
     pub inside: u64,
-    /// A whole begin and end; taken out of the region around it.
+    /// A whole begin and end, which is subtracted from the enclosing region.
     pub pair: u64,
-    /// What falls inside a region that a [lap](crate::lap) began; taken out of
-    /// the region.
+    /// The part that falls inside a region that a [lap](crate::lap) began, and is subtracted from
+    /// it.
     pub lap: u64,
 }
 
-/// Measures what measuring costs, over `pairs` begins and ends of point 0, and
-/// takes it out of all figures from now on. Done once at the start, so this is
-/// only for doing it again: on a machine that was busy then, say. None if
-/// nothing can be measured.
+/// Measures the overhead with `pairs` begins and ends of point 0, and subtracts it from all figures
+/// from now on. pfp does this once at the start. Call it only to repeat that, for example if the
+/// machine was busy then. `None` if nothing can be measured.
 pub fn calibrate(pairs: u32) -> Option<Overhead> {
     program::calibrate(pairs)
 }
 
-/// An execution object of the program's own: a task, a fibre, an interrupt
-/// handler of a user-level scheduler.
+/// A unit of execution that the program defines: a task, a fibre, or an interrupt handler of a
+/// user-level scheduler.
 ///
-/// The regions that are open in a context stop when it is put aside and go on
-/// when it is resumed, also on another thread; while it is aside, its time counts
-/// as off-CPU. A thread that names no context has one of its own.
+/// The open regions of a context are suspended and resumed with it, and may resume on another
+/// thread. Time while it is suspended counts as off-CPU. A thread that uses no context has one of
+/// its own.
 ///
-/// A context is at most one thread's at a time: the one on which it is current, or
-/// on which an interrupt has put it aside. Signals are blocked while contexts are
-/// switched, so that a handler finds the one or the other. A task that is switched
-/// away from in a signal handler may have been interrupted in the middle of a begin
-/// or end, and must go on on the same thread. In a forked child a context has
-/// nothing open: what was is its parent's.
+/// A context belongs to at most one thread at a time: the thread on which it is current, or on
+/// which an interrupt has suspended it. Signals are blocked while contexts are switched, so a
+/// handler finds either the previous or the next context. If a task is switched away from in a
+/// signal handler, it may have been interrupted in the middle of a begin or end, so it must
+/// continue on the same thread. In a forked child a context has no open regions, since those belong
+/// to the parent.
 ///
 /// ```
 /// static POINT: pfp::Point = pfp::Point::new("task work");
@@ -167,31 +166,31 @@ impl Default for ExecutionContext {
 }
 
 impl ExecutionContext {
-    /// A context without open regions. If memory runs out, every use of it counts as a
+    /// A new context without open regions. If memory runs out, every use of it counts as a
     /// mismatch.
     #[must_use]
     pub fn new() -> Self {
         Self { shared: context::Handle::new() }
     }
 
-    /// The number that records of its regions have; never 0.
+    /// The number of the context in the records of its regions; never 0.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.shared.number()
     }
 
-    /// Makes this the calling thread's context until [`Entered`] is dropped, as
-    /// an interrupt handler does: what was current is put aside and then resumed.
-    /// None if it is a thread's already, current or interrupted.
+    /// Makes this the calling thread's context until [`Entered`] is dropped, as for an interrupt
+    /// handler: the current context is suspended, and then resumed. `None` if the context already
+    /// belongs to a thread, as its current or an interrupted one.
     pub fn enter(&self) -> Option<Entered> {
         context::enter(&self.shared)
             .then(|| Entered { context: self.clone(), thread_bound: PhantomData })
     }
 }
 
-/// A context that was entered; dropping it leaves.
+/// An entered context; dropping this leaves it.
 ///
-/// It belongs to its thread: it cannot be sent to another one.
+/// It cannot be sent to another thread.
 #[must_use = "the context is left at once if this is not bound to a name"]
 #[derive(Debug)]
 pub struct Entered {
@@ -205,26 +204,23 @@ impl Drop for Entered {
     }
 }
 
-/// Tells pfp that the program's scheduler switches the calling thread from one
-/// task to another: `next` takes the place of `prev`, or of what runs instead of
-/// it. If `prev` was put aside by a context that was [entered](ExecutionContext::enter), an
-/// interrupt, it takes effect when that is left. False if `next` is a thread's
-/// already, current or interrupted, which is counted as a mismatch; then nothing
-/// changes.
+/// Tells pfp that the program's scheduler switches the calling thread from one task to another:
+/// `next` replaces `prev`. If another context than `prev` is current, `next` replaces that one. If
+/// `prev` was interrupted by a context that was [entered](ExecutionContext::enter), the switch
+/// takes effect when that context is left. If `next` already belongs to a thread, as its current or
+/// an interrupted context, nothing changes, a mismatch is counted, and the result is false.
 ///
-/// To be called just before or after the stacks are switched, on the thread that
-/// does it, also in a signal handler.
+/// Call it just before or after the stacks are switched, on the same thread. It may be called in a
+/// signal handler.
 pub fn task_switch(prev: &ExecutionContext, next: &ExecutionContext) -> bool {
     context::switch_to(&prev.shared, &next.shared)
 }
 
-/// Writes the figures of this process to a file, which was not there: everything
-/// that `pfp-top snapshot` saves, in the same format, for `pfp-top open` and
-/// `pfp-top diff`.
+/// Writes the figures of this process to a new file: the contents and format of `pfp-top snapshot`,
+/// for `pfp-top open` and `pfp-top diff`.
 ///
-/// The file is written whole or not at all, whatever happens meanwhile; other
-/// threads go on measuring. It takes memory and time for as much as there is to
-/// write, so it is nothing for signal handlers.
+/// The file appears whole or not at all, and other threads continue to measure. The call allocates
+/// memory and takes time in proportion to the figures, so do not call it in a signal handler.
 ///
 /// ```
 /// # if cfg!(not(feature = "enabled")) { return Ok(()) }
@@ -243,31 +239,30 @@ pub fn task_switch(prev: &ExecutionContext, next: &ExecutionContext) -> bool {
 ///
 /// # Errors
 ///
-/// `AlreadyExists` if there is a file of that name: [`snapshot_over`] replaces
-/// it; `Unsupported` if nothing can be measured here, or pfp is compiled out; else
-/// what the system answered, `StorageFull` say.
+/// `AlreadyExists` if the file exists: [`snapshot_over`] replaces it. `Unsupported` if nothing can
+/// be measured, or pfp is compiled out. Else the system's error, for example `StorageFull`.
 pub fn snapshot_to(path: impl AsRef<Path>) -> io::Result<()> {
     program::write_snapshot(path.as_ref(), Existing::Keep)
 }
 
-/// As [`snapshot_to`], in place of the file that is there, if there is one; that
-/// stays as it is if the new one cannot be written.
+/// Like [`snapshot_to`], but replaces an existing file. If the new file cannot be written, the old
+/// one stays as it is.
 ///
 /// # Errors
 ///
-/// As of [`snapshot_to`], but for `AlreadyExists`.
+/// The errors of [`snapshot_to`], except `AlreadyExists`.
 pub fn snapshot_over(path: impl AsRef<Path>) -> io::Result<()> {
     program::write_snapshot(path.as_ref(), Existing::Replace)
 }
 
-/// Writes the figures of this process as JSON: an array of threads, of each an object
-/// with an array for each label, of each tuple of amounts an object with `Bytes`,
-/// `Flops`, `Calls`, and `Min`, `Max`, `Avg`, `Stddev` of a call's exclusive time in
-/// seconds. `Bytes` and `Flops` are of one call, 0 where a region does not tell; of
-/// calls whose amounts are not told apart, the mean. Other amounts stand under their
-/// own names. A line of its own, complete or not at all as far as `out` goes.
+/// Writes the figures of this process as one line of JSON: an array with an object for each thread.
+/// The object has an array for each label. The array has an object for each tuple of amounts, with
+/// `Bytes`, `Flops`, `Calls`, and `Min`, `Max`, `Avg` and `Stddev` of a call's exclusive time in
+/// seconds. `Bytes` and `Flops` are the amounts of one call, 0 for regions without them, and the
+/// mean for calls that are summed without their tuples. Other amounts have their own names. The
+/// line is written whole, unless writing to `out` fails.
 ///
-/// Threads that had the same lane one after the other are one.
+/// Threads that used the same lane one after the other count as one thread.
 ///
 /// ```
 /// # if cfg!(not(feature = "enabled")) { return Ok(()) }
@@ -283,8 +278,8 @@ pub fn snapshot_over(path: impl AsRef<Path>) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// `Unsupported` if nothing can be measured here, or pfp is compiled out; else what
-/// writing to `out` has answered.
+/// `Unsupported` if nothing can be measured, or pfp is compiled out; else the error of writing to
+/// `out`.
 pub fn show(out: &mut impl Write) -> io::Result<()> {
     program::show(out)
 }

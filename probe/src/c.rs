@@ -1,7 +1,7 @@
-//! What the C library needs besides the public interface.
+//! What the C library needs in addition to the public interface.
 //!
-//! C lacks guards and counted references, so libpfp keeps both in the memory that C provides. This
-//! module has the parts that it makes them of.
+//! C has no guards and no counted references, so libpfp stores both in memory that its C callers
+//! provide. This module has the functions for that.
 
 use std::ffi::{CStr, OsStr};
 use std::mem::{ManuallyDrop, offset_of};
@@ -28,15 +28,15 @@ pub use crate::loaded::{Loaded, Mapping, each_mapping};
 use crate::{ExecutionContext, Guard, MeteredPoint, Point, Stats};
 use crate::{clock, errno};
 
-/// Begins a region of a point whose word was read, and said that the point is on. Returns its tag; 0
-/// if it is not measured.
+/// Begins a region of a point whose word the caller has read: the point is on. Returns the region's
+/// tag; 0 if it is not measured.
 #[inline(always)]
 #[must_use]
 pub fn begin(point: &'static Point, word: u64) -> u64 {
     measure::begin::<{ measure::SCOPE }>(point, Control(word))
 }
 
-/// [`begin`] for a point whose word was not read: 0 if it is off.
+/// Like [`begin`], for a point whose word the caller has not read. Returns 0 if the point is off.
 #[must_use]
 pub fn begin_if_on(point: &'static Point) -> u64 {
     tag_of(point.measure())
@@ -46,7 +46,7 @@ fn tag_of(guard: Guard) -> u64 {
     ManuallyDrop::new(guard).tag()
 }
 
-/// Ends a region by the tag that its begin has returned.
+/// Ends the region of a tag that [`begin`] returned.
 #[inline(always)]
 pub fn end_tag(tag: u64) {
     measure::end(tag);
@@ -84,27 +84,27 @@ pub fn amounts(point: &'static Point) -> Option<Amounts<u128>> {
 /// A number for each amount that a point may have.
 type Amounts<T> = [T; MAX_AMOUNTS];
 
-/// [`begin`] for a function that a compiler's hooks begin.
+/// Like [`begin`], for a function that a compiler's hooks begin.
 #[inline(always)]
 #[must_use]
 pub fn begin_function(point: &'static Point, word: u64) -> u64 {
     measure::begin::<{ measure::FUNCTION }>(point, Control(word))
 }
 
-/// Measures what the hooks cost: `call` calls a function that is [`calibration`] and
-/// does nothing. False if nothing came of it.
+/// Measures what the hooks cost. `call` calls an empty function that is measured as the point
+/// [`calibration`]. False if the measurement failed.
 pub fn calibrate_hooks(call: fn(), again: bool) -> bool {
     calibrate::calibrate_hooks(call, again)
 }
 
-/// The point that is measured in calibrations.
+/// The point of the calibration.
 #[must_use]
 pub fn calibration() -> &'static Point {
     &numeric::POINTS[0]
 }
 
-/// Whether [`begin`] has all that it needs, so that it calls nothing of the
-/// program's: no allocator, say.
+/// Whether [`begin`] has all that it needs, so that it calls no function that the program may have
+/// replaced, such as an allocator.
 #[inline(always)]
 #[must_use]
 pub fn is_ready(point: &'static Point, word: u64) -> bool {
@@ -113,66 +113,64 @@ pub fn is_ready(point: &'static Point, word: u64) -> bool {
         || copies::followed().is_some_and(|leader| leader.knows(point))
 }
 
-/// The value of a variable of the program's own user; none in a set-user-id program.
+/// The value of an environment variable. `None` in a set-user-id program.
 #[must_use]
 pub fn environment(name: &CStr) -> Option<&'static OsStr> {
     pfp_shm_layout::environment::variable(name)
 }
 
-/// Leaves the caller's `errno` as it was.
+/// Runs `work`, and restores the caller's `errno` afterwards.
 pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     errno::preserve(work)
 }
 
-/// Maps memory of zeros, which reads as zeros again in a forked child.
+/// Maps zeroed memory, which is zeroed again in a forked child.
 #[must_use]
 pub fn private_pages(bytes: usize) -> Option<*mut u8> {
     memory::private_pages(bytes)
 }
 
-/// Whether the point is on, or is not known yet, as while other threads make points.
+/// Whether the point is on, or unknown because other threads are registering points.
 #[inline]
 #[must_use]
 pub fn may_measure(point: &'static Point) -> bool {
     point.control().enabled() || point.is_enabled()
 }
 
-/// Makes the segment now, so that no thread has to wait for it later. Called as a library starts,
-/// for which its host waits anyway.
+/// Makes the segment now, so that no thread has to wait for it later. Called when the library is
+/// loaded, for which the host waits anyway.
 pub fn get_ready() {
     let _ = keeping_errno(crate::init);
 }
 
-/// Does before an end by `_exit`, which runs no handlers, what pfp does at `exit`: notes in the
-/// segment that the process ends in order, and writes the last figures if the settings ask for
-/// a file for each process.
+/// Does before `_exit`, which runs no handlers, what pfp does at `exit`: records an orderly exit in
+/// the segment, and writes the last figures if the settings name a file.
 pub fn end_in_order() {
     keeping_errno(image::at_immediate_exit);
 }
 
-/// Names a thread of this process, which may have measured nothing so far.
+/// Names a thread of this process, which need not have measured anything yet.
 pub fn name_thread(tid: u32, name: &str) {
     keeping_errno(|| given::name_thread(tid, name));
 }
 
-/// Whether the stack has room to make the point of a place in the source. To be called by a
-/// function with a small frame.
+/// Whether the stack has room for registering a point. The caller must have a small frame.
 #[must_use]
 pub fn has_room() -> bool {
     room::has_room()
 }
 
-/// Counts a region that [`has_room`] has refused.
+/// Counts a region that was not measured because [`has_room`] returned false.
 pub fn miss() {
     entries::miss_unknown();
 }
 
-/// Counts a region that found too little room on the calling thread.
+/// Counts a region for which the calling thread's stack had too little room.
 pub fn count_refusal() {
     context::count_refusal();
 }
 
-/// Iterations that spin until another thread releases a lock, for a millisecond at most.
+/// Number of iterations to spin for a lock that another thread holds, at most a millisecond in all.
 pub fn brief_spin() -> impl Iterator<Item = ()> {
     spin::brief_spin()
 }
@@ -185,15 +183,15 @@ pub fn functions() -> Option<&'static Functions> {
     local::get().map(|local| &local.functions)
 }
 
-/// Whether thread-local storage is allocated and filled. A hook that a resolver of an indirect
-/// function calls comes earlier, and must not use it.
+/// Whether thread-local storage is allocated and initialized. A hook may be called earlier, by the
+/// resolver of an indirect function, and must not use the storage then.
 #[must_use]
 pub fn has_started() -> bool {
     static HAS_STARTED: AtomicBool = AtomicBool::new(false);
     if HAS_STARTED.load(Relaxed) {
         return true;
     }
-    // Until it is filled, it reads 0.
+    // The storage reads 0 until it is initialized.
     let has = clock::has_thread_pointer()
         && functions().is_some_and(|functions| functions.sp.load(Relaxed) != 0);
     if has {
@@ -208,25 +206,25 @@ pub fn functions_distance() -> Option<isize> {
     local::distance().map(|distance| distance + offset_of!(local::Local, functions) as isize)
 }
 
-/// Counts a hook or handle that does not fit what is current on the calling
-/// thread.
+/// Counts a mismatch: a hook or handle names another region or context than the current one of the
+/// calling thread.
 pub fn count_mismatch() {
     context::count_mismatch();
 }
 
-/// [`Point::end`] or [`Point::end_latched`].
+/// Calls [`Point::end`], or [`Point::end_latched`] if `latch` is set.
 #[inline]
 pub fn end(point: &'static Point, latch: bool) {
     if latch { by_hand::end_latched(point) } else { by_hand::end(point) }
 }
 
-/// The point of a number; none beyond the range, which counts as a refusal.
+/// The point of a number. `None` beyond the range, which counts as a refusal.
 #[must_use]
 pub fn numbered(id: u32) -> Option<&'static Point> {
     numeric::point(id)
 }
 
-/// A point's statistics without quantiles, which C does not have.
+/// A point's statistics without quantiles, which the C interface does not have.
 #[must_use]
 pub fn stats(point: &'static Point) -> Option<Stats> {
     point.stats_with(Histogram::LeftOut)
@@ -246,9 +244,9 @@ pub fn is_current(context: &ExecutionContext) -> bool {
     context.shared.is_current()
 }
 
-/// Makes a context, or the thread's own, run on the calling thread in place of
-/// `prev`; that another one ran is counted as a mismatch. While an interrupt is
-/// current, it takes effect when that ends. False if `next` is a thread's already.
+/// Makes a context current on the calling thread in place of `prev`; `None` is the thread's own. If
+/// another context than `prev` ran, a mismatch is counted. While an interrupt's context is current,
+/// the switch takes effect when that is left. False if `next` already belongs to a thread.
 pub fn switch(prev: Option<&ExecutionContext>, next: Option<&ExecutionContext>) -> bool {
     let switched = context::switch(prev.map(|prev| &prev.shared), next.map(|next| &next.shared));
     if switched == Switched::InPlaceOfAnother {
@@ -257,25 +255,25 @@ pub fn switch(prev: Option<&ExecutionContext>, next: Option<&ExecutionContext>) 
     switched != Switched::Refused
 }
 
-/// Puts what is current aside for an interrupt's context; false if that is a
-/// thread's already.
+/// Suspends the current context, and makes an interrupt's context current. False if that already
+/// belongs to a thread.
 pub fn enter(to: &ExecutionContext) -> bool {
     context::enter(&to.shared)
 }
 
-/// Resumes what [`enter`] put aside; false if `from` is not current here.
+/// Resumes the context that [`enter`] suspended. False if `from` is not current on this thread.
 pub fn leave(from: &ExecutionContext) -> bool {
     context::leave(&from.shared)
 }
 
-/// Makes a context that of another execution object, with nothing open; false if
-/// it is a thread's: current, or interrupted.
+/// Reuses a context for another unit of execution, with no open regions. False if it belongs to a
+/// thread, as its current or an interrupted context.
 pub fn renew(context: &ExecutionContext) -> bool {
     context.shared.renew()
 }
 
-/// Ticks that the calling thread has spent on folding its ring; they are in no region's
-/// exclusive time. For tests.
+/// Ticks that the calling thread has spent on folding its ring, which count for no region. For
+/// tests.
 #[must_use]
 pub fn folding() -> u64 {
     let thread = current::thread().filter(|thread| thread.is_alive());

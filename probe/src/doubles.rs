@@ -1,4 +1,4 @@
-//! Two doubles side by side, which one instruction makes, adds or compares.
+//! Two doubles side by side, which single instructions compute and compare.
 
 /// Two doubles, in one register.
 #[repr(C, align(16))]
@@ -6,13 +6,13 @@
 pub(crate) struct Doubles([f64; 2]);
 
 impl Doubles {
-    /// One number twice.
+    /// A pair of twice the same number.
     #[inline(always)]
     pub(crate) fn both(number: f64) -> Self {
         Self([number; 2])
     }
 
-    /// Two numbers of 32 bits with a sign, which lie `BYTES` bytes behind a place.
+    /// Two signed numbers of 32 bits, `BYTES` bytes behind `place`.
     ///
     /// # Safety
     ///
@@ -50,62 +50,62 @@ impl Doubles {
         Self([first, second])
     }
 
-    /// The first ones of two pairs.
+    /// The first number of each of two pairs.
     #[inline(always)]
     pub(crate) fn firsts(self, other: Self) -> Self {
         Self([self.0[0], other.0[0]])
     }
 
-    /// The first one, or 0 if that is more, and the second one.
+    /// The first number, or 0 if it is negative, and the second number.
     #[inline(always)]
     pub(crate) fn first_not_below_zero(self) -> Self {
         self.max(Self([0.0, f64::NEG_INFINITY]))
     }
 
-    /// The sum of each.
+    /// The sums of the two pairs, element by element.
     #[inline(always)]
     pub(crate) fn add(self, more: Self) -> Self {
         self.zip(more, |one, other| one + other)
     }
 
-    /// The square of each.
+    /// The squares, element by element.
     #[inline(always)]
     pub(crate) fn squared(self) -> Self {
         self.zip(self, |one, other| one * other)
     }
 
-    /// The lesser of each.
+    /// The lesser numbers of the two pairs, element by element.
     #[inline(always)]
     pub(crate) fn min(self, other: Self) -> Self {
         self.zip(other, lesser)
     }
 
-    /// The greater of each.
+    /// The greater numbers of the two pairs, element by element.
     #[inline(always)]
     pub(crate) fn max(self, other: Self) -> Self {
         self.zip(other, greater)
     }
 
-    /// The first one.
+    /// The first number of the pair.
     #[inline(always)]
     pub(crate) fn first(self) -> f64 {
         self.0[0]
     }
 
-    /// The second one.
+    /// The second number of the pair.
     #[inline(always)]
     pub(crate) fn second(self) -> f64 {
         self.0[1]
     }
 }
 
-/// The lesser one of two numbers, in one instruction.
+/// The lesser of two numbers, in one instruction.
 #[inline(always)]
 pub(crate) fn lesser(one: f64, other: f64) -> f64 {
     if one < other { one } else { other }
 }
 
-/// The greater one.
+/// The greater of two numbers, in one instruction.
 #[inline(always)]
 pub(crate) fn greater(one: f64, other: f64) -> f64 {
     if one > other { one } else { other }
@@ -123,21 +123,21 @@ mod arch {
     pub(crate) struct Numbers(__m128i);
 
     impl Numbers {
-        /// One number twice.
+        /// A pair of twice the same number.
         #[inline(always)]
         pub(crate) fn both(number: usize) -> Self {
             // SAFETY: the register is of two numbers.
             Self(unsafe { transmute::<[usize; 2], __m128i>([number; 2]) })
         }
 
-        /// The bits of two doubles from one on.
+        /// The bits of two doubles from bit `BIT` on.
         #[inline(always)]
         pub(crate) fn bits_from<const BIT: i32>(of: Doubles) -> Self {
             // SAFETY: the register is of two doubles; all x86-64 processors have SSE2.
             Self(unsafe { _mm_srli_epi64::<BIT>(transmute::<Doubles, __m128i>(of)) })
         }
 
-        /// The difference of each, which wraps.
+        /// The differences of the two pairs, element by element, which wrap.
         #[inline(always)]
         pub(crate) fn less(self, other: Self) -> [usize; 2] {
             // SAFETY: the register is of two numbers; all x86-64 processors have SSE2.

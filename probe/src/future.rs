@@ -54,9 +54,10 @@ impl<F: Future> Future for Measured<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: the future is pinned with the whole and never moved out; the
-        // other fields are not pinned.
+        // SAFETY: the future is pinned with the whole and never moved out; the other fields are not
+        // pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: as above.
+        // SAFETY: `self` is pinned, so its field `future` is pinned, too.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         this.polled.poll(future, context)
     }
@@ -67,9 +68,10 @@ impl<F: Future> Future for MeteredFuture<F> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: as in `Measured`.
+        // SAFETY: the future is pinned with the whole and never moved out; the other fields are not
+        // pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: as above.
+        // SAFETY: `self` is pinned, so its field `future` is pinned, too.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         this.polled.poll(future, context)
     }

@@ -75,7 +75,7 @@ fn program(code: usize) -> Option<Loaded> {
     if headers == 0 || size != size_of::<ProgramHeader>() {
         return None;
     }
-    // SAFETY: the kernel has loaded so many with the program, which stays.
+    // SAFETY: the kernel has loaded `count` headers with the program, which stays loaded.
     let parts = unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(headers), count) };
     let is_loaded = |part: &&ProgramHeader| part.p_type == libc::PT_LOAD;
     // They follow the header of the file, in the page that it begins with.
@@ -237,9 +237,10 @@ mod tests {
             _: libc::size_t,
             search: *mut c_void,
         ) -> c_int {
-            // SAFETY: as `dl_iterate_phdr` and the caller promise.
+            // SAFETY: `dl_iterate_phdr` passes a valid `dl_phdr_info`, and `search` is the caller's
+            // `Lookup`.
             let (info, search) = unsafe { (&*info, &mut *search.cast::<Lookup>()) };
-            // SAFETY: there are so many, and the name ends in zero.
+            // SAFETY: the loader states the number of headers, and the name ends in zero.
             let (parts, path) = unsafe {
                 let count = usize::from(info.dlpi_phnum);
                 (slice::from_raw_parts(info.dlpi_phdr, count), CStr::from_ptr(info.dlpi_name))

@@ -6,8 +6,7 @@ use std::panic::Location;
 
 use crate::engine::state::State;
 
-/// Points that are named by a number: `0..NUMERIC`. Point 0 is the
-/// calibration's.
+/// The points that are named by a number are `0..NUMERIC`. Point 0 is used by the calibration.
 pub const NUMERIC: u32 = 64;
 
 /// A profile point: a region of the program with statistics of its own.
@@ -22,16 +21,16 @@ pub const NUMERIC: u32 = 64;
 /// assert_eq!(parse("a,b"), 2);
 /// ```
 ///
-/// A point must be a `static`: the viewer steers it for as long as the program
-/// runs. It measures from the start, unless it [starts off](Self::starts_off) or
-/// the environment has `PFP_DEFAULT=off`, and `PFP_ENABLE` does not name it.
+/// A point must be a `static`, because the viewer can switch it as long as the program runs. It
+/// measures from the start, unless it [starts off](Self::starts_off), or the environment has
+/// `PFP_DEFAULT=off` and `PFP_ENABLE` does not name the point.
 ///
-/// # What its times hold
+/// # Exclusive and inclusive time
 ///
-/// Exclusive time is the region's own: without the regions inside it and without what
-/// measuring those took. Inclusive time has both, so it grows with the number of regions
-/// inside. A region whose point is off is none: its time is that of the region around it, in
-/// both figures. Switching a point off therefore moves its time to its callers.
+/// Exclusive time is the region's own time: without the regions inside it, and without the overhead
+/// of measuring those. Inclusive time contains both, so it grows with the number of regions inside.
+/// A region whose point is off is not measured: its time counts for the enclosing region, in both
+/// figures. So switching a point off moves its time to its callers.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Point {
@@ -39,7 +38,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// A point of this name; the place is where this is called.
+    /// A point with this name. Its place in the source is where this function is called.
     #[must_use]
     #[track_caller]
     pub const fn new(name: &'static str) -> Self {
@@ -47,9 +46,8 @@ impl Point {
         Self::at(name, here.file(), here.line())
     }
 
-    /// A point of this name at a place of the source that is not this one: for
-    /// generated code, and for bindings of other languages. An empty `file` says
-    /// that the place is not known.
+    /// A point with this name and an explicit place in the source, for generated code and for
+    /// bindings of other languages. An empty `file` means that the place is unknown.
     ///
     /// ```
     /// static LEXER: pfp::Point = pfp::Point::at("lexer", "grammar.y", 12);
@@ -60,8 +58,8 @@ impl Point {
         Self { state: State::literal(name, file, line) }
     }
 
-    /// The point, switched off from the start: it measures once it is enabled
-    /// here, in the viewer, or by `PFP_ENABLE` in the environment.
+    /// Makes the point start off. It measures once it is enabled: by [`Self::enable`], in the
+    /// viewer, or by `PFP_ENABLE` in the environment.
     ///
     /// ```
     /// static DETAIL: pfp::Point = pfp::Point::new("detail").starts_off();
@@ -72,14 +70,13 @@ impl Point {
         Self { state: self.state.starts_off() }
     }
 
-    /// The point, fenced: its stamps wait for the work before them.
+    /// Fences the point: its stamps wait for the work before them.
     ///
-    /// Otherwise a processor reads the end of a short region while its last loads and chains
-    /// of instructions are still under way, and up to some 50 ns of it are counted for the
-    /// region around. Fences cost some 45 ns, which are taken out of the figures, and the work on
-    /// both sides of a stamp no longer overlaps: the program becomes that much slower.
-    /// `PFP_FENCE=1` fences all points. Futures and threads without a lane of their own have no
-    /// fences.
+    /// Without fences, a processor reads the end of a short region while its last loads and chains
+    /// of instructions are still running, and up to some 50 ns of it count for the enclosing
+    /// region. Fences cost some 45 ns, which are subtracted from the figures. The work on both
+    /// sides of a stamp no longer overlaps, so the program becomes that much slower. `PFP_FENCE=1`
+    /// fences all points. Futures and threads without a lane of their own have no fences.
     ///
     /// ```
     /// static LOOKUP: pfp::Point = pfp::Point::new("lookup").fenced();
@@ -90,7 +87,7 @@ impl Point {
         Self { state: self.state.fenced() }
     }
 
-    /// For [`crate::function_scope!`].
+    /// Used by [`crate::function_scope!`].
     #[doc(hidden)]
     #[must_use]
     #[track_caller]
@@ -99,13 +96,13 @@ impl Point {
         Self { state: State::function(name, here.file(), here.line()) }
     }
 
-    /// The file that the point is in; empty where that is not known.
+    /// The source file of the point; empty if it is unknown.
     #[must_use]
     pub const fn file(&'static self) -> &'static str {
         self.state.file()
     }
 
-    /// The line that the point is at; 0 where that is not known.
+    /// The source line of the point; 0 if it is unknown.
     #[must_use]
     pub const fn line(&'static self) -> u32 {
         self.state.line()

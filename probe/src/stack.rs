@@ -1,7 +1,8 @@
-//! Regions of a thread that another tool's annotations have begun and not ended, by their owners.
+//! The regions that another tool's annotations have begun and not ended on a thread, by owner.
 //!
-//! An owner may be a domain, which nests regions for itself, or one span. Owners may overlap: a
-//! region that ends around one of another owner ends when that one does.
+//! An owner is either a domain, whose regions nest, or a single span. Regions of different owners
+//! may overlap: if an owner ends a region that encloses an open region of another owner, it stays
+//! on the stack until that region has ended, too.
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::{self, MaybeUninit};
@@ -11,38 +12,39 @@ use crate::engine::polls::{Polls, end_poll};
 use crate::own::{self, Own};
 use crate::{Amount, Guard, MeteredPoint, Point, c};
 
-/// Regions that can be open on a thread; one more is not measured, and that is counted.
+/// Maximum number of open regions on a thread. Further ones are not measured, and count as refused.
 const DEPTH: usize = 1024;
 
-/// What regions have measured that are one measurement together, as the polls of a future are.
+/// The sum of several regions that count as one measurement, like the polls of a future.
 #[derive(Debug, Default)]
 pub struct Parts(Polls);
 
 impl Parts {
-    /// None so far.
+    /// No parts yet.
     #[must_use]
     pub const fn new() -> Self {
         Self(Polls::None)
     }
 
-    /// Records what they have measured, if they have.
+    /// Records the sum as one measurement, if there are any parts.
     #[cold]
     pub fn record(&mut self, point: &'static Point) {
         self.0.record(point, None);
     }
 }
 
-/// Finds the parts that an owner's region belongs to, and lends them; false if it cannot.
+/// Finds the [`Parts`] to which an owner's region belongs, and calls `take` with them; false if
+/// that is not possible.
 pub type Lend = fn(owner: usize, take: &mut dyn FnMut(&mut Parts)) -> bool;
 
-/// A region that is open.
+/// An open region.
 pub struct Open {
-    /// Whose it is: an address.
+    /// The address of its owner.
     owner: usize,
-    /// Regions of this owner around it.
+    /// Number of enclosing regions of the same owner.
     level: u32,
     has_ended: bool,
-    /// Of a region that is a part of others.
+    /// How to find its parts, if it is a part of a measurement.
     part_of: Option<Lend>,
     guard: Guard,
 }
@@ -52,13 +54,14 @@ impl Open {
         Self { owner, level, has_ended: false, part_of: None, guard: Guard::empty() }
     }
 
-    /// Begins a region of a point, if it is on. Once.
+    /// Begins a region of a point, if the point is on. Called at most once.
     #[inline(always)]
     pub fn measure(&mut self, point: &'static Point) {
         self.guard = point.measure();
     }
 
-    /// Begins a region of a point, if it is on, that is a part of others. Once.
+    /// Begins a region of a point that is a part of a measurement, if the point is on. Called at
+    /// most once.
     #[inline]
     pub fn measure_part(&mut self, point: &'static Point, lend: Lend) {
         self.measure(point);
@@ -67,14 +70,14 @@ impl Open {
         }
     }
 
-    /// Whether it is measured; not if its point was off.
+    /// Whether the region is measured; false if its point was off.
     #[inline(always)]
     #[must_use]
     pub fn is_measured(&self) -> bool {
         self.guard.tag() != 0
     }
 
-    /// Begins a region with amounts, if the point is on. Once.
+    /// Begins a region with amounts, if the point is on. Called at most once.
     #[inline(always)]
     pub fn measure_with<A: Amount, const N: usize>(
         &mut self,
@@ -102,7 +105,7 @@ impl Drop for Open {
     }
 }
 
-/// Ends a region as a part of others; false if that cannot be.
+/// Ends a region as a part of a measurement; false if that is not possible.
 #[cold]
 fn end_part(owner: usize, tag: u64, lend: Lend) -> bool {
     lend(owner, &mut |parts| end_poll(tag, &mut parts.0, false))
@@ -110,7 +113,7 @@ fn end_part(owner: usize, tag: u64, lend: Lend) -> bool {
 
 struct Stack {
     depth: Cell<usize>,
-    /// Regions that were begun beyond the depth and not ended.
+    /// Number of open regions beyond the maximum.
     beyond: Cell<u32>,
     open: [UnsafeCell<MaybeUninit<Open>>; DEPTH],
 }
@@ -119,7 +122,8 @@ thread_local! {
     static STACK: Own<Stack> = const { Own::new() };
 }
 
-/// Does something with the calling thread's; nothing when it ends, or there is no memory.
+/// Calls `work` with the calling thread's stack. Does nothing while the thread ends, or if there is
+/// no memory.
 #[inline]
 fn with<R>(work: impl FnOnce(&Stack) -> R) -> Option<R> {
     // SAFETY: of the calling thread, which uses it before it ends.
@@ -127,8 +131,8 @@ fn with<R>(work: impl FnOnce(&Stack) -> R) -> Option<R> {
     own.get(Stack::new).map(work)
 }
 
-/// Begins a region of an owner. The result is how many of this owner are around it; none when
-/// the thread ends, or there is no memory, which is counted.
+/// Begins a region of an owner. Returns how many open regions of this owner enclose it. `None`
+/// while the thread ends, or if there is no memory, which counts as a refusal.
 #[inline]
 pub fn push(owner: usize, begin: impl FnOnce(&mut Open)) -> Option<u32> {
     let level = with(|stack| {
@@ -141,7 +145,7 @@ pub fn push(owner: usize, begin: impl FnOnce(&mut Open)) -> Option<u32> {
     level
 }
 
-/// [`push`] for owners that need not know how many of them are around: nothing is looked for.
+/// [`push`] for owners that do not need the number of enclosing regions, which saves the search.
 #[inline]
 pub fn push_one(owner: usize, begin: impl FnOnce(&mut Open)) {
     if with(|stack| stack.push(owner, 0, begin)).is_none() {
@@ -152,17 +156,17 @@ pub fn push_one(owner: usize, begin: impl FnOnce(&mut Open)) {
 /// A region that its owner has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// How many of this owner were around it.
+    /// Number of open regions of this owner that enclosed it.
     pub level: u32,
-    /// Whether it ended at once, with no other region inside.
+    /// Whether it was the innermost region, so that it ended at once.
     pub was_innermost: bool,
 }
 
-/// Ends the owner's last region; none if it has no region.
+/// Ends the owner's last open region. `None` if it has none.
 #[inline]
 pub fn pop(owner: usize) -> Option<Ended> {
     with(|stack| {
-        // Nearly always the last one.
+        // The owner's last region is nearly always the innermost one.
         match stack.open_ones().next() {
             Some(open) if open.owner == owner && !open.has_ended && stack.beyond.get() == 0 => {
                 open.has_ended = true;
@@ -179,7 +183,7 @@ pub fn pop(owner: usize) -> Option<Ended> {
     .flatten()
 }
 
-/// A region that ends as it begins: it counts.
+/// Begins a region and ends it at once, so that only its count matters.
 pub fn mark(begin: impl FnOnce(&mut Open)) {
     begin(&mut Open::new(0, 0));
 }
@@ -221,8 +225,8 @@ impl Drop for Suspended {
     }
 }
 
-/// Moves the calling thread's open regions to `to`, which is empty. Without memory for them they
-/// are abandoned, and counted as mismatches.
+/// Moves the calling thread's open regions to `to`, which is empty. Without memory, the regions are
+/// abandoned, and count as mismatches.
 pub fn suspend(to: &mut Suspended) {
     with(|stack| stack.suspend(to));
 }
@@ -251,7 +255,7 @@ pub fn forget_inside(owner: usize) -> usize {
 
 impl Stack {
     fn new() -> Option<Box<Self>> {
-        // Where it stays: it is larger than what may be left of a small stack.
+        // Allocated in place, because a small stack may have no room for it.
         let mut stack = own::room::<Self>()?;
         let words = stack.as_mut_ptr();
         // SAFETY: memory for it; places for regions need not be filled.
@@ -301,7 +305,7 @@ impl Stack {
         Some(Ended { level, was_innermost: inside == 1 })
     }
 
-    /// From the innermost on.
+    /// The regions on the stack, from the innermost outwards.
     #[inline]
     fn open_ones(&self) -> impl Iterator<Item = &mut Open> {
         // SAFETY: below the depth: filled, and the calling thread's.
@@ -316,8 +320,8 @@ impl Stack {
         self.open_ones().find(|open| open.owner == owner && !open.has_ended)
     }
 
-    /// Abandons regions that have not ended, and those that have ended and wait for one of them:
-    /// they would be charged its time.
+    /// Abandons the regions that have not ended and are gone, and all regions inside which have
+    /// ended and wait for them, since those would be charged their time.
     fn forget(&self, mut is_gone: impl FnMut(&Open) -> bool) -> usize {
         let mut forgotten = 0;
         for open in self.open_ones() {
@@ -335,7 +339,7 @@ impl Stack {
         forgotten
     }
 
-    /// Moves all open regions out of the stack.
+    /// Moves all open regions off the stack.
     fn suspend(&self, to: &mut Suspended) {
         let depth = self.depth.get();
         if to.open.try_reserve(depth).is_err() {
@@ -349,7 +353,7 @@ impl Stack {
         to.open.extend(open);
     }
 
-    /// Moves regions into the stack, which is empty.
+    /// Moves regions onto the stack, which is empty.
     fn resume(&self, from: &mut Suspended) {
         self.beyond.set(std::mem::take(&mut from.beyond));
         for (slot, open) in self.open.iter().zip(from.open.drain(..)) {
@@ -359,7 +363,7 @@ impl Stack {
         }
     }
 
-    /// Ends the innermost regions as far as their owners have.
+    /// Ends the innermost regions, as long as their owners have ended them.
     #[inline(never)]
     fn close(&self) {
         while self.open_ones().next().is_some_and(|last| last.has_ended) {
@@ -367,7 +371,7 @@ impl Stack {
         }
     }
 
-    /// Ends the innermost region, which is at this place.
+    /// Ends the innermost region, which has this index.
     #[inline(always)]
     fn end_last(&self, last: usize) {
         // First: what a handler begins as this ends comes behind it.
@@ -399,14 +403,15 @@ mod tests {
         let push = |owner, point| push(owner, |open| open.measure(point));
         assert_eq!((pop(1), innermost()), (None, None));
         assert_eq!([push(1, &ONE), push(2, &OTHER), push(1, &ONE)], [0, 0, 1].map(Some));
-        // The inner one of the first owner, then its outer one, which the other is still in.
+        // Owner 1 ends its inner region, and then its outer one, in which owner 2 still has a
+        // region.
         assert_eq!(
             [pop(1), super::pop(1).map(|ended| u32::from(ended.was_innermost))],
             [1, 0].map(Some)
         );
         assert_eq!((count(&ONE), count(&OTHER), innermost()), (1, 0, Some(2)));
         assert_eq!(pop(1), None);
-        // Both end now.
+        // Owner 2 ends its region, so both regions end now.
         assert_eq!(pop(2), Some(0));
         assert_eq!((count(&ONE), count(&OTHER), innermost()), (2, 1, None));
         assert_eq!(pop(2), None);
@@ -449,7 +454,7 @@ mod tests {
         static OTHER: Point = Point::new("other task");
         let _one = one_at_a_time();
         let push = |owner, point| push(owner, |open| open.measure(point));
-        // A poll ends, and what it has entered does not; another task comes.
+        // A poll of the task ends, but not the region that it entered. Then another task is polled.
         for polls in 1..=3 {
             push(7, &TASK);
             push(8, &HELD);
@@ -473,7 +478,8 @@ mod tests {
         let push = |owner, point| push(owner, |open| open.measure(point));
         push(10, &FIRST);
         suspend(&mut first);
-        // The second one has a region of the same owner, and leaves another one open.
+        // The second coroutine has a region of the same owner as the first, and leaves another
+        // region open.
         assert_eq!((innermost(), push(10, &SECOND), pop(10)), (None, Some(0), Some(0)));
         push(11, &SECOND);
         suspend(&mut second);

@@ -162,7 +162,7 @@ impl<T: Send + Sync> Once<T> {
                 // SAFETY: made from a box just now, and never freed.
                 Ok(_) => unsafe { &*new },
                 Err(first) => {
-                    // SAFETY: as above, and nobody has seen it.
+                    // SAFETY: made from a box just now, and no other code has seen the pointer.
                     drop(unsafe { Box::from_raw(new) });
                     // SAFETY: not null, and never freed.
                     unsafe { &*first }

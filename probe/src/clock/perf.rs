@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicU64;
 
 use pfp_shm_layout::descriptors::above_standard;
 
-/// Bytes of the kernel's `struct perf_event_attr`, first published version: it
-/// has all that is needed here.
+/// Size of the kernel's `struct perf_event_attr` in its first version, which has all the fields
+/// that are needed here.
 const ATTR_SIZE: u32 = 64;
 const TYPE_SOFTWARE: u32 = 1;
 const COUNT_DUMMY: u64 = 9;
-/// `exclude_kernel` and `exclude_hv`: allowed to everybody at paranoia 2.
+/// `exclude_kernel` and `exclude_hv`: with these, any user may open the event at paranoia level 2.
 const FLAGS: u64 = 1 << 5 | 1 << 6;
-/// Offset of `lock` in the page; `index` behind it moves along.
+/// Offset of the 8-byte word that a switch changes: `lock` in the lower half, `index` in the upper.
 const LOCK: usize = 8;
 const PAGE: usize = 4096;
 
@@ -32,8 +32,8 @@ pub(super) struct Page(*mut libc::c_void);
 
 impl Page {
     /// Opens an event for the calling thread. `None` if that is forbidden, or if a seccomp filter
-    /// is set: usual filters refuse this call, some kill the process for it, and a process cannot
-    /// read the rules of its filter.
+    /// is set: usual filters refuse this call, and some kill the process for it. A process cannot
+    /// read the rules of its filter, so the call is not tried.
     pub(super) fn open() -> Option<Self> {
         if has_filter() {
             return None;
@@ -54,8 +54,8 @@ impl Page {
         if file < 0 {
             return None;
         }
-        // SAFETY: maps the event's page at a place of the kernel's choice. The
-        // mapping keeps the event alive; no descriptor is kept from the host.
+        // SAFETY: maps the event's page at an address that the kernel chooses. The mapping keeps
+        // the event alive, so the descriptor can be closed.
         let page = unsafe {
             let page =
                 libc::mmap(std::ptr::null_mut(), PAGE, libc::PROT_READ, libc::MAP_SHARED, file, 0);
@@ -65,24 +65,24 @@ impl Page {
         (page != libc::MAP_FAILED).then_some(Self(page))
     }
 
-    /// The word that moves at every switch, valid as long as the page is.
+    /// The word that changes at every switch. Valid as long as the page is mapped.
     pub(super) fn word(&self) -> *const AtomicU64 {
         self.0.cast::<u8>().wrapping_add(LOCK).cast()
     }
 
-    /// The page for keeping in a plain word.
+    /// The address of the page, to be stored in a plain word. The page stays mapped.
     pub(super) fn into_address(self) -> u64 {
         let address = self.0.addr() as u64;
         std::mem::forget(self);
         address
     }
 
-    /// Unmaps a page that was kept with [`Self::into_address`].
+    /// Unmaps a page by the address that [`Self::into_address`] returned.
     ///
     /// # Safety
     ///
-    /// The address came from there, in this process, and its word is not
-    /// watched any more.
+    /// `into_address` returned the address in this process, and nothing reads the page's word any
+    /// more.
     pub(super) unsafe fn release(address: u64) {
         drop(Self(std::ptr::with_exposed_provenance_mut(address as usize)));
     }
@@ -95,12 +95,13 @@ impl Drop for Page {
     }
 }
 
-/// Maps zeros where a forked child's parent has a page that was kept with [`Page::into_address`].
-/// The mapping stays, since its last reader is unknown.
+/// Maps zeros at the address of a parent's page, in a forked child. The mapping is never removed,
+/// because its last reader is unknown.
 pub(super) fn stand_in(address: u64) {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let at = std::ptr::with_exposed_provenance_mut(address as usize);
-    // SAFETY: nothing is replaced. Where something is mapped already, that can be read.
+    // SAFETY: the call replaces no mapping. If something is mapped at the address, it stays
+    // readable.
     unsafe { libc::mmap(at, PAGE, libc::PROT_READ, flags, -1, 0) };
 }
 
@@ -111,14 +112,14 @@ fn has_filter() -> bool {
     unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) == libc::SECCOMP_MODE_FILTER as i32 }
 }
 
-/// Whether an event may be opened and blocking moves its word.
+/// Whether an event can be opened, and its word changes when the thread blocks.
 pub(super) fn works() -> bool {
     let Some(page) = Page::open() else { return false };
     // SAFETY: the page is mapped; the word in it is an aligned u64.
     let read = || unsafe { (*page.word()).load(std::sync::atomic::Ordering::Relaxed) };
     let before = read();
     let moment = libc::timespec { tv_sec: 0, tv_nsec: 1 };
-    // SAFETY: sleeps for a moment; the structure is ours.
+    // SAFETY: `moment` is a valid timespec, and a null second argument is allowed.
     unsafe { libc::nanosleep(&raw const moment, std::ptr::null_mut()) };
     read() != before
 }

@@ -13,19 +13,19 @@ use crate::clock::counter::stamp;
 /// Pairs of a begin and an end that the automatic calibration runs.
 const CALIBRATION_PAIRS: u32 = 512;
 
-/// Measures the overhead of measuring, and subtracts it from all figures from now on; see
+/// Calibrates the overhead, and subtracts it from all figures from now on; see
 /// [`crate::calibrate`].
 pub(crate) fn calibrate(pairs: u32) -> Option<Costs> {
     alone(|| calibrate_alone(&super::numeric::POINTS[0], pairs))?
 }
 
-/// Measures what measuring costs, once there is a segment and whenever the clock has changed.
+/// Calibrates the overhead once a segment exists, and whenever the clock has changed.
 pub(super) fn calibrate_again() {
     calibrate(CALIBRATION_PAIRS);
 }
 
-/// Runs work that only one thread may do at a time, because a second one would read the zeros that
-/// the first has stored. `None` if another thread does it.
+/// Runs work that only one thread may do at a time, because a second thread would read the zeros
+/// that the first has stored. `None` if another thread is doing it.
 fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
     cold::section(|| {
         let _lease = CALIBRATING.acquire_exclusive().ok()?;
@@ -36,7 +36,7 @@ fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
 fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     // The first pair registers the point and claims a lane.
     drop(Guard::begin(point));
-    // On a point that is off or fenced, the pair would have another cost.
+    // If the point were off or fenced, a pair would have another cost.
     if !point.control().enabled() || point.control().fenced() {
         return None;
     }
@@ -47,8 +47,8 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
         let switches = thread.clock.switches();
         let costs = batch(point, thread);
         if thread.clock.switches() == switches {
-            // Within a batch the typical cost counts, and of several batches the lowest: the cost
-            // on an otherwise idle machine.
+            // A batch's cost is its typical cost, and the lowest cost of several batches counts:
+            // the cost on an otherwise idle machine.
             least = least.least(costs);
         }
     }
@@ -72,7 +72,7 @@ fn recording() -> Option<&'static Thread> {
     current::thread().filter(|thread| !thread.overflows() && thread.written() > 0)
 }
 
-/// Measures what a fence costs in addition to a scope, and subtracts that from now on.
+/// Measures what a fence costs in addition to a scope, and subtracts that cost from now on.
 fn calibrate_fences(point: &'static Point, thread: &Thread) {
     /// The first batches run cold code.
     const FENCE_BATCHES: usize = 8;
@@ -93,12 +93,13 @@ fn calibrate_fences(point: &'static Point, thread: &Thread) {
     overhead().fence_pair.store(pair.saturating_sub(costs.pair), Relaxed);
 }
 
-/// Measures what the hooks of a function cost in addition to a scope, and subtracts that from now
-/// on. `call` calls an empty function that is measured as the point 0. False if the measurement
+/// Measures what the hooks of a function cost in addition to a scope, and subtracts that cost from
+/// now on. `call` calls an empty function that is measured as point 0. False if the measurement
 /// failed; then hooks count like a scope.
 ///
-/// With `again`, only one batch is measured, and it counts only if a pair costs less than what is
-/// subtracted: a whole calibration takes only an instant, in which the machine may have been slow.
+/// With `again`, only one batch is measured. It counts only if a pair costs less than what is
+/// subtracted now: a whole calibration takes so little time that the machine may have been slow
+/// throughout.
 pub(crate) fn calibrate_hooks(call: fn(), again: bool) -> bool {
     let costs = [&overhead().hooks_inside, &overhead().hooks_pair];
     match copies::followed() {
@@ -108,7 +109,7 @@ pub(crate) fn calibrate_hooks(call: fn(), again: bool) -> bool {
 }
 
 /// Measures what a call that begins and ends a region of point 0 costs beyond a scope: inside the
-/// region, and in all. See [`calibrate_hooks`].
+/// region, and in total. See [`calibrate_hooks`].
 pub(super) fn calibrate_call(call: impl Fn(), again: bool, costs: [&AtomicU64; 2]) -> bool {
     alone(|| calibrate_call_alone(&super::numeric::POINTS[0], call, again, costs)).unwrap_or(false)
 }
@@ -149,13 +150,13 @@ fn calibrate_call_alone(
     true
 }
 
-/// Batches of the calibration of hooks.
+/// Number of batches in a calibration of hooks.
 const HOOK_BATCHES: usize = 32;
 
-/// Regions in a batch of the calibration.
+/// Number of regions in a batch.
 const BATCH: usize = 32;
 
-/// What empty regions cost at this time.
+/// The current cost of empty regions.
 fn batch(point: &'static Point, thread: &Thread) -> Costs {
     let (all, inside) = timed(thread, || drop(Guard::begin(point)));
     let mut guard = Guard::begin(point);

@@ -136,7 +136,8 @@ unsafe extern "C" fn look_at(
     _size: libc::size_t,
     search: *mut c_void,
 ) -> c_int {
-    // SAFETY: as `dl_iterate_phdr` and `search` promise.
+    // SAFETY: `dl_iterate_phdr` passes a valid `dl_phdr_info`, and `search` is the caller's
+    // `Search`.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
     for (start, bytes) in notes(info) {
         // SAFETY: the loader says that they are there.
@@ -241,7 +242,8 @@ mod tests {
             _: libc::size_t,
             found: *mut c_void,
         ) -> c_int {
-            // SAFETY: as `dl_iterate_phdr` and the caller promise.
+            // SAFETY: `dl_iterate_phdr` passes a valid `dl_phdr_info`, and `found` is the caller's
+            // vector.
             let (info, found) = unsafe { (&*info, &mut *found.cast::<Vec<*const CopyInfo>>()) };
             for (start, bytes) in notes(info) {
                 // SAFETY: the loader says that they are there.

@@ -1,7 +1,7 @@
 //! The process: one segment, made at the first point.
 //!
-//! Everything here is off the hot path. A thread that needs the process while another one is making
-//! it waits a millisecond at most, and then makes it itself.
+//! Everything here is off the hot path. If a thread needs the process while another one makes it,
+//! it waits for a millisecond at most, and then makes the process itself.
 
 pub(crate) mod entries;
 pub(super) mod failed;
@@ -40,8 +40,8 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) segment: Segment,
-    /// Lit once the process is announced, and removed when it ends in order. Null, or a box, which
-    /// lives as long as the process after the announcement.
+    /// The beacon, lit once the process is announced, and removed at an orderly exit. Null without
+    /// a beacon. Once the process is announced, nothing frees the box.
     beacon: AtomicPtr<Beacon>,
     /// The page that leads to this process. It is never unmapped once the process is announced.
     page: &'static ProcessPage,
@@ -59,24 +59,24 @@ pub(crate) struct Process {
     settings: &'static Settings,
     /// The process of the parent that this process was forked from; null without one.
     _inherited: AtomicPtr<Process>,
-    /// The file for the last figures when the process ends in order.
+    /// The file to which an orderly exit writes the last figures.
     snapshot: Option<PathBuf>,
     /// Held by the thread that clears a cell which threads without a lane share.
     pub(super) clearing: Lease,
 }
 
-/// Keeps processes, which are never freed, within reach of a leak checker, which does not follow
-/// the pointer in the process page.
+/// Keeps processes reachable for a leak checker, which does not follow the pointer in the process
+/// page. Processes are never freed.
 static NEWEST: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
-/// Why the process cannot be made here: what could not be made and the system's error, as
-/// [`failed::Failed`] packs them. 0 while it may still be made.
+/// The error if the process cannot be made here, packed as in [`failed::Failed`]: which step
+/// failed, and the system's error. 0 while the process may still be made.
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
-/// Begins that were missed before there was a segment to count them in, of points that start on.
+/// Begins that were missed before the segment existed, of points that start on.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
-/// The process, if this process made it and not a parent.
+/// The process, if this process made it and no parent did.
 #[inline]
 pub(crate) fn current() -> Option<&'static Process> {
     // SAFETY: null, or a process that is never freed.
@@ -89,16 +89,17 @@ pub(super) fn newest() -> Option<&'static Process> {
     unsafe { NEWEST.load(Acquire).as_ref() }
 }
 
-/// The process whose segment was detached last. Once is enough, also for the children of children.
+/// The process whose segment was detached last. A child of a child inherits this, so it does not
+/// detach the same segment again.
 static DETACHED: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
 impl Process {
-    /// Whether regions are measured into it: not in a forked child.
+    /// Whether this process's regions are measured into the segment: false in a forked child.
     pub(crate) fn is_current(&self) -> bool {
         current().is_some_and(|process| ptr::eq(process, self))
     }
 
-    /// Whether it is the calling process, and not a process in whose memory the caller lives. True
+    /// Whether the caller runs in this process: false in a child that only shares its memory. True
     /// if a filter refuses the system call.
     pub(crate) fn is_callers(&self) -> bool {
         // SAFETY: no preconditions.
@@ -106,8 +107,8 @@ impl Process {
         pid == self.pid || pid <= 0
     }
 
-    /// Whether it is the calling thread's process, for a caller that knows the thread's id: a
-    /// thread whose id the C library keeps is not a child in its parent's memory.
+    /// [`Self::is_callers`] for a caller that knows the thread's id. If the C library stores the
+    /// same id, the thread is no child in its parent's memory, and no system call is needed.
     pub(crate) fn is_callers_threads(&self, tid: u32) -> bool {
         owner::library_tid() == Some(tid) || self.is_callers()
     }
@@ -147,8 +148,8 @@ impl Process {
         unsafe { self.beacon.load(Acquire).as_ref() }
     }
 
-    /// Marks the calling process as ended in order, and has the last figures written if a file was
-    /// requested.
+    /// Marks the calling process as ended by an orderly exit, and writes the last figures if a file
+    /// was requested.
     pub(super) fn end(&self, write_snapshot: impl FnOnce(&Self, &Path)) {
         if !self.is_callers() {
             return;
@@ -181,27 +182,28 @@ impl Process {
         word.store(thousand_seconds(ticks_per_second), Relaxed);
     }
 
-    /// Makes the rate more exact, if enough time has passed for that. Cold paths call this.
+    /// Refines the tick rate, if enough time has passed for that. Cold paths call this.
     pub(crate) fn refine_rate(&self) {
         calibrate::refine();
         self.publish_rate(calibrate::ticks_per_second());
     }
 
-    /// Publishes the clock source and its overhead: a clock source has turned out not to work.
+    /// Publishes the clock source and its overhead, after the previous source has turned out not to
+    /// work.
     pub(crate) fn take_source(&self) {
         self.take_source_later();
         self.catch_up();
     }
 
-    /// Like [`Self::take_source`], for a caller in the middle of something: the calibration is left
-    /// to the [next caller that is not](Self::catch_up).
+    /// Like [`Self::take_source`], for a caller that must not calibrate now: the calibration is
+    /// left to the next caller of [`Self::catch_up`].
     pub(crate) fn take_source_later(&self) {
         self.tell_source();
         self.outdated.store(true, Relaxed);
     }
 
-    /// Measures what measuring costs, if that has changed. It waits for a running calibration, which
-    /// may have begun before the change.
+    /// Calibrates the overhead again, if it is outdated. Does nothing while another calibration
+    /// runs, which may have begun before the clock changed: a later call calibrates.
     pub(crate) fn catch_up(&self) {
         if self.outdated.load(Relaxed)
             && !CALIBRATING.is_held()

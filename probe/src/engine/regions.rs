@@ -13,12 +13,12 @@ use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use super::region::Region;
 use crate::point::Point;
 
-/// Covered ticks of a context in which no region has ended.
+/// Covered ticks of a context in which no region has ended yet. Not 0, which marks a forked child.
 pub(super) const NOTHING_COVERED: u64 = 1;
 
-/// Points whose latched parts can wait in one context.
+/// Maximum number of points that can have latched parts in one context.
 const LATCHED: usize = 8;
-/// Open regions, and latched parts.
+/// The open regions and latched parts of a context.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Regions {
@@ -28,7 +28,7 @@ pub(crate) struct Regions {
     pub(super) limit: AtomicU64,
     waiting: AtomicU64,
     latched: [Latched; LATCHED],
-    /// What the thread has while the context is current.
+    /// The thread's values for the context, which are stored here while the context is not current.
     pub(super) paused: Paused,
 }
 
@@ -40,17 +40,18 @@ pub(crate) struct Shared {
     pub(super) regions: Regions,
     /// Kernel id of the thread that holds it; 0 if it is free, or a number that no thread has.
     pub(super) held_by: AtomicU32,
-    /// Whether it has interrupted another context, like an interrupt.
+    /// Whether the context was entered as an interrupt of another one.
     pub(super) entered: AtomicBool,
-    /// The context that it has interrupted: null for the thread's own context.
+    /// The context that was interrupted; null for the thread's own context.
     pub(super) interrupted: AtomicPtr<Shared>,
-    /// The process in which it last ran, because a forked child has copies.
+    /// The process in which the context last ran. A forked child has copies of its parent's
+    /// contexts, and recognizes them by this.
     pub(super) process: AtomicPtr<c_void>,
-    /// Drops a handle of it.
+    /// Frees one handle of the context.
     pub(super) drop: unsafe extern "C" fn(*const Shared),
 }
 
-/// A latched part of a point: measured, and waiting for the rest of its measurement.
+/// A latched part of a point: it was measured, and waits for the rest of its measurement.
 #[repr(C)]
 #[derive(Debug)]
 struct Latched {
@@ -63,21 +64,22 @@ struct Latched {
     amounts: [AtomicU64; MAX_AMOUNTS],
 }
 
-/// A context that is not current.
+/// The clock and markers of a context that is not current.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Paused {
-    /// Whether the fields below are valid. While contexts are switched, a signal handler may put
-    /// the next one aside before it continues; then the handler has nothing to store.
+    /// Whether the fields below are valid. If a signal handler runs while contexts are switched, it
+    /// may suspend the next context before that one continues. Then the handler has nothing to
+    /// store.
     pub(super) is_paused: AtomicBool,
     /// Reading of its clock.
     pub(super) clock: AtomicU64,
     /// Switches that its clock has noticed.
     pub(super) switches: AtomicU64,
-    /// As [`super::thread::Thread::covered`].
+    /// The covered ticks, as in [`super::thread::Thread::covered`].
     pub(super) covered: AtomicU64,
     pub(super) place: AtomicU64,
-    /// The run that its regions have noted, if the context is a thread's own.
+    /// The number of the run in the tags of its regions, if the context is a thread's own.
     pub(super) run: AtomicU64,
     /// Its in-progress [markers](crate::marker): the context may have been interrupted in an end, a
     /// fold, or a refresh of the clock.
@@ -85,7 +87,7 @@ pub(super) struct Paused {
     pub(super) refreshing: AtomicU64,
 }
 
-/// A latched part, or the sum of several.
+/// The ticks and switches of one latched part, or the sum of several.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PartSum {
@@ -127,12 +129,12 @@ impl Regions {
         }
     }
 
-    /// Drops the latched parts: a new thread takes over the state.
+    /// Drops the latched parts, because a new thread takes over the state.
     pub(crate) fn clear(&self) {
         self.waiting.store(0, Relaxed);
     }
 
-    /// Adds a sum and amounts to what waits for a point; false without room.
+    /// Adds a part and its amounts to the latched parts of a point; false if there is no room.
     pub(super) fn latch(
         &self,
         point: &'static Point,
@@ -156,13 +158,15 @@ impl Regions {
             let more = amounts.map_or(0, |amounts| amounts[at]);
             kept.store(before.saturating_add(more), Relaxed);
         }
-        // Stored last, so that a jump out before leaves no part for another point.
+        // Stored last: if a signal handler jumps out before this, the part does not count for
+        // another point.
         latched.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
         self.waiting.store(waiting.max(at + 1) as u64, Relaxed);
         true
     }
 
-    /// Takes out what waits for a point, and adds the amounts of that, if any, to some.
+    /// Removes the latched parts of a point and returns their sum. Adds their amounts to `amounts`,
+    /// if they have any.
     pub(super) fn unlatch(&self, point: &Point, amounts: &mut Option<Amounts>) -> PartSum {
         let waiting = self.waiting.load(Relaxed) as usize;
         let Some(at) = (0..waiting.min(LATCHED))
@@ -176,7 +180,8 @@ impl Regions {
             let sums = amounts.get_or_insert_default();
             sums.iter_mut().zip(kept).for_each(|(sum, kept)| *sum = sum.saturating_add(kept));
         }
-        // One store removes it, so that a jump out of a handler loses no other point's parts.
+        // One store removes the parts, so that a jump out of a handler loses no other point's
+        // parts.
         self.latched[at].point.store(ptr::null_mut(), Relaxed);
         let is_free = |at: &usize| self.latched[*at].point.load(Relaxed).is_null();
         let free = (0..waiting.min(LATCHED)).rev().take_while(is_free).count();

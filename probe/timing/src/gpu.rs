@@ -358,9 +358,9 @@ fn in_ticks(ms: f64) -> u64 {
     (ms / 1e3 * pfp::ticks_per_second()) as u64
 }
 
-/// Estimates the device's begin on the host's counter. It is not before `asked`, and early enough
-/// to end before `found`. Within these limits, it is the time after the previous measurement, or
-/// the earliest possible one.
+/// Estimates on the host's counter when the device began the work: not before `asked`, and early
+/// enough to end before `found`. Within these limits, it is the time after the previous
+/// measurement, or the earliest possible one.
 fn begun(asked: u64, after_previous: Option<u64>, found: u64, took: u64) -> u64 {
     let latest = found.saturating_sub(took).max(asked);
     after_previous.unwrap_or(asked).clamp(asked, latest)
@@ -372,15 +372,17 @@ mod tests {
 
     #[test]
     fn device_time_is_placed_between_request_and_completion() {
-        // Without a previous measurement: at the request.
+        // Without a previous measurement, the work begins at the request.
         assert_eq!(begun(100, None, 500, 50), 100);
-        // After the previous work of the stream.
+        // The work begins when the previous work of the stream has ended.
         assert_eq!(begun(100, Some(300), 500, 50), 300);
-        // The previous one was placed too early, and the stream has waited for the host.
+        // The previous end was estimated too early, so it is before the request. The work begins at
+        // the request.
         assert_eq!(begun(100, Some(40), 500, 50), 100);
-        // The previous one was placed too late, or the clocks have drifted apart.
+        // The previous end was estimated too late, or the clocks have drifted apart. The work
+        // begins in time to end by `found`.
         assert_eq!(begun(100, Some(480), 500, 50), 450);
-        // The device reports more time than has passed.
+        // The device reports more time than has passed. The work begins at the request.
         assert_eq!(begun(100, Some(300), 500, 4_000), 100);
         assert_eq!(begun(100, None, 500, u64::MAX), 100);
     }

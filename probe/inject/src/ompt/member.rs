@@ -58,19 +58,19 @@ enum State {
     Task {
         is_last: bool,
     },
-    /// The last wait is recorded.
+    /// The thread's last wait has been recorded.
     Done,
 }
 
-/// Membership of a thread in a region.
+/// A thread's membership in a region.
 #[derive(Clone, Copy)]
 struct Part {
     team: &'static Team,
     begun: RegionStart,
     is_first: bool,
     state: State,
-    /// Ticks between the fork, or the end of a wait, and the next begin of `busy`, and the part of
-    /// them on a CPU. They are recorded with the next wait.
+    /// Ticks that no point has yet: between the fork, or the end of a wait, and the next begin of
+    /// `busy`; and how many of them were on a CPU. They are recorded with the next wait.
     before: (u64, u64),
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Member {
     depth: Cell<usize>,
     /// Clock reading at the last fork.
     fork: Cell<ClockReading>,
-    /// The mutex that the thread last waited for, and the begin of the wait. The runtime does not
+    /// The mutex for which the thread last waited, and when the wait began. The runtime does not
     /// report the end of a failed try, or of an owner that acquires a nested lock again.
     asked: Cell<Option<(u64, ClockReading)>>,
 }
@@ -257,8 +257,8 @@ impl Part {
             // belongs to this wait.
             on_cpu: since(until.on_cpu, from.on_cpu).min(span) + on_cpu,
         };
-        // At the last barrier, the first thread is still inside the program's regions around the
-        // parallel one. Other threads are inside no region.
+        // At the last barrier, the first thread is still inside the program's regions that enclose
+        // the parallel region. Other threads are inside no region.
         past::record(&self.begun.region.wait, &past, self.is_first || !is_last);
     }
 

@@ -16,7 +16,7 @@ use crate::errno;
 /// Switches of a process and of its parents.
 const MAX_SWITCHES: usize = 64;
 
-/// The page of each mapped switch; null in free places.
+/// The page of each mapped switch; null where no switch is.
 static MAPPED: [AtomicPtr<u8>; MAX_SWITCHES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_SWITCHES];
 
@@ -38,12 +38,13 @@ fn order_threads(command: libc::c_int) -> bool {
 #[derive(Debug)]
 pub struct Switch {
     word: &'static AtomicU64,
-    /// The process that made it: a forked child has the memory, too.
+    /// The process that made the switch. A forked child has the memory, too, but must not change
+    /// it.
     pid: libc::pid_t,
 }
 
 impl Switch {
-    /// A new switch, for good. `None` if all are taken, or memory runs out.
+    /// A new switch, which is never freed. `None` if all are taken, or memory runs out.
     #[must_use]
     pub fn new() -> Option<Self> {
         let word = match copies::followed() {
@@ -54,7 +55,7 @@ impl Switch {
         Some(Self { word: word?, pid: pid() })
     }
 
-    /// Address of the flag, an `int`. From eight bytes on, a page of private memory follows.
+    /// Address of the flag, an `int`. The page of private memory begins eight bytes after it.
     #[must_use]
     pub fn place(&self) -> *mut u8 {
         ptr::from_ref(self.word).cast_mut().cast()
@@ -67,14 +68,14 @@ impl Switch {
         switch::rests(self.word)
     }
 
-    /// Makes the switch rest if `is_idle`; returns whether it rests now.
+    /// Makes the switch rest if `is_idle` returns true; returns whether it rests now.
     #[cold]
     pub fn rest(&self, is_idle: impl Fn() -> bool) -> bool {
         if !self.is_of_this_process() || !is_idle() || !switch::rest(self.word) {
             return false;
         }
-        // A thread that begins something now sees that the switch rests, or `is_idle` sees that the
-        // thread has begun. The same holds for a thread that switches a point on.
+        // If another thread begins a region or switches a point on at this moment, either that
+        // thread sees the resting switch, or `is_idle` sees what the thread did.
         let is_ordered = order_threads(EXPEDITED);
         fence(SeqCst);
         if is_ordered && is_idle() {
@@ -102,7 +103,7 @@ fn pid() -> libc::pid_t {
     errno::preserve(|| unsafe { libc::getpid() })
 }
 
-/// The word of a new switch.
+/// The word of a new switch in the segment.
 pub(in crate::engine) fn new_word() -> Option<&'static AtomicU64> {
     let process = current()?;
     if page_size() != PAGE || !order_threads(REGISTER) {
@@ -123,7 +124,7 @@ pub(in crate::engine) fn new_word() -> Option<&'static AtomicU64> {
     Some(unsafe { &*page.add(PAGE - size_of::<AtomicU64>()).cast() })
 }
 
-/// Maps the page of a word once more, with a private page behind it.
+/// Maps the page of a word a second time, with a private page behind it.
 fn map_before_private(word: &AtomicU64) -> Option<*mut u8> {
     const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
@@ -145,8 +146,8 @@ fn map_before_private(word: &AtomicU64) -> Option<*mut u8> {
     Some(pages.cast())
 }
 
-/// In a forked child: its flags are its own from now on, and none rests. It calls only what a
-/// signal handler may call.
+/// Gives a forked child its own flags, none of which rests. It calls only what a signal handler may
+/// call.
 pub(in crate::engine) fn leave_parents() {
     const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;

@@ -1,4 +1,4 @@
-//! A thread's ring: where the next record goes, and how it gets there.
+//! A thread's ring: the position of the next record, and how a record is published.
 
 use std::mem::offset_of;
 use std::ptr;
@@ -25,24 +25,24 @@ pub(in crate::engine) fn begins_page(number: u64) -> bool {
     (number as usize).is_multiple_of(SLOTS_PER_PAGE)
 }
 
-/// Bytes of all records before the next one; or how many latched parts wait in the current context,
-/// which the next end must look for.
+/// The position in the ring: the bytes of all records so far. If latched parts wait in the current
+/// context, it is a flag and their number instead, so that the next end looks for them.
 #[derive(Clone, Copy)]
 pub(crate) struct Position(u64);
 
 impl Position {
-    /// In what is no count of bytes.
+    /// Bit that is set in every value that is not a number of bytes.
     const NONE: u64 = 1 << 62;
-    /// One latched part that waits. The bits below it are 0, as those of a [`marker`].
+    /// One latched part. The bits below are 0, as in a [`marker`].
     const WAITING: u64 = marker::LOW_BITS + 1;
 
-    /// Whether nothing is under way, and nothing waits.
+    /// Whether no end or fold is in progress, and no latched part waits.
     #[inline(always)]
     pub(crate) fn is_free(self) -> bool {
         self.0 < Self::NONE
     }
 
-    /// Whether it is also not the first one of its page: one test of the lowest bits.
+    /// Whether the position is also not the first one of a page, by one test of the lowest bits.
     #[inline(always)]
     pub(crate) fn is_in_page(self) -> bool {
         const { assert!(PAGE as u64 == marker::LOW_BITS + 1) };
@@ -56,7 +56,7 @@ impl Thread {
         Position(self.position.load(Relaxed))
     }
 
-    /// Where it is while nothing is under way.
+    /// The position while nothing is in progress.
     fn position_at_rest(&self) -> Position {
         match self.regions().waiting() {
             0 => Position(self.written().wrapping_mul(SLOT)),
@@ -64,20 +64,20 @@ impl Thread {
         }
     }
 
-    /// Says where it is, unless something is under way that will say so.
+    /// Updates the position, unless an end or fold is in progress, which will update it.
     pub(in crate::engine) fn rest(&self) {
         let position = self.position();
         let waits = self.regions().waiting() != 0;
         if marker::is_marker(position.0) || position.is_free() && !waits {
             return;
         }
-        // Marked, so that no handler moves the position at the same time.
+        // The marker keeps signal handlers from moving the position at the same time.
         let mut marker = marker::new();
         marker::set(&mut marker, &self.position);
         self.done();
     }
 
-    /// Stores a marker in place of the position, if that is still `position`.
+    /// Replaces the position by a marker, if it is still `position`.
     #[inline(always)]
     pub(crate) fn mark_at(&self, position: Position, marker: u64) -> bool {
         word::exchange::<Self, { offset_of!(Self, position) }>(self, position.0, marker)
@@ -87,7 +87,8 @@ impl Thread {
     #[inline(always)]
     pub(in crate::engine) fn publish(&self, position: Position) {
         let next = position.0.wrapping_add(SLOT);
-        // Not one more than what is there: a forked child may have come first.
+        // Stores the number instead of adding one, because a forked child may already have
+        // published this record.
         self.counters().written.publish_bytes(next);
         compiler_fence(SeqCst);
         self.position.store(next, Relaxed);
@@ -99,43 +100,45 @@ impl Thread {
         self.position.store(self.position_at_rest().0, Relaxed);
     }
 
-    /// The slot of a record, which may be written over from now on.
+    /// The slot of a record. The caller may overwrite it.
     #[inline(always)]
     pub(in crate::engine) fn slot(&self, number: u64) -> &Slot {
         self.slot_after(number.wrapping_mul(SLOT))
     }
 
-    /// The slot at a position, which may be written over from now on.
+    /// The slot at a position. The caller may overwrite it.
     #[inline(always)]
     pub(in crate::engine) fn slot_at(&self, position: Position) -> &Slot {
         self.slot_after(position.0)
     }
 
-    /// The slot behind so many bytes of records.
+    /// The slot after `bytes` bytes of records.
     #[inline(always)]
     fn slot_after(&self, bytes: u64) -> &Slot {
         ring::reuse();
         let bytes = bytes % (RING_SLOTS as u64 * SLOT);
         let slot = word::plus::<Self, { offset_of!(Self, ring) }>(self, bytes);
-        // SAFETY: a thread that has cells has a ring of so many slots, in the
-        // segment.
+        // SAFETY: the caller's thread has cells, so it has a ring of `RING_SLOTS` slots in the
+        // segment, and `bytes` is less than the ring's size.
         unsafe { &*ptr::with_exposed_provenance::<Slot>(slot as usize) }
     }
 
-    /// The slots of some records of one page.
+    /// The slots of the records from `from` to `end`, which are on one page.
     pub(in crate::engine) fn slots(&self, from: u64, end: u64) -> &[Slot] {
-        // SAFETY: as in `slot`; the slots of a page lie one after the other.
+        // SAFETY: `slot` returns the slot of `from` in the thread's ring. The slots of a page are
+        // adjacent in the ring.
         unsafe { std::slice::from_raw_parts(self.slot(from), (end - from) as usize) }
     }
 
     /// The whole ring, if the thread has one.
     pub(crate) fn ring(&self) -> Option<&[Slot]> {
         let ring = self.ring.load(Relaxed);
-        // SAFETY: as in `slot`; all of it has the same owner.
+        // SAFETY: the pointer is not null, so it leads to `RING_SLOTS` slots in the segment, which
+        // belong to this thread.
         (!ring.is_null()).then(|| unsafe { std::slice::from_raw_parts(ring, RING_SLOTS) })
     }
 
-    /// Records that were written so far.
+    /// Number of records that were written so far.
     #[inline(always)]
     pub(in crate::engine) fn written(&self) -> u64 {
         self.counters().written.now()

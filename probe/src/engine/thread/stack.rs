@@ -19,7 +19,8 @@ use crate::engine::regions::{Regions, Shared};
 use crate::point::Point;
 use crate::word;
 
-/// Maximum numbers of open regions, in a thread's own context and in a context of the program.
+/// Maximum number of open regions in a thread's own context, and in a context that the program
+/// made.
 const OWN_LEVELS: u64 = LEVELS / LEVEL;
 const LEVELS_OF_CONTEXT: u64 = 1024;
 
@@ -36,7 +37,7 @@ const PLACE: usize = offset_of!(Thread, place);
 /// Bytes of a region.
 const REGION: u64 = size_of::<Region>() as u64;
 
-/// Bytes of the regions around the region of a tag.
+/// Bytes of the regions below the region of this tag on the stack.
 #[inline(always)]
 fn bytes_below(tag: u64) -> u64 {
     const SCALED: u32 = DEPTH_SHIFT - REGION.trailing_zeros();
@@ -45,7 +46,7 @@ fn bytes_below(tag: u64) -> u64 {
 }
 
 impl Regions {
-    /// Gives them the pages of a thread's own context.
+    /// Sets the stack of a thread's own context to the pages for it.
     pub(super) fn furnish(&self, pages: *mut u8) {
         self.limit.store(OWN_LEVELS, Relaxed);
         self.stack.store(pages.cast(), Relaxed);
@@ -65,7 +66,7 @@ impl Regions {
     fn map_stack(&self) -> bool {
         let Some(pages) = memory::pages(bytes(LEVELS_OF_CONTEXT)) else { return false };
         self.limit.store(LEVELS_OF_CONTEXT, Relaxed);
-        // As in `stack`.
+        // The limit is stored first, because `stack` loads it second.
         compiler_fence(SeqCst);
         let none = ptr::null_mut();
         if self.stack.compare_exchange(none, pages.cast(), Relaxed, Relaxed).is_err() {
@@ -78,7 +79,7 @@ impl Regions {
 }
 
 impl Drop for Regions {
-    /// Those of a context: a thread's own are never dropped.
+    /// Unmaps the stack of a context. A thread's own regions are never dropped.
     fn drop(&mut self) {
         let stack = *self.stack.get_mut();
         if !stack.is_null() {
@@ -94,8 +95,8 @@ impl Thread {
         ptr::with_exposed_provenance_mut(ptr::from_ref(self).addr() - STACK)
     }
 
-    /// Makes a context current, null for the thread's own. Returns the context that was current. A
-    /// handler of faults that switches contexts in between comes back to this context.
+    /// Makes `context` current, null for the thread's own. Returns the context that was current. If
+    /// a fault handler interrupts this and switches contexts, it switches back to `context`.
     pub(in crate::engine) fn set_current(&self, context: *mut Shared) -> *mut Shared {
         let before = self.current.swap(context, Relaxed);
         compiler_fence(SeqCst);
@@ -106,8 +107,8 @@ impl Thread {
         before
     }
 
-    /// Replaces the stack and its limit. A signal handler that begins a region in between finds no
-    /// room, and replaces both itself.
+    /// Replaces the stack and its limit. If a signal handler begins a region in between, it finds
+    /// the limit 0, and replaces both itself.
     fn use_stack_of(&self, regions: &Regions) {
         self.limit.store(0, Relaxed);
         compiler_fence(SeqCst);
@@ -128,21 +129,21 @@ impl Thread {
         self.place.load(Relaxed)
     }
 
-    /// How many regions are open.
+    /// Number of open regions.
     #[inline(always)]
     pub(in crate::engine) fn level(&self) -> u64 {
         level_of(self.place())
     }
 
-    /// How many regions of the stack are open. A signal handler may come while contexts are switched,
-    /// and find the stack of the next one and the level of the last one.
+    /// Number of open regions that are on the current stack. While contexts are switched, a signal
+    /// handler may find the stack of the next context and the level of the previous one.
     #[inline(always)]
     pub(in crate::engine) fn open_levels(&self) -> u64 {
         self.level().min(self.limit.load(Relaxed) / REGION)
     }
 
-    /// The tag of the innermost open region, if it is none that ends on the slow path and the clock
-    /// was not looked at since it began.
+    /// The tag of the innermost open region, unless that region must end on the slow path or the
+    /// clock was read on the slow path since the region began.
     #[inline(always)]
     pub(crate) fn inner_place(&self) -> u64 {
         self.place().wrapping_sub(LEVEL)
@@ -160,8 +161,8 @@ impl Thread {
         !word::is_above::<Self, { offset_of!(Self, limit) }>(self, bytes_below(tag))
     }
 
-    /// Makes room for one more region; false if memory runs out. A stack is full of regions that
-    /// were left by jumps, more often than of regions that are open: all are abandoned.
+    /// Makes room for one more region; false if memory runs out. A full stack usually holds regions
+    /// that were left by jumps, not regions that are still running, so all are abandoned.
     #[cold]
     pub(in crate::engine) fn make_room(&self) -> bool {
         let regions = self.regions();
@@ -177,13 +178,13 @@ impl Thread {
         true
     }
 
-    /// The region of a tag, whose level the stack has.
+    /// The region of a tag. The stack must have the tag's level.
     #[inline(always)]
     pub(in crate::engine) fn region(&self, tag: u64) -> &'static Region {
         self.region_behind(bytes_below(tag))
     }
 
-    /// The region of a level, which the stack has.
+    /// The region of a level, which the stack must have.
     pub(in crate::engine) fn region_at(&self, level: u64) -> &'static Region {
         self.region_behind(level * REGION)
     }
@@ -191,12 +192,12 @@ impl Thread {
     #[inline(always)]
     fn region_behind(&self, bytes: u64) -> &'static Region {
         let region = word::plus::<Self, { offset_of!(Self, stack) }>(self, bytes);
-        // SAFETY: `is_full` has said that the current context's stack has the level; a stack stays
-        // mapped while its context is current.
+        // SAFETY: the caller has checked with `is_full` that the current context's stack has the
+        // level. A stack stays mapped while its context is current.
         unsafe { &*ptr::with_exposed_provenance::<Region>(region as usize) }
     }
 
-    /// The open region of a tag.
+    /// The region of a tag, if it is still open.
     pub(in crate::engine) fn find(&self, tag: u64) -> Option<&'static Region> {
         let level = level_of(tag);
         if level >= self.open_levels() {
@@ -205,7 +206,7 @@ impl Thread {
         Some(self.region_at(level)).filter(|region| region.tag() & !BY_HAND == tag)
     }
 
-    /// The innermost region of a point that was begun by hand.
+    /// The innermost region by hand of a point.
     #[inline(always)]
     pub(in crate::engine) fn innermost(&self, point: &Point) -> Option<&'static Region> {
         let outwards = (0..self.open_levels()).rev().map(|level| self.region_at(level));
@@ -216,7 +217,8 @@ impl Thread {
     fn amounts(&self, tag: u64) -> &KeptAmounts {
         let levels = self.limit.load(Relaxed) / REGION;
         let behind = self.stack.load(Relaxed).wrapping_add(levels as usize);
-        // SAFETY: amounts lie behind the regions of a stack, as many, and the stack has the level.
+        // SAFETY: the stack has one entry of amounts for each level, behind its regions, and it has
+        // the level of the tag.
         unsafe { &*behind.cast::<KeptAmounts>().add(level_of(tag) as usize) }
     }
 
@@ -225,7 +227,7 @@ impl Thread {
         (tag & AMOUNTS != 0).then(|| self.amounts(tag).each_ref().map(|word| word.load(Relaxed)))
     }
 
-    /// Keeps the amounts of an open region. Returns its tag from now on.
+    /// Stores the amounts of an open region. Returns its new tag.
     pub(in crate::engine) fn keep_amounts(&self, tag: u64, amounts: &Amounts) -> u64 {
         let Some(region) = self.find(tag) else { return tag };
         for (kept, amount) in self.amounts(tag).iter().zip(amounts) {
@@ -236,8 +238,8 @@ impl Thread {
         tag | AMOUNTS
     }
 
-    /// Pushes a region: in one instruction, so that nothing is lost of what a signal handler
-    /// pushes and leaves.
+    /// Pushes a region, in one instruction, so that nothing is lost if a signal handler pushes
+    /// regions and leaves them open.
     #[inline(always)]
     pub(crate) fn push(&self) {
         word::add_constant::<Self, PLACE, { LEVEL as i32 }>(self);
@@ -249,19 +251,20 @@ impl Thread {
         word::add_constant::<Self, PLACE, { -(LEVEL as i32) }>(self);
     }
 
-    /// Sets the number of open regions, in units of [`LEVEL`]; not in a forked child, whose place is
-    /// wiped.
+    /// Sets the number of open regions, in units of [`LEVEL`]. Does nothing in a forked child,
+    /// whose place is wiped.
     pub(in crate::engine) fn set_level(&self, level: u64) {
         let with_level =
             |place| (place & IS_PLACE != 0).then_some(place & !LEVELS | level & LEVELS);
         let _ = self.place.fetch_update(Relaxed, Relaxed, with_level);
     }
 
-    /// Has the open regions note the clock, which is about to change. Those around a region that has
-    /// noted it have done so before, also after a jump out of this: the outermost comes first.
+    /// Stores the clock in the open regions, since it is about to change. The outermost region
+    /// comes first. So if a region is noted, all enclosing regions are noted, too, even if a
+    /// handler has jumped out of this function.
     pub(in crate::engine) fn note_clock(&self) {
         let levels = self.open_levels();
-        // A binary search: jumps may have left thousands of regions.
+        // Search by halves, since jumps may have left thousands of regions.
         let (mut first, mut end) = (0, levels);
         while first < end {
             let middle = u64::midpoint(first, end);
@@ -273,7 +276,7 @@ impl Thread {
         (first..levels).for_each(|level| self.region_at(level).note_clock(&self.clock));
     }
 
-    /// Abandons the open regions from a level on: no tag that was returned leads to them.
+    /// Abandons the open regions from a level on, so that their tags match no region.
     pub(in crate::engine) fn abandon_from(&self, first: u64) {
         for level in first..self.open_levels() {
             self.region_at(level).close();
