@@ -1,7 +1,7 @@
 //! The shared-memory object behind a segment: its mapping and its pages.
 //!
-//! Only this file uses the `shared_memory` crate. The crate makes and opens objects well
-//! (exclusive, 0600, no symbolic link followed), and leaves some things to its caller, which this
+//! Only this file uses the `shared_memory` crate. The crate creates and opens objects safely
+//! (exclusive, 0600, no symbolic link followed), but leaves some things to its caller, which this
 //! file does:
 //!
 //! | the crate | here |
@@ -13,8 +13,8 @@
 //! | mode is cut by the umask | set to 0600 afterwards |
 //! | ends the program if its few allocations (the name, a boxed mapping) find no memory | [`heap::has_room`] is asked first. Another thread may take the rest of the memory in between: this is the only place of a start where that ends the host |
 //!
-//! Everything here can run inside the host program, so it prints nothing,
-//! never panics, and turns each refusal into an error.
+//! All of this can run inside the host program, so it prints nothing, never panics, and returns
+//! each failure as an error.
 
 mod pages;
 
@@ -32,7 +32,7 @@ use crate::descriptors::above_standard;
 use crate::heap::{self, NoMemory, ShortText};
 use crate::reader::truncation::Watched;
 
-/// A range has no pages: `/dev/shm` or the machine is full.
+/// The system has no pages for a range: `/dev/shm` or the machine is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSpace;
 
@@ -47,7 +47,7 @@ impl std::error::Error for NoSpace {}
 /// A mapped shared-memory object.
 ///
 /// It returns only a raw pointer: other processes write these bytes at any time, so no Rust
-/// reference to them may exist. Dropping it unmaps the object and keeps its name.
+/// reference to them may exist. Dropping the object unmaps it, but keeps its name.
 #[repr(C)]
 pub struct Object {
     name: Name,
@@ -57,14 +57,15 @@ pub struct Object {
     role: Role,
 }
 
-/// Which part unmaps the mapping.
+/// Who unmaps the mapping.
 #[repr(C)]
 enum Role {
-    /// A process that has made the object, or shares another process's. The process that made the
-    /// mapping unmaps it; a forked child does not.
+    /// A process that has created the object, or opened another's to share it. The process that
+    /// made the mapping unmaps it; a forked child does not.
     Mapped { pid: libc::pid_t },
-    /// A viewer. The crate unmaps the mapping; our own descriptor shows the size later on. Fields
-    /// are dropped in this order, so the watch ends before the mapping and the descriptor go.
+    /// A viewer. The crate unmaps the mapping; our own descriptor shows the file's current length.
+    /// Fields are dropped in this order, so the watch ends before the mapping and the descriptor
+    /// are dropped.
     Viewer { watched: Watched, _crate: Shmem, file: OwnedFd },
 }
 
@@ -92,10 +93,9 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if the name is taken; `InvalidInput` for a size of 0 or
-    /// beyond the address space; `FileTooLarge` where the process's file size
-    /// limit would answer with a signal; else the system's error. No
-    /// object is left behind.
+    /// `AlreadyExists` if the name is taken. `InvalidInput` for a size of 0 or beyond the address
+    /// space. `FileTooLarge` if the size exceeds the process's file size limit, which would raise a
+    /// signal. Else the system's error. No object is left behind.
     pub fn create_as(name: Name, bytes: usize) -> io::Result<Object> {
         let len = match bytes.checked_next_multiple_of(page_size()) {
             Some(len) if len > 0 && len <= isize::MAX as usize => len,
@@ -163,7 +163,7 @@ impl Object {
         Ok(Object { name: *name, map, len, file: before, role })
     }
 
-    /// Opens and maps another process's object, to write to it like its maker. It keeps no
+    /// Opens another process's object and maps it writable, as its creator does. Closes the
     /// descriptor.
     ///
     /// # Errors
@@ -197,9 +197,8 @@ impl Object {
 
     /// The first byte of the mapping, at a page boundary.
     ///
-    /// Valid for [`Object::len`] bytes as long as the object lives, unless a process truncates the
-    /// file: a reader of a foreign object has to [survive](crate::reader::truncation::survive)
-    /// that.
+    /// Valid for [`Object::len`] bytes as long as the object exists, unless a process truncates the
+    /// file: a reader of a foreign object must [survive](crate::reader::truncation::survive) that.
     pub fn as_ptr(&self) -> *mut u8 {
         self.map
     }
@@ -229,8 +228,8 @@ impl Object {
         }
     }
 
-    /// Whether the file is known to be shorter than the mapping, because a missing part was
-    /// touched, or by the file's length now. Always false for a creator's object.
+    /// Whether the file is shorter than the mapping: a missing part was touched, or the file's
+    /// length shows it. Always false for a creator's object.
     pub fn is_cut(&self) -> bool {
         match &self.role {
             Role::Viewer { watched, file, .. } => {
@@ -311,13 +310,12 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // A forked child may have no such mapping (MADV_DONTFORK) and something else at its
-        // address, so only the process that made the mapping unmaps it.
+        // Only the process that made the mapping unmaps it: a forked child may not have the mapping
+        // (MADV_DONTFORK), but something else at its address.
         if let Role::Mapped { pid } = self.role
             && pid == current_pid()
         {
-            // SAFETY: this is the mapping that `open_shared` made, in the process that
-            // did; nothing else unmaps it.
+            // SAFETY: `open_shared` made this mapping in this process, and nothing else unmaps it.
             unsafe { libc::munmap(self.map.cast(), self.len) };
         }
     }
@@ -365,7 +363,7 @@ pub fn backed_bytes(name: &Name) -> io::Result<Option<u64>> {
     }
 }
 
-/// Identity of a file, and what is checked before the file is trusted.
+/// Identity of a file, and the properties that are checked before the file is trusted.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct FileStatus {
@@ -381,7 +379,7 @@ struct FileStatus {
 impl FileStatus {
     fn of(file: RawFd) -> io::Result<FileStatus> {
         let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
-        // SAFETY: the buffer is a stat; a bad descriptor number is an error.
+        // SAFETY: the buffer has the size of a stat. An invalid descriptor only causes an error.
         if unsafe { libc::fstat(file, stat.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -403,7 +401,7 @@ impl FileStatus {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// Checks for a regular file of this user's, under one name. Root may open any user's.
+    /// Checks that this is a regular file of this user, under one name. Root may open any user's.
     fn check_is_ours(&self) -> Result<(), Foreign> {
         if self.mode & libc::S_IFMT != libc::S_IFREG {
             return Err(Foreign::Kind);
@@ -420,7 +418,7 @@ impl FileStatus {
     }
 }
 
-/// Why a file cannot be an object of this user.
+/// Reasons why a file cannot be an object of this user.
 enum Foreign {
     Kind,
     Owner { expected: u32, found: u32 },
@@ -450,7 +448,7 @@ impl From<Foreign> for io::Error {
     }
 }
 
-/// Checks, right after the creation, which file it is, and sets the mode.
+/// Right after the creation, checks that the name leads to the created file, and sets the mode.
 fn check_created(name: &Name, len: usize) -> io::Result<FileStatus> {
     let path = open_path(name)?;
     let file = FileStatus::of(path.as_raw_fd())?;
@@ -464,7 +462,7 @@ fn check_created(name: &Name, len: usize) -> io::Result<FileStatus> {
     Ok(file)
 }
 
-/// Leaves a mapping out of core dumps, because its contents are kept in their own way. If the
+/// Excludes a mapping from core dumps, because its contents are saved in their own way. If the
 /// system refuses, dumps contain it.
 pub(crate) fn keep_from_dumps(map: *mut u8, len: usize) {
     // SAFETY: advice about a mapping of this process, which does not change its contents.
@@ -489,8 +487,8 @@ fn open(name: &Name, flags: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
-/// The system answers growth beyond RLIMIT_FSIZE with SIGXFSZ, which ends the host. So the limit is
-/// checked first.
+/// If a file grows beyond RLIMIT_FSIZE, the system raises SIGXFSZ, which ends the host. So check
+/// the limit first.
 pub(crate) fn check_file_limit(bytes: u64) -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the buffer is an rlimit that outlives the call.

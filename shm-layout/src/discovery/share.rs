@@ -12,7 +12,7 @@
 //! | `/dev/shm`, which the program itself may need | 1/4 |
 //! | `ulimit -f` | all |
 //!
-//! Nothing here allocates on the heap, and what cannot be read is left out.
+//! Nothing here allocates on the heap. A file that cannot be read sets no limit.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -39,11 +39,11 @@ pub enum Limiter {
     ControlGroup,
     /// The machine, by the memory that it has.
     Machine,
-    /// `RLIMIT_AS`.
+    /// The address space: `RLIMIT_AS`.
     Addresses,
     /// `/dev/shm`.
     SharedMemory,
-    /// `RLIMIT_FSIZE`.
+    /// The size of files: `RLIMIT_FSIZE`.
     FileSize,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for Limiter {
     }
 }
 
-/// The share of a segment.
+/// The share of a limit that a segment may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The maximum size of the segment, in bytes.
@@ -70,8 +70,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share of the calling process. Never inlined: its buffers for files would be in the frame
-    /// of the caller, below which the segment is made.
+    /// The share of the calling process. Never inlined: else its large buffers would be in the
+    /// frame of the caller while the segment is made.
     #[must_use]
     #[inline(never)]
     pub fn of_this_process() -> Self {
@@ -104,7 +104,7 @@ impl Share {
 fn group_limit(list: &CStr, root: &CStr) -> Option<u64> {
     let mut path = Path::new(root)?;
     let root = path.len;
-    // Version 1 if it still accounts the memory; version 2 is the last line.
+    // The line of version 1, if version 1 still accounts the memory. The line of version 2 is last.
     let mut version = 0;
     for_each_line(list, |line| {
         let mut fields = line.splitn(3, |&byte| byte == b':').skip(1);
@@ -119,7 +119,8 @@ fn group_limit(list: &CStr, root: &CStr) -> Option<u64> {
         if found == 1 {
             path.push(b"/memory");
         }
-        // A group outside of the visible hierarchy has a path upwards.
+        // A group outside of the visible hierarchy has a path with `..`. Then only the root is
+        // read.
         if !group.split(|&byte| byte == b'/').any(|name| name == b"..") {
             path.push(group);
         }
@@ -142,7 +143,7 @@ fn group_limit(list: &CStr, root: &CStr) -> Option<u64> {
     }
 }
 
-/// A path on the stack.
+/// A path in a buffer on the stack.
 struct Path {
     bytes: [u8; LONGEST],
     len: usize,
@@ -179,7 +180,7 @@ impl Path {
         true
     }
 
-    /// The number in a file of this folder; `None` if the file is missing or contains "max".
+    /// The number in a file of this folder. `None` if the file is missing or contains "max".
     fn number_in(&self, file: &[u8]) -> Option<u64> {
         let mut path = [0; LONGEST];
         let end = self.len + file.len();
@@ -194,7 +195,7 @@ impl Path {
     }
 }
 
-/// Reads a small file line by line. What cannot be read is left out.
+/// Reads a small file line by line, as far as it can be read.
 fn for_each_line(path: &CStr, mut work: impl FnMut(&[u8])) {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
     // SAFETY: a NUL-terminated path that outlives the call.
@@ -205,7 +206,7 @@ fn for_each_line(path: &CStr, mut work: impl FnMut(&[u8])) {
     };
     let mut piece = [0; PIECE];
     let (mut filled, mut is_rest) = (0, false);
-    // Bounded, whatever the file contains.
+    // The number of reads is bounded, whatever the file contains.
     for _ in 0..64 {
         let free = &mut piece[filled..];
         // SAFETY: a descriptor that was just opened, and a buffer of that length.
@@ -373,7 +374,7 @@ mod tests {
         assert_eq!((shm.bytes, shm.of), (16 * MIB, of(64 * MIB, Limiter::SharedMemory)));
         let file = least(u64::MAX, 1 << 40, 1 << 40, Some(MIB));
         assert_eq!((file.bytes, file.of), (MIB, of(MIB, Limiter::FileSize)));
-        // No segment is made smaller than the useful minimum.
+        // No segment becomes smaller than the useful minimum.
         assert_eq!(least(MIB, MIB, MIB, None).bytes, LEAST);
     }
 
@@ -389,9 +390,9 @@ mod tests {
             // The segment uses nearly all of its share.
             let spare = bytes.min(Geometry::new(Config::default()).len() as u64) - len;
             assert!(spare <= 64 << 10, "{len} of {bytes}: {config:?}");
-            // A ring, cells and histograms for each thread that has a lane.
+            // Each thread that has a lane needs a ring, cells and histograms.
             assert!(config.lanes * 6 <= config.blocks && config.lanes >= 2, "{config:?}");
-            // This also holds with as many places as a program requests.
+            // This also holds if a program requests as many lanes as possible.
             let wanted = Config::within(bytes, Some(2_000), Some(500));
             assert_eq!((wanted.points, wanted.lanes), (2_000, 500));
             assert!(bytes < MIB || Geometry::new(wanted).len() as u64 <= bytes, "{wanted:?}");

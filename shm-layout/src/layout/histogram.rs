@@ -10,9 +10,8 @@
 //! width   1       2        4         8          16
 //! ```
 //!
-//! Adding 32 before the octave is taken makes the first part no special case:
-//! with `v = ticks + 32`, the part is `log2(v) - 5` and the bucket is the five
-//! bits after v's leading one.
+//! The part is computed from `v = ticks + 32`: it is `log2(v) - 5`, and the bucket is the five bits
+//! after the leading one of `v`. Adding 32 makes the first part no special case.
 
 /// Buckets in a part.
 pub const BUCKETS: usize = 32;
@@ -22,8 +21,8 @@ pub const PARTS: usize = 42;
 /// at 3 GHz.
 pub const LIMIT: u64 = (1 << (PARTS + 5)) - BUCKETS as u64;
 
-/// The part of a duration in ticks, and the bucket in it. The caller has checked that the duration
-/// is below [`LIMIT`].
+/// The part and the bucket in that part which count a duration of `ticks`. The caller has checked
+/// that the duration is below [`LIMIT`].
 #[inline(always)]
 #[must_use]
 pub const fn locate(ticks: u64) -> (usize, usize) {
@@ -31,7 +30,7 @@ pub const fn locate(ticks: u64) -> (usize, usize) {
     (number / BUCKETS, number % BUCKETS)
 }
 
-/// The number of the bucket over all parts.
+/// The number of the bucket, counted over all parts.
 #[inline(always)]
 #[must_use]
 pub const fn number(ticks: u64) -> usize {
@@ -42,8 +41,8 @@ pub const fn number(ticks: u64) -> usize {
 #[inline(always)]
 #[must_use]
 pub const fn octave_number(ticks: f64) -> usize {
-    // The bits of a double have the octave and the digits after the leading one side by side, and
-    // it holds every duration below `LIMIT` exactly. That is faster than looking for the leading one.
+    // A double holds every duration below `LIMIT` exactly, and its octave and the digits after the
+    // leading one are adjacent bits. Reading them is faster than looking for the leading one.
     ((ticks + BUCKETS as f64).to_bits() >> OCTAVE_BIT) as usize
 }
 

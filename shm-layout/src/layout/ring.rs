@@ -123,7 +123,7 @@ impl Default for Slot {
     }
 }
 
-/// What a record adds to the cell of its point, and to an edge.
+/// The figures that a record adds to the cell of its point, and to an edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addition {
     /// The point.
@@ -169,14 +169,14 @@ impl Slot {
         self.fill_names(what.names);
     }
 
-    /// The first part of [`Self::fill`].
+    /// Writes the first part of the slot; see [`Self::fill`].
     #[inline(always)]
     pub fn fill_times(&self, start: u64, elapsed: u64) {
         self.start.store(start, Ordering::Relaxed);
         self.elapsed.store(elapsed as u32, Ordering::Relaxed);
     }
 
-    /// The second part of [`Self::fill`].
+    /// Writes the second part of the slot; see [`Self::fill`].
     #[inline(always)]
     pub fn fill_figures(&self, exclusive: u64, inclusive: u64) {
         self.exclusive.store(exclusive as u32, Ordering::Relaxed);
@@ -362,7 +362,7 @@ impl Written {
 pub struct Drained {
     /// Number of the record to begin with next time.
     pub next: u64,
-    /// Records since the last time that were overwritten before they could be copied.
+    /// Number of requested records that were overwritten before they could be copied.
     pub lost: u64,
 }
 
@@ -392,7 +392,7 @@ pub fn drain(
 ) -> Result<Drained, NoMemory> {
     let capacity = slots.len() as u64;
     let end = written.enter();
-    // If the end has moved back, a new ring has taken the place of the old one.
+    // If `written` has decreased, a new ring has replaced the old one.
     let from = if from > end { 0 } else { from };
     let first = from.max(end.saturating_sub(capacity));
     let kept = out.len();
@@ -409,8 +409,8 @@ pub fn drain(
 }
 
 /// Calls `visit` for the uncounted records from number `folded` on, oldest first, and returns the
-/// number of written records. `None` if some of the records were overwritten during the visit: then
-/// the visited additions are invalid, and the records have been folded.
+/// number of written records. `None` if some of the records were overwritten during the visit. Then
+/// the values that `visit` got are invalid, and the records are in the cells.
 pub fn visit(
     written: &Written,
     slots: &[Slot],
@@ -461,8 +461,8 @@ mod tests {
                 }
                 let mut records = Vec::new();
                 let drained = drain(&position, &slots, next, &mut records).unwrap();
-                // The next slot may be in use by the writer, so even an idle ring delivers one
-                // record less than its capacity.
+                // The writer may be filling the next slot, so even an idle ring delivers one record
+                // less than its capacity.
                 let kept = (written - next).min(capacity - 1);
                 assert_eq!(drained, Drained { next: written, lost: written - next - kept });
                 let expected = (written - kept..written).map(|n| Record {

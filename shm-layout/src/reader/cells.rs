@@ -1,4 +1,5 @@
-//! The cells of a picture: what is kept of each cell, and when it is read again.
+//! The cells of a picture: which values the reader stores for each cell, and when it reads a cell
+//! again.
 
 use super::backed::Sparse;
 use super::bounds::{MAX_BLOCKS, TRIES};
@@ -12,7 +13,7 @@ use crate::layout::cell::{Cell, CellPicture, CellRead};
 use crate::layout::geometry::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry};
 use crate::layout::lane::LaneCounters;
 
-/// Where a cell is read from.
+/// The cell to read, and the state of its lane.
 pub(super) struct From<'a> {
     pub(super) lane: u32,
     pub(super) owner: Owner,
@@ -20,23 +21,26 @@ pub(super) struct From<'a> {
     pub(super) before: (u64, u64),
     /// The lane's records that may be missing in its cells.
     pub(super) pending: &'a Pending,
-    /// The counters of the lane that has the pending records; `None` without any.
+    /// The counters of the lane to which the pending records belong. `None` if no records are
+    /// pending.
     pub(super) counters: Option<&'a LaneCounters>,
 }
 
 /// Reads cells into a picture.
 #[derive(Debug)]
 pub(super) struct CellReader {
-    /// Histogram parts that may still be added. A chunk belongs to one cell, but a damaged segment
-    /// may name it again and again.
+    /// Number of histogram parts that the picture may still grow by. A part belongs to one cell,
+    /// but a damaged segment may name the same part many times, so the number is limited.
     parts_left: usize,
-    /// Readings that may still be added. A damaged chain may lead to other cells at every poll.
+    /// Number of readings that the picture may still grow by. A damaged chain may lead to other
+    /// cells at every poll, so the number is limited.
     cells_left: usize,
-    /// A cell is copied here first, and counts only if the copy is whole.
+    /// A cell is copied here first. The copy is used only if the cell did not change in the
+    /// meantime.
     copy: CellPicture,
     parts: ReadParts,
     lines: ReadLines,
-    /// Exclusive ticks of a measurement that is staged, in no record, and may be in `parts`.
+    /// Exclusive ticks of a measurement that is staged and in no record. `parts` may contain it.
     beside: Option<u64>,
 }
 
@@ -54,8 +58,8 @@ impl CellReader {
         }
     }
 
-    /// Reads a cell, and adds the records that it lacks. False if the cell could not be copied
-    /// whole; then the known figures stay.
+    /// Reads a cell, and adds the records that it lacks. If the cell could not be copied whole,
+    /// returns false and keeps the known figures.
     pub(super) fn read(
         &mut self,
         segment: Sparse<'_>,
@@ -68,8 +72,8 @@ impl CellReader {
             || self.read_anew(segment, cell, from, key, picture)?)
     }
 
-    /// Reads only what measurements have changed since the last time. False if anything else has
-    /// changed, or the cell is being written to.
+    /// Reads only the figures that measurements change. False if anything else has changed, or the
+    /// cell is being written to.
     fn read_on(
         &mut self,
         segment: Sparse<'_>,
@@ -154,7 +158,7 @@ impl CellReader {
         }
         let mut past = (copy.past_count, copy.past_exclusive);
         if let Some((count, exclusive)) = (owner == Owner::All).then(|| cell.ever()).flatten() {
-            // Sums over all windows have their own words in the cell.
+            // The cell has separate words for sums over all windows.
             past.0 = count.wrapping_sub(copy.live.count);
             past.1 = exclusive.wrapping_sub(copy.live.exclusive);
         }
@@ -169,10 +173,10 @@ impl CellReader {
         Ok(true)
     }
 
-    /// Updates the number of parts that are held.
+    /// Updates the number of parts in the picture.
     fn account(&mut self, before: usize, reading: &CellReading) {
         let held = reading.histogram.parts();
-        // Added records may be in no chunk.
+        // The records that were added may be in no part.
         self.parts_left = (self.parts_left + before).saturating_sub(held);
     }
 
@@ -197,15 +201,17 @@ impl CellReader {
             if cell.restarted_since(self.copy.restarts) {
                 continue;
             }
-            // Many threads add to a shared cell at once.
+            // Many threads add to a shared cell at once, so its sequence word does not show whether
+            // the copy is whole.
             if from.owner == Owner::All {
                 return Ok(Some(CacheKey::NEVER));
             }
             if !self.copy.staged && cell.is_still(sequence) {
                 return Ok(Some(sequence));
             }
-            // The histogram holds some of the staged records, forever if the thread is dead. If all
-            // parts are of one moment, these are the first staged records.
+            // The cell is in the middle of a change, forever if the thread is dead, and its
+            // histogram contains some of the staged records. If all parts are of one moment, these
+            // are the first staged records.
             found = Some(CacheKey::NEVER);
             let beside = cell.staged_beside();
             if self.parts.are_still(segment, &self.copy) {

@@ -31,9 +31,9 @@ pub struct Reader<S = Segment> {
     pub(super) segment: S,
     facts: Facts,
     pub(super) picture: Picture,
-    /// The entries of `picture.points` when they were read.
+    /// The entries of `picture.points`, as they were last read.
     entries: Vec<EntryPicture>,
-    /// Bytes of text that the reader may still read.
+    /// Number of bytes of text that may still be read.
     text_left: usize,
     pub(super) lanes: Vec<LaneCache>,
     /// Keys of the overflow lane's cells, by index in `picture.points`.
@@ -42,13 +42,13 @@ pub struct Reader<S = Segment> {
     pending: Pending,
     /// Buffer for an entry of the directory.
     entry: LanePicture,
-    /// The numbers of tuples, in their order, and of their metered points.
+    /// The numbers of the tuples, in ascending order, and of their metered points.
     pub(super) tuples: Vec<(u32, u32)>,
-    /// Places of the sums of metered points, by lane and point.
+    /// Index of the sums of each metered point, by lane and point.
     sums: HashMap<(u32, u32), u32>,
-    /// Number of cells that were sorted into parts and others.
+    /// Number of cells for which it was checked whether they are part of a sum.
     sorted: usize,
-    /// Those among them whose point was not in the table yet.
+    /// Indexes of checked cells whose point was not in the table yet.
     unsorted: Vec<usize>,
     visited: Visited,
     pub(super) backed: Backed,
@@ -59,7 +59,7 @@ pub struct Reader<S = Segment> {
 pub(super) struct LaneCache {
     owner: Owner,
     pub(super) keys: Vec<CacheKey>,
-    /// The range of records that were not folded.
+    /// The range of records that were not folded yet.
     records: (u64, u64),
 }
 
@@ -139,7 +139,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         &self.picture
     }
 
-    /// Takes a picture.
+    /// Takes a new picture of the segment: polls the process, its points, and all cells.
     pub fn poll(&mut self) -> &Picture {
         or_end(self.try_poll())
     }
@@ -206,7 +206,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         for place in waiting.into_iter().chain(self.sorted..cells.len()) {
             let (lane, point) = (cells[place].lane, cells[place].point);
             let Ok(at) = points.binary_search_by_key(&point, |known| known.id) else {
-                // It may have been announced since the table was read.
+                // The point may have been announced after the table was read.
                 self.unsorted.try_push(place)?;
                 continue;
             };
@@ -222,7 +222,8 @@ impl<S: Borrow<Segment>> Reader<S> {
                 cells.push(CellReading::sum(lane, of));
                 cells.len() as u32 - 1
             });
-            // A cell that waited is marked as changed, since its figures may never change again.
+            // The cell's point is known only now. Mark the cell as changed, since its figures may
+            // never change again.
             (cells[place].is_part, cells[place].changed) = (true, *poll);
             cells[sum as usize].parts.try_push(place as u32)?;
         }
@@ -282,7 +283,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let sparse = Sparse::new(segment, &self.backed);
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
-            // Memory is backed before the writes that come later.
+            // Back the memory now, before the later writes.
             let written = lane.counters.written.enter();
             Some((reading.id, lane, sparse.ring(reading.lane.ring_block, written)?))
         });
@@ -307,7 +308,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let used = used.min(segment.geometry().points());
         let sparse = Sparse::new(segment, &self.backed);
         let points = &mut self.picture.points;
-        // Ids ascend, and a point never goes.
+        // Ids ascend, and a point is never removed.
         let mut place = 0;
         for (id, entry) in sparse.entries(used) {
             let is_known = points.get(place).is_some_and(|point| point.id as usize == id);
@@ -390,8 +391,8 @@ impl<S: Borrow<Segment>> Reader<S> {
             let cache = &mut self.lanes[id];
             let readings = &mut self.picture.lanes;
             let is_known = readings.get(place).is_some_and(|lane| lane.id as usize == id);
-            // If an entry changes during the read, it has a new owner, which the next poll will
-            // show.
+            // If an entry changes while it is read, the lane has a new owner, which the next poll
+            // will show.
             let entry = &mut self.entry;
             if !(0..TRIES).any(|_| lane.read_into(entry)) {
                 place += usize::from(is_known);
@@ -457,7 +458,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                         stale.add((index, key), cell, sparse, picture);
                     }
                 }
-                // The memory of the readings before them has arrived by now.
+                // By now, the memory that was prefetched for these cells has arrived.
                 for (index, cell) in near.iter() {
                     let key = &mut cache.keys[index];
                     if !self.cells.read(sparse, cell, &from, key, picture)? {
@@ -494,7 +495,8 @@ impl<S: Borrow<Segment>> Reader<S> {
             if self.shared.len() <= place {
                 self.shared.try_resize_with(place + 1, CacheKey::default)?;
             }
-            // Many threads add to a shared cell, so its sequence word shows nothing.
+            // Many threads add to a shared cell, so its sequence word does not show whether it has
+            // changed.
             let before = before.and_then(Cell::ever).unwrap_or_default();
             let (lane, owner, pending) = (id as u32, Owner::All, &none);
             let from = cells::From { lane, owner, before, pending, counters: None };
@@ -518,12 +520,12 @@ impl<S: Borrow<Segment>> Reader<S> {
     }
 }
 
-/// Unwraps a result in a viewer, which may end when memory runs out.
+/// Returns the value, or ends the program if memory ran out. For viewers only.
 pub(super) fn or_end<R>(found: Result<R, NoMemory>) -> R {
     found.unwrap_or_else(|NoMemory| std::alloc::handle_alloc_error(Layout::new::<Picture>()))
 }
 
-/// The metered point of a tuple.
+/// The metered point to which a tuple belongs.
 pub(super) fn point_of(tuples: &[(u32, u32)], point: u32) -> Option<u32> {
     let at = tuples.binary_search_by_key(&point, |(tuple, _)| *tuple).ok()?;
     Some(tuples[at].1)

@@ -1,6 +1,6 @@
 //! Survives the truncation of an object that a viewer has mapped.
 //!
-//! A process that may open an object may truncate it, and from then on touching the missing part
+//! A process that may open an object may truncate it. From then on, touching the missing part
 //! raises SIGBUS, which ends the viewer. Checking the file's length first would not help: the file
 //! can shrink between the check and the touch. So a viewer handles the signal, and maps zeros over
 //! the missing part:
@@ -30,10 +30,10 @@ use crate::discovery::system::page_size;
 
 /// Maximum number of objects that a process watches at a time.
 const PLACES: usize = 1024;
-/// Value of [`WatchSlot::start`]: taken, and not filled yet. No mapping starts there.
+/// Value of [`WatchSlot::start`] while a slot is taken and not filled yet. No mapping starts there.
 const TAKEN: usize = 1;
 
-/// A mapping that is watched. A signal handler reads it, so no access waits.
+/// A watched mapping. The signal handler reads it, so all accesses are atomic and none waits.
 struct WatchSlot {
     /// Address of the first byte; 0 while the place is free. Stored last, with release: a thread
     /// that loads it with acquire sees the other fields.
@@ -42,7 +42,7 @@ struct WatchSlot {
     len: AtomicUsize,
     /// A descriptor whose file has the current length.
     file: AtomicI32,
-    /// A missing part was touched.
+    /// Whether a missing part was touched.
     cut: AtomicBool,
 }
 
@@ -125,8 +125,8 @@ impl Watched {
 
     /// Whether a missing part was touched.
     pub(crate) fn is_cut(&self) -> bool {
-        // Relaxed: the flag is set by this thread, in a handler, or by another thread, which asks
-        // for its own reading.
+        // Relaxed is enough. The flag is set by a signal handler on this thread, or on another
+        // thread; each thread asks only about its own reading.
         MAPPINGS[self.place].cut.load(Ordering::Relaxed)
     }
 }
@@ -164,7 +164,7 @@ extern "C" fn handle(_signal: c_int, info: *mut libc::siginfo_t, _context: *mut 
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Maps zeros at an address; false if the address is in no watched mapping.
+/// Maps zeros at an address. False if no watched mapping contains the address.
 fn mend(address: usize) -> bool {
     let around = |place: &&WatchSlot| {
         let start = place.start.load(Ordering::Acquire);
@@ -180,13 +180,14 @@ fn mend(address: usize) -> bool {
     let known = unsafe { libc::fstat(place.file.load(Ordering::Relaxed), stat.as_mut_ptr()) } == 0;
     // SAFETY: zeroed, and filled in if the call succeeded; any bytes are valid.
     let file_len = usize::try_from(unsafe { stat.assume_init() }.st_size).unwrap_or(0);
-    // Beyond the end of the file nothing is left. Before the end, the system could not provide a
-    // page that was never written: it would have read as zeros, and does so now.
+    // Beyond the end of the file, the rest of the mapping is missing. Before the end, the system
+    // could not provide one page, which was never written: it would have read as zeros, and does so
+    // now.
     let gone = !known || at >= file_len;
     let len = if gone { len - at } else { page };
-    // SAFETY: whole pages within a mapping that its owner has registered, and that stays as long as
-    // the place is taken. Nothing else is in these pages, and no reference to plain bytes of them
-    // exists.
+    // SAFETY: the range is whole pages of a mapping that its owner has registered, and that stays
+    // mapped as long as the place is taken. The pages contain nothing else, and no Rust reference
+    // leads to them.
     let zeros = unsafe {
         libc::mmap(
             ptr::without_provenance_mut(start + at),

@@ -1,4 +1,4 @@
-//! The cell, repaired by its writer after a jump out of the middle of a change.
+//! Models of a cell whose writer jumps out of a change in the middle, and then repairs it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,8 +11,9 @@ use crate::cell::{Cell, CellPicture};
 use crate::control::Control;
 use crate::sync::{self, AtomicU64, Ordering, watch};
 
-/// Runs a scene with a jump before each store of a change, until the change has fewer stores. The
-/// scene returns whether the jump happened.
+/// Runs a scene once for each store of a change, with a jump just before that store. Stops when the
+/// number is larger than the change's number of stores, so that the jump does not happen. The scene
+/// returns whether it happened.
 fn at_each_store(scene: fn(u32) -> bool) {
     for store in 0.. {
         let came = Arc::new(AtomicBool::new(false));
@@ -37,14 +38,14 @@ fn leave(cell: &Cell, store: u32, bucket: &AtomicU64, change: impl FnOnce()) -> 
     came
 }
 
-/// The count, and the number of measurements in the histogram.
+/// Number of measurements in the cell's count, and in its histogram.
 fn counted(picture: &CellPicture, bucket: &AtomicU64) -> [u64; 2] {
     let in_parts = if picture.parts.0[0] == 0 { 0 } else { bucket.load(Ordering::Relaxed) };
     [picture.live.count, in_parts]
 }
 
-/// After a jump out of a measurement, count and histogram agree whether they hold it, and both hold
-/// the next one.
+/// After a jump out of a measurement, either both the count and the histogram contain it, or
+/// neither does. Both contain the next measurement.
 pub(super) fn cell_mended_record() {
     at_each_store(|store| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());
@@ -67,7 +68,7 @@ pub(super) fn cell_mended_record() {
         sync::fence(Ordering::Acquire);
         if let (Some(picture), Some([count, in_histogram])) = (picture, seen) {
             assert!((1..=2).contains(&count), "{picture:?}");
-            // The histogram may hold some of the staged measurements at this point.
+            // The histogram may already contain staged measurements.
             assert!(in_histogram >= count, "{in_histogram}: {picture:?}");
         }
         let (came, left) = writer.join().unwrap();
@@ -78,9 +79,9 @@ pub(super) fn cell_mended_record() {
     });
 }
 
-/// After a jump out of a restart, the restart is done or not begun: each consistent picture holds
-/// every measurement once. `seen` lists the pictures that may appear; the last one follows one more
-/// measurement.
+/// After a jump out of a restart, the restart is either done or not begun: each consistent picture
+/// contains every measurement once. `seen` lists the pictures that may appear; the last of them
+/// follows one more measurement.
 fn restart(
     store: u32,
     (control, owner): (Control, u32),
@@ -99,7 +100,7 @@ fn restart(
         assert!(seen.contains(&look(&picture)), "{picture:?}");
     }
     let came = writer.join().unwrap();
-    // Every begin does this on a cell that follows another control word.
+    // A begin calls this if the cell follows another control word.
     cell.follow(control, owner, |_| ());
     record(&cell, 20, &bucket);
     let last = whole(&cell).unwrap();
@@ -107,7 +108,7 @@ fn restart(
     came
 }
 
-/// A jump out of a change of owners.
+/// The jump leaves a change of owners.
 pub(super) fn cell_mended_new_owner() {
     at_each_store(|store| {
         let words = ["seq", "commit", "window", "window#1", "count#1"];
@@ -116,7 +117,7 @@ pub(super) fn cell_mended_new_owner() {
     });
 }
 
-/// A jump out of a reset.
+/// The jump leaves a reset.
 pub(super) fn cell_mended_reset() {
     at_each_store(|store| {
         let words = ["seq", "commit", "window", "window#1", "count#1"];
@@ -125,7 +126,8 @@ pub(super) fn cell_mended_reset() {
     });
 }
 
-/// After a jump out of a reset, the histogram belongs to its window, whichever call zeroed it.
+/// After a jump out of a reset, the histogram belongs to the window of the cell, whichever call
+/// zeroed it.
 pub(super) fn cell_mended_reset_histogram() {
     at_each_store(|store| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());
