@@ -128,7 +128,7 @@ impl App {
             Status::Paused if self.common.ended_unseen.is_none() => Some(self.next_poll),
             // A slow line may still deliver the parts that the screen asked for.
             Status::Exited | Status::Crashed if self.is_pending() => Some(self.next_poll),
-            // The list of processes keeps changing.
+            // The list of processes keeps changing, so polling continues while it is shown.
             _ if self.screen.tab().is_none() || self.is_busy() => Some(self.next_poll),
             _ => None,
         }

@@ -62,8 +62,8 @@ use interval::{Interval, of_place, own_intervals, seconds};
 /// Default time constant of the smoothed load, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
 
-/// Maximum number of histogram buckets that are added up between two frames, if an older sum would
-/// do: some milliseconds of work.
+/// Maximum number of histogram buckets that are added up before the next frame is drawn, which
+/// takes some milliseconds. If there are more, an older sum is shown.
 pub(crate) const BUCKETS_AT_ONCE: usize = 1 << 20;
 
 /// The time over which rates and loads are taken.
@@ -125,7 +125,7 @@ impl Model {
         model
     }
 
-    /// Takes the next snapshot in.
+    /// Folds the next snapshot into the model.
     pub fn fold(&mut self, snapshot: impl Into<Arc<Snapshot>>) -> News {
         let snapshot = snapshot.into();
         let before = self.snapshot.replace(Arc::clone(&snapshot));
@@ -148,7 +148,7 @@ impl Model {
 
         let ran = |s: &Snapshot| s.process.state == ProcessState::Running;
         let elapsed = snapshot.elapsed_ticks.checked_sub(before.elapsed_ticks);
-        // Both are in the order of their ids.
+        // Both lists are in the order of their ids.
         let mut old =
             std::mem::replace(&mut self.points, Figures::all(&snapshot)).into_iter().peekable();
         // If the process has ended or its clock stands still, nothing happens between snapshots:
@@ -177,7 +177,7 @@ impl Model {
                 threads::end(&snapshot, seconds(&snapshot, snapshot.elapsed_ticks))
             }
             _ if !has_threads => threads::keep(&snapshot, &self.threads),
-            // It is unknown what each thread did in between.
+            // What each thread did in between is unknown.
             Some(_) if !before.has_threads() => {
                 let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
                 threads::life(&snapshot, &self.open, seconds)
@@ -197,7 +197,7 @@ impl Model {
             let interval = interval.map(|ticks| of_process.unwrap_or(ticks));
             // Figures from before a process joined do not belong to this interval.
             let joined = old.is_none() && figures.process().is_some_and(|p| !before.knows(p));
-            // For an ended process, only the load over its life is known.
+            // Of an ended process, only the load over its life is known.
             let ended = figures.process().is_some() && figures.is_ended();
             let had_ended = old.as_ref().is_some_and(Figures::is_ended);
             match interval {
@@ -290,7 +290,7 @@ impl Model {
         (load(&hottest) > 0.0).then_some(hottest)
     }
 
-    /// Gives the points their open regions.
+    /// Stores the open regions in their points.
     fn show_open(&mut self) {
         if self.open.is_empty() {
             return;
@@ -300,14 +300,14 @@ impl Model {
         }
     }
 
-    /// Notes that no snapshots are taken for a while, so that histories show a gap.
+    /// Marks a time without snapshots, so that histories show a gap.
     pub fn pause(&mut self) {
         for figures in &mut self.points {
             figures.mark_gap();
         }
     }
 
-    /// Shows a change of a point's state before the next snapshot confirms it.
+    /// Shows a change of a point's state at once; the next snapshot confirms it.
     pub fn expect_state(&mut self, id: u32, state: PointState) {
         if let Ok(place) = self.place(id) {
             self.points[place].state = state;
@@ -319,7 +319,7 @@ impl Model {
         self.snapshot.as_deref()
     }
 
-    /// The last snapshot, to be kept.
+    /// The last snapshot, for a caller that stores it.
     pub fn shared_snapshot(&self) -> Option<Arc<Snapshot>> {
         self.snapshot.clone()
     }

@@ -65,7 +65,7 @@ pub(crate) fn run(stop: &AtomicBool) -> io::Result<Sightings> {
         pfp::scope!("sleep");
         thread::sleep(next_round.saturating_duration_since(Instant::now()));
     }
-    // This round is not a whole one: latched, it stays out of the count.
+    // The last round is incomplete. Latching its end keeps it out of the count.
     pfp::Point::numbered(ROUND).end_latched();
     sightings.collect(errand);
     Ok(sightings)

@@ -155,7 +155,7 @@ groups! {
         Reset [Char('r')] "reset", "reset the point's figures; asks first";
     }
 
-    /// How the point that the keys act on measures.
+    /// Settings of the selected point's measurements.
     pub(crate) TUNE = own {
         Weight [Char('a')] "", "set alpha of the point's average"
             + "the weight of a new value in EWMA: 0.2, a period over a time constant as \

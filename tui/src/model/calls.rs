@@ -17,12 +17,12 @@ pub struct Calls {
     pub callees: Vec<Related>,
 }
 
-/// One side of calls between two points.
+/// The calls between a point and one of its callers or callees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Related {
-    /// The point on the other side.
+    /// The caller or callee.
     pub who: Who,
-    /// Calls.
+    /// Number of calls.
     pub count: u64,
     /// Exclusive ticks of the callee.
     pub exclusive: u64,
@@ -30,7 +30,7 @@ pub struct Related {
     pub inclusive: u64,
 }
 
-/// The other side of a call.
+/// A caller or callee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     /// A point, by its id.
@@ -58,7 +58,7 @@ impl Calls {
             exclusive: rest(total.exclusive, |caller| caller.exclusive),
             inclusive: rest(total.inclusive, |caller| caller.inclusive),
         };
-        // Unless a lane had no room for an edge, a few calls without one only mean that the edges
+        // If a lane has room for all edges, a few calls without an edge only mean that the edges
         // were read a moment before the cells.
         let is_late = !callers.is_empty()
             && others.count <= total.count / 100

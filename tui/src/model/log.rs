@@ -364,7 +364,8 @@ impl Log {
 
     fn say(&mut self, unix_ns: u64, is_problem: bool, text: String) {
         match self.entries.back_mut() {
-            // A failing poll fails again every time.
+            // A failing poll fails again every time, so extend the last entry instead of adding
+            // one.
             Some(last) if last.text == text && unix_ns < last.unix_ns + SAME_NS => {
                 last.unix_ns = unix_ns;
                 self.unread += usize::from(is_problem && !last.is_problem);

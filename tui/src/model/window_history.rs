@@ -1,7 +1,7 @@
 //! The recent measurements of one point: its figures and histogram now, minus those at an earlier
 //! moment.
 //!
-//! Only the point on the Detail screen has such a history; keeping it for all points would copy the
+//! Only the point on the Detail screen has such a history. A history of all points would copy the
 //! segment twice a second.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use crate::snapshot::{Bucket, Stats};
 
 /// Seconds between two stored moments.
 const STEP_SECONDS: f64 = 0.5;
-/// Number of stored moments: enough for the longest window.
+/// Number of stored moments, which covers the longest window.
 const KEPT: usize = 130;
 
 /// The measurements that the histogram shows.
@@ -21,7 +21,8 @@ pub enum HistogramWindow {
     /// All measurements since the point was last reset.
     #[default]
     All,
-    /// Those since the moment that the user marked; before any mark, since the detail was opened.
+    /// The measurements since the moment that the user marked. Before the user marks one, those
+    /// since the detail was opened.
     Mark,
     /// The last ten seconds.
     Last10,
@@ -64,7 +65,7 @@ pub struct WindowHistory {
 pub struct WindowStats {
     /// Length of the window; shorter than requested while too little is known.
     pub seconds: f64,
-    /// Whether the user marked its begin.
+    /// Whether the window begins at the user's mark.
     pub is_marked: bool,
     /// The sums; extremes are since the last reset.
     pub total: Stats,
@@ -90,7 +91,7 @@ impl WindowHistory {
         }
     }
 
-    /// Drops all moments but the mark, before a step back in time.
+    /// Drops all moments except the mark, before the model goes back in time.
     pub fn rewind(&mut self) {
         self.moments.clear();
     }

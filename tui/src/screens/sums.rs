@@ -1,5 +1,5 @@
-//! Tables of sums in the text of a screen: a point by thread, by amounts and by caller, and a
-//! thread by point. Each table has its own order, which a click on a heading changes.
+//! Tables of sums on a screen: a point by thread, by amounts and by caller, and a thread by point.
+//! Each table has its own order; a click on a heading changes it.
 
 use ratatui::text::Line;
 
@@ -104,7 +104,7 @@ fn off(row: &Sums, _: &Scale) -> Option<f64> {
     row.total.off_share()
 }
 
-/// A line of a text. If it is the heading of a table, also the table's columns.
+/// A line of a text. The heading of a table also has the table's columns.
 pub(super) type TextLine = (Line<'static>, Option<Grid>);
 
 /// The heading of a table and its sorted rows, indented by blanks; empty without rows. `renamed`
@@ -137,7 +137,8 @@ pub(super) fn lines(
     std::iter::once(head).chain(rows).collect()
 }
 
-/// The key of the heading at a position in a text that is scrolled below its own heading.
+/// The column key at a screen position, if a heading is there. The text is scrolled by `offset`
+/// lines, and starts one line below the top of `area`.
 pub(super) fn heading_at(
     lines: &[TextLine],
     offset: usize,

@@ -1,5 +1,6 @@
-//! Collects the segments of processes that end while all are watched: each is read once more and
-//! then removed. Of the processes of a program that did not end in order, the last few stay.
+//! Collects the segments of processes that end while the viewer watches all: it reads each segment
+//! once more and then removes it. Of each program, the last few segments without an orderly exit
+//! stay.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -16,25 +17,25 @@ use pfp_shm_layout::segment::Segment;
 
 use super::{Candidate, Discovery};
 
-/// Maximum time between a process's recorded exit and its end, after which all leftovers can be
-/// removed.
+/// Maximum time from a process's recorded exit to its end. Its leftovers can be removed only after
+/// the end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// While this value exists, processes that end in order leave their segments for it.
+/// While this value exists, a process with an orderly exit leaves its segment for the viewer.
 #[derive(Debug)]
 pub struct Collecting {
     collectors: Vec<(Directory, Collector)>,
-    /// Ids of the segments of processes that had ended before.
+    /// Ids of the segments whose processes had ended before the start.
     before: HashSet<String>,
     /// Of each program, the segments that stay, the oldest first.
     staying: RefCell<HashMap<PathBuf, VecDeque<Name>>>,
 }
 
 impl Collecting {
-    /// Starts in every folder in which programs may announce themselves. If that fails, only
-    /// processes that run during a look are found.
+    /// Starts in every folder in which programs may announce themselves. If that fails, the viewer
+    /// only finds processes that run when it polls.
     pub fn start() -> Self {
-        // Create the folder that programs will choose, if it is missing.
+        // Create the folder that programs will choose, if it does not exist.
         Directory::for_this_process().ok();
         let ended = |candidate: Candidate| (!candidate.runs()).then_some(candidate.segment_id);
         let found = super::discover().map(|discovery| discovery.candidates).unwrap_or_default();
@@ -54,9 +55,9 @@ impl Collecting {
         }
     }
 
-    /// Removes a process's segment that was read for the last time, unless another viewer may still
-    /// want it. If the process did not end in order, its segment stays, and the oldest one that stays
-    /// of the same program is removed in its place where there are more than [`find::KEEP`].
+    /// Removes a process's segment after the last read, unless another viewer may still want it.
+    /// Without an orderly exit, the segment stays. If more than [`find::KEEP`] such segments of the
+    /// program are left, the oldest is removed.
     pub fn let_go(&self, segment_id: &str) {
         let Some(object) = Name::from_hex(segment_id.as_bytes()) else { return };
         for (dir, collector) in &self.collectors {
@@ -68,12 +69,12 @@ impl Collecting {
                 true => Some(object),
                 false => self.stays(entry.info.exe, object),
             };
-            // If removing fails, it is removed later, like the segments of crashed processes.
+            // If removing fails, the segment is removed later, like those of crashed processes.
             surplus.map(|object| find::remove_one(dir, &object).ok());
         }
     }
 
-    /// Notes that a segment stays. Returns the one that need not stay any longer.
+    /// Records that a segment stays. Returns the segment to remove instead, if there are too many.
     fn stays(&self, program: PathBuf, object: Name) -> Option<Name> {
         let mut staying = self.staying.borrow_mut();
         let of_program = staying.entry(program).or_default();
@@ -82,7 +83,7 @@ impl Collecting {
     }
 }
 
-/// Whether a process ended in order and left its segment for viewers alone, as the segment says.
+/// Whether the segment records an orderly exit that left it for viewers.
 fn has_ended_in_order(object: &Name) -> bool {
     let state = |segment: &Segment| segment.counters().state.load(Acquire);
     Segment::open(object).is_ok_and(|(segment, _)| state(&segment) == ProcessState::Exited as u64)
@@ -99,11 +100,11 @@ impl Drop for Collecting {
     }
 }
 
-/// Removes leftovers of processes that ended in order, unless another viewer collects them. Returns
-/// whether a process is just ending.
+/// Removes the leftovers of processes after an orderly exit, unless another viewer collects them.
+/// Returns whether leftovers could not be removed yet, because their process is just ending.
 fn remove_ended(dirs: &mut Vec<Directory>) -> bool {
     let Ok(discovery) = super::discover() else { return false };
-    // Check after the look: a viewer that starts later does not need the found processes.
+    // Check after the discovery: a viewer that starts later does not need these processes.
     dirs.retain(|dir| !collector::sweep(dir));
     let mut one_is_ending = false;
     for candidate in discovery.candidates.iter().filter(|candidate| !candidate.runs()) {
