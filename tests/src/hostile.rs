@@ -27,7 +27,7 @@ use ratatui::backend::TestBackend;
 /// timeline, log, baseline and comparison, a filter, the help.
 const KEYS: &str = "\r Hh\x1b2b345jk6\x1b/a\rs?\x1b1";
 
-/// Finds no sources: an app that watches one source needs no other.
+/// Finds no sources, because an app that watches one source needs no other.
 struct Nothing;
 
 impl Finder for Nothing {
@@ -50,7 +50,7 @@ pub fn is_control(c: char) -> bool {
 ///
 /// # Panics
 ///
-/// Panics if it has one.
+/// Panics if the text has such a character.
 pub fn assert_fit(what: &str, text: &str) {
     if let Some(at) = text.find(|c| is_control(c) && c != '\n') {
         let from = text[..at].char_indices().rev().nth(60).map_or(0, |(at, _)| at);
@@ -110,7 +110,7 @@ pub fn show(snapshot: Snapshot) -> usize {
 ///
 /// # Panics
 ///
-/// Panics if a screen does, or if a cell has a control character.
+/// Panics if a screen panics, or if a cell has a control character.
 pub fn see(source: Box<dyn Source>, keys: &str) {
     let mut now = Instant::now();
     let mut app = App::new(Options::default(), Box::new(Nothing), now);

@@ -368,7 +368,8 @@ fn sum_of(one: [u64; 3], other: [u64; 3]) -> [u64; 3] {
     std::array::from_fn(|at| one[at] + other[at])
 }
 
-/// Regions as guards and by hand, with distinct tuples and beyond them.
+/// Regions of a fenced point, measured by guards and by hand. There are more tuples of amounts than
+/// a point can have.
 #[test]
 fn regions_of_a_fenced_point_carry_amounts() {
     static FENCED: pfp::MeteredPoint = pfp::MeteredPoint::new("fenced amounts", &["items"]);

@@ -359,8 +359,8 @@ fn inclusive_time_includes_the_polls_of_nested_futures() {
     assert_near("in and out, inclusive", stats.inclusive, cpu, stolen);
 }
 
-/// The attribute on a function that makes a future measures the future, without the work and the
-/// sleep before it. The test separates the two by where it sleeps and where it burns.
+/// The attribute on a function that returns a future measures the future, but not the work and the
+/// sleep before the function returns it.
 #[test]
 fn the_future_is_measured_but_not_its_construction() {
     #[async_trait::async_trait]

@@ -1,6 +1,7 @@
 //! A point's rate is its measurements since the last reset, divided by the time since then. The
-//! test checks it in a snapshot by the program and by the viewer, a copy of the segment, a
-//! recording, and exports of these, by the program's counts and the test's own clock.
+//! test checks the rate in every kind of file: a snapshot by the program, a snapshot by the viewer,
+//! a copy of the segment, a recording, and exports of these. It compares them with the program's
+//! counts and the test's own clock.
 
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -26,13 +27,13 @@ fn good(output: &Output) -> String {
 struct Reset {
     place: Place,
     target: Target,
-    /// A time before the segment existed, and a time after its creation.
+    /// Times before and after the creation of the segment.
     started: [Duration; 2],
     /// Times before the first reset, and after the last.
     reset: [Duration; 2],
-    /// Measurements since then of each point that was reset.
+    /// Number of measurements since then of each point that was reset.
     since: u64,
-    /// Measurements of the point that was not reset.
+    /// Number of measurements of the point that was not reset.
     all: u64,
 }
 
@@ -142,14 +143,14 @@ fn rates_and_loads_are_since_the_reset_wherever_a_snapshot_goes() {
     let mut reset = Reset::new();
     let other = Reset::new().snapshots_kept();
     for (path, taken) in reset.snapshots() {
-        // Once by thread, and once summed.
+        // First by thread, then summed over the threads.
         for more in [&[][..], &["--per-thread"]] {
             let all = [&["export", "csv", &path][..], more].concat();
             let rows = csv(&reset.pfp_top(&all));
             for name in NAMES {
                 let row = row(&rows, name);
                 reset.check(name, &row["calls_per_second"], taken);
-                // The load uses that time in another formula.
+                // The load is computed from the same time, by another formula.
                 let rate = row["calls_per_second"].as_f64().expect("checked");
                 let load = rate * row["mean_ns"].as_f64().expect("it measured") / 1e9;
                 let found = row["load"].as_f64().unwrap_or(f64::NAN);
@@ -172,7 +173,7 @@ fn rates_and_loads_are_since_the_reset_wherever_a_snapshot_goes() {
             let expected = row["load_cpus"].as_f64().expect("a load");
             assert!((load / expected - 1.0).abs() < 1e-6, "{path} {name}: {load} {expected}");
         }
-        // The file is once the newer and once the older side of a comparison.
+        // The file is the newer side of a comparison first, and then the older side.
         for (side, files) in [("now", [&other.1, &path]), ("before", [&path, &other.1])] {
             let report = reset.pfp_top(&["diff", files[0], files[1], "--json"]);
             let report: Value = serde_json::from_str(&report).expect("JSON");
@@ -192,7 +193,7 @@ fn rates_and_loads_are_since_the_reset_wherever_a_snapshot_goes() {
 fn a_window_with_a_reset_has_a_rate_and_is_judged() {
     let mut reset = Reset::new();
     let [(first, _), ..] = &reset.snapshots()[..] else { panic!("no snapshot") };
-    // Reset again, in the window between the two snapshots.
+    // Reset the points again, in the window between the two snapshots.
     let (early, count) = (wall(), reset.since);
     reset.target.tell("reset");
     reset.target.reach("measured");
@@ -266,7 +267,7 @@ fn a_recording_has_the_time_of_each_reset() {
     reset.reset = [early, wall()];
     reset.since = reset.measure(AFTER);
     let early = wall();
-    // Waits for a frame with all measurements that is not older than that.
+    // Waits for a frame that has all measurements and is no older than `since`.
     wait_for("the last frame", || {
         let rows = csv(&reset.pfp_top(&["export", "csv", path]));
         row(&rows, "own")["calls"].as_f64() == Some(reset.since as f64)

@@ -312,10 +312,9 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Three results do not depend on how the processor overlaps instructions: the time of a function
-/// that runs long in each call; that the cost of measuring is subtracted from the total; and that
-/// the screen marks means that are too short. A function of a few nanoseconds that is called
-/// millions of times has no time of its own: where two bare reads of the counter take 10 ns, a
-/// comparison of 7 ns was measured as 1 or 3.
+/// that runs long in each call, the subtraction of the overhead from the total, and the mark on the
+/// screen for means that are too short. The test does not compare functions of a few nanoseconds:
+/// where two bare reads of the counter take 10 ns, a comparison of 7 ns was measured as 1 or 3 ns.
 #[test]
 fn exclusive_times_of_a_real_program_agree_with_a_sampler() {
     const WHAT: &str = "SQLite";

@@ -1,10 +1,10 @@
-//! What comments and pages name is there: files, names in code, tests, headings.
+//! Comments and pages name only files, names in code, tests and headings that exist.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Names that other projects have given, which this tree's code need not contain.
+/// Names from other projects, which this tree's code need not contain.
 const OTHERS: [&str; 24] = [
     "a_k",
     "arch_prctl",
@@ -31,9 +31,9 @@ const OTHERS: [&str; 24] = [
     "_ns",
     "thread_local",
 ];
-/// How the names of ITT's and OpenMP's headers begin.
+/// The prefixes of names in the headers of ITT and OpenMP.
 const OTHERS_BEGIN: [&str; 2] = ["__itt_", "ompt_"];
-/// Ends of the names of files that this tree may have.
+/// Extensions of the files in this tree.
 const ENDS: [&str; 10] = [".rs", ".md", ".c", ".h", ".cpp", ".hpp", ".py", ".toml", ".txt", ".yml"];
 
 /// A file of the tree: its path from the root, and its text.
@@ -42,7 +42,7 @@ struct File {
     text: String,
 }
 
-/// All files of the tree, without what builds leave.
+/// All files of the tree, except what builds produce.
 fn tree() -> (Vec<File>, BTreeSet<String>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the root");
     let (mut files, mut paths) = (Vec::new(), BTreeSet::new());
@@ -70,7 +70,7 @@ impl File {
         self.path.ends_with(end)
     }
 
-    /// Its lines as code and comment. A page is all comment.
+    /// The file's lines, each as its code and its comment. A page has only comments.
     fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
         let is_page = self.ends_with(".md");
         let has_comments = [".rs", ".c", ".h", ".cpp"].iter().any(|end| self.ends_with(end));
@@ -104,8 +104,8 @@ fn names(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The paths of files in a line: at least one folder, and an end that this tree has. `NAME` in a path
-/// stands for any name.
+/// The paths of files in a line: words with at least one folder and an extension that this tree
+/// has. `NAME` in a path stands for any name.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !(is_of_name(c) || ".-/~$*{}<>:%".contains(c)))
         .map(|word| word.trim_end_matches(['.', ':']))
@@ -114,7 +114,7 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.starts_with('/') && !word.contains("NAME"))
 }
 
-/// What is named and is not there.
+/// References to things that do not exist.
 #[derive(Default)]
 struct Stale(Vec<String>);
 
@@ -137,7 +137,7 @@ fn files_that_comments_and_pages_name_exist() {
             .any(|known| known.strip_suffix(path).is_some_and(|s| s.is_empty() || s.ends_with('/')))
     };
     let mut stale = Stale::default();
-    // The changelog names files as they were then.
+    // The changelog names files as they were at the time.
     for file in files.iter().filter(|file| file.path != "CHANGELOG.md") {
         for (at, (_, comment)) in file.lines().enumerate() {
             let missing = paths(comment).filter(|path| !ends_in(path));
@@ -157,7 +157,7 @@ fn names_in_comments_and_pages_are_in_the_code() {
     };
     let mut stale = Stale::default();
     for file in files.iter().filter(|file| file.ends_with(".rs") || file.ends_with(".md")) {
-        // Words of a page that are no names in code have no underscore.
+        // On a page, only words with an underscore count as names in code.
         let counts = |name: &&str| file.ends_with(".rs") || name.contains('_');
         for (at, (_, comment)) in file.lines().enumerate() {
             let unknown = names(comment).filter(counts).filter(|name| !known.contains(name));

@@ -89,7 +89,7 @@ fn victim(dir: &Directory, mut orders: PipeReader, mut answer: PipeWriter) {
     drop(all);
 }
 
-/// Lights a beacon, reports its name, and ends in order on command.
+/// Lights a beacon, reports its name, and exits on command in an orderly way.
 fn survivor(dir: &Directory, mut orders: PipeReader, mut answer: PipeWriter) {
     let (object, beacon) = light(dir);
     answer.write_all(&object.name().id().to_be_bytes()).expect("it is heard");

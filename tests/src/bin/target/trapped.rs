@@ -71,7 +71,7 @@ fn reading() -> u64 {
         // A core whose counter was set.
         BACKWARDS if random(500) == 0 => shift(-(random(3_600) as i64) * SECOND),
         JUMPS if random(500) == 0 => shift(random(12) as i64 * HOUR),
-        // The counter continues while the machine is suspended, or starts again.
+        // While the machine is suspended, the counter may continue, or it may start again.
         SUSPENDED if random(2_000) == 0 && AHEAD.load(Relaxed) <= 0 => shift(8 * HOUR),
         SUSPENDED if random(2_000) == 0 => shift(-8 * HOUR),
         _ => {}
