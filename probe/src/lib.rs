@@ -135,7 +135,7 @@
 //! | `PFP_CLOCK` | `rseq`, `perf`, `cputime` or `wall`: the best clock to try | rseq |
 //! | `PFP_DIR` | directory for the beacons by which viewers find the program | `$XDG_RUNTIME_DIR/pfp`, else `/tmp/pfp-UID` |
 //! | `PFP_POINTS`, `PFP_LANES` | maximum of points, and of threads with a lane of their own | 10240, 128; fewer where memory is limited |
-//! | `PFP_SNAPSHOT` | file for a snapshot when the program ends in order, as by [`snapshot_to`]; `%p` in it is the process's id. Replaces no file | none |
+//! | `PFP_SNAPSHOT` | file for a snapshot at an orderly exit, as by [`snapshot_to`]; `%p` in it is the process's id. Replaces no file | none |
 //! | `PFP_CUDA_LIBRARY` | with the feature `cuda`: the CUDA driver's library | `libcuda.so.1` |
 //! | `PFP_MEMORY_MB` | maximum of shared memory, in MiB; taken only as needed | a sixteenth of the memory limit of the process, at most 253 |
 //!

@@ -50,7 +50,7 @@ pub enum Status {
     Live,
     /// The figures stand still: the user has paused.
     Paused,
-    /// The last figures of a process that ended in order, or in an unknown way.
+    /// The last figures of a process that made an orderly exit, or ended in an unknown way.
     Exited,
     /// The last figures of a process that died.
     Crashed,

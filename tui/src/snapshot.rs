@@ -378,9 +378,9 @@ pub struct Point {
     pub alpha: Option<f64>,
     /// Number of resets of the point.
     pub resets: u32,
-    /// Begin of its figures, ticks since the segment was created, if later than the creation: the
-    /// last reset. With several processes, at the earliest the begin of its own process; in a sum,
-    /// the earliest of all.
+    /// Start of its figures, in ticks since the segment was created, if later than the creation:
+    /// the last reset. With several processes, at the earliest the start of its own process; in a
+    /// sum, the earliest of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ticks: Option<u64>,
     /// Whether its begins and ends wait for the work before them.

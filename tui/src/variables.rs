@@ -73,7 +73,7 @@ pub fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     set(variable).or_else(|| Some(set("HOME")?.join(below_home)))
 }
 
-/// A path from the user, with `~` at its begin replaced by the home folder.
+/// A path from the user, with a leading `~` replaced by the home folder.
 pub(crate) fn with_home(path: impl AsRef<Path>) -> PathBuf {
     with(path.as_ref(), env::var_os("HOME").map(PathBuf::from))
 }

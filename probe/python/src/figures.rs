@@ -78,7 +78,7 @@ pub(crate) unsafe extern "C" fn snapshot(_: *mut PyObject, path: *mut PyObject) 
     }
 }
 
-/// Records that the process ends in order, and writes its last figures if the settings require it.
+/// Records an orderly exit, and writes its last figures if the settings require it.
 ///
 /// # Safety
 ///

@@ -129,7 +129,7 @@ impl Thread {
         }
     }
 
-    /// The part that a region measured from its begin to a reading.
+    /// The part of the time that a region measured from its begin to a reading.
     pub(super) fn part(&self, begun: &Begun, at: ClockReading) -> RegionPart {
         let elapsed = at.now.wrapping_sub(begun.start);
         if ran_backwards(elapsed) {

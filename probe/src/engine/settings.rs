@@ -33,7 +33,7 @@ pub(crate) struct Settings {
     pub(super) fence: bool,
     /// The points that measure from the start in any case, by name.
     pub(super) enabled_names: Names,
-    /// The file for the last figures when a process ends in order.
+    /// The file for the last figures of an orderly exit.
     pub(super) snapshot: Option<Asked>,
     /// Id of the `pfp-top run` that started the program or an ancestor; 0 without one.
     pub(super) run: u64,

@@ -261,7 +261,7 @@ fn main() -> ExitCode {
             INPUT_ENDED.store(true, Relaxed);
         });
     }
-    // The supervisor and the workers meet at the begin and at the end of each round.
+    // The supervisor and the workers meet at the start and at the end of each round.
     let meet = Barrier::new(workers.len() + 1);
     let is_over = AtomicBool::new(false);
     let by_hand = [const { Mutex::new(Vec::new()) }; 6];

@@ -56,7 +56,7 @@ fn site(id: &Id) -> Option<&'static Site> {
     Site::numbered((id.into_u64() >> SITE_SHIFT) as usize)
 }
 
-/// The id of a new span, for which amounts, the begin of its lifetime or its site may be kept.
+/// The id of a new span, for which amounts, the start of its lifetime or its site may be kept.
 #[inline(never)]
 fn kept_id(site: &'static Site, span: &Attributes<'_>, number: u64) -> u64 {
     let id = (site.number as u64) << SITE_SHIFT | number;

@@ -1,6 +1,6 @@
 //! Finds segments, and removes the segments of dead processes.
 //!
-//! A process that ends in order removes its segment, or leaves it to a viewer that watches all
+//! At an orderly exit a process removes its segment, or leaves it to a viewer that watches all
 //! processes ([`collector`]). The segment of a crashed process stays readable until it is collected
 //! ([`gc`]), its program starts again ([`sweep`], which keeps the last few), a viewer looks for
 //! processes ([`trim`], likewise), or another program starts and needs the space.

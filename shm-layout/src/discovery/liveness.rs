@@ -32,7 +32,7 @@ pub enum Liveness {
     /// It is dead, and could not remove its beacon: it crashed, was killed, called `_exit`, or
     /// became another program by `exec`.
     Dead,
-    /// The beacon is gone: the process ended in order, or its beacon was swept.
+    /// The beacon is gone: the process made an orderly exit, or its beacon was swept.
     Gone,
 }
 

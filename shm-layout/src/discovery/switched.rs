@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The viewer holds the file's lock, which the kernel releases when the viewer ends. A viewer that
-//! ends in order puts its switches back and removes its file.
+//! makes an orderly exit restores its switches and removes its file.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};

@@ -118,14 +118,14 @@ pub struct ProcessCounters {
 pub enum ProcessState {
     /// It runs, or was killed.
     Running = 0,
-    /// It ended in order.
+    /// The process made an orderly exit.
     Exited = 1,
 }
 
-/// How a thread's time off the CPU is taken out, in [`ProcessCounters::clock_kind`].
+/// How a thread's time off the CPU is subtracted, in [`ProcessCounters::clock_kind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClockKind {
-    /// Nothing is taken out.
+    /// It is not subtracted.
     #[default]
     Wall = 0,
     /// A switch is noticed through the restartable-sequence area.

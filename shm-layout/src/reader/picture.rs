@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub struct Picture {
     /// Number of this poll; the first one is 1.
     pub poll: u64,
-    /// Whether the process has ended in order.
+    /// Whether the process has made an orderly exit.
     pub exited: bool,
     /// Name that the program chose for itself; may be empty.
     pub name: String,

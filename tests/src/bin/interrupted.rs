@@ -54,7 +54,7 @@ mod stepping {
     /// Ticks that regions last: longer than the highest price.
     const LONG: u64 = 4_000;
     /// Ticks of an outer region before and after the regions inside. Where a page is folded, this
-    /// exceeds the ticks of an interrupted fold, which are taken out of the outer region's own
+    /// exceeds the ticks of an interrupted fold, which are subtracted from the outer region's own
     /// ticks.
     static OUTSIDE_LASTS: AtomicU64 = AtomicU64::new(LONG);
     const LONG_OUTSIDE: u64 = 100_000;

@@ -272,7 +272,7 @@ fn only_the_last_three_crashes_are_kept() {
         pids.push(target.pid());
         target.kill();
     }
-    // The next process sweeps when it starts, and then ends in order.
+    // The next process sweeps when it starts, and then makes an orderly exit.
     let mut target = place.start(TARGET, &["life"]);
     target.reach("done");
     target.end_well();

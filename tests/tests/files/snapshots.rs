@@ -198,7 +198,7 @@ fn a_crashed_segment_is_copied_and_shown() {
     assert!(blocks < about.len() / 2, "{blocks} of {}", about.len());
 }
 
-/// Each process that ends in order writes a file, and nothing else changes.
+/// Each process that makes an orderly exit writes a file, and nothing else changes.
 #[test]
 fn a_program_saves_its_figures_when_it_ends() {
     let place = Place::new();

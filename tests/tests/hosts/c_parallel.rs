@@ -101,7 +101,7 @@ fn a_job_of_processes_adds_up_and_leaves_its_launcher_alone() {
     assert_eq!(rows(viewer(&place, &["--once", "--all", "--sum"])), 1);
     assert_eq!(rows(viewer(&place, &["--once", "--all"])), RANKS + 1);
 
-    // The last figures of processes that did not end in order are kept.
+    // The last figures of processes without an orderly exit are kept.
     target.go();
     assert_eq!(target.reach("ended").one::<u64>("crashed"), 2);
     check_launcher(&mut launcher);

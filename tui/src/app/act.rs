@@ -212,7 +212,7 @@ impl App {
     }
 
     /// Gives the screens the current records of the rings. While paused, the screens keep the
-    /// records from the begin of the pause.
+    /// records from the start of the pause.
     pub(super) fn look_at_records(&mut self) {
         let status = self.common.status();
         let (Some(snapshot), Some(session)) =

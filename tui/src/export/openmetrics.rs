@@ -4,7 +4,7 @@
 //! | family | type | of | what it is |
 //! |---|---|---|---|
 //! | `pfp_calls` | counter | point, thread | finished measurements |
-//! | `pfp_exclusive_seconds` | counter | point, thread | on a CPU, nested regions taken out |
+//! | `pfp_exclusive_seconds` | counter | point, thread | on a CPU, without nested regions |
 //! | `pfp_inclusive_seconds` | counter | point, thread | on a CPU, with nested regions |
 //! | `pfp_off_cpu_seconds` | counter | point, thread | between begin and end, not on a CPU |
 //! | `pfp_switches` | counter | point, thread | switches between begin and end |

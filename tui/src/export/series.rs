@@ -27,7 +27,7 @@ pub(super) struct Point {
     id: u32,
     pub(super) load: Option<f64>,
     pub(super) enabled: bool,
-    /// The number of resets, as in the snapshot; only OTLP needs it, for the begin of sums.
+    /// The number of resets, as in the snapshot; only OTLP needs it, for the start times of sums.
     #[cfg(feature = "otlp")]
     pub(super) resets: u32,
 }

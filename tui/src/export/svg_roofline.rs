@@ -189,7 +189,7 @@ fn across([from, to]: [(f64, f64); 2], point: (f64, f64)) -> f64 {
 const HALO: [(&str, &str); 3] =
     [("stroke", "#ffffff"), ("stroke-width", "3"), ("paint-order", "stroke")];
 
-/// Text above the begin of a line, along its slope.
+/// Text above the start of a line, along its slope.
 fn along(
     picture: &mut Picture<'_>,
     [from, to]: [(f64, f64); 2],

@@ -26,7 +26,7 @@ pub struct OpenRegion {
     pub point: u32,
     /// Begin, ticks since the segment was created.
     pub start: u64,
-    /// Ticks since the begin.
+    /// Ticks since the region began.
     pub span: u64,
     /// Ticks on a CPU since it began, if known.
     pub on_cpu: Option<u64>,

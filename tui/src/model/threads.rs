@@ -1,8 +1,8 @@
 //! The threads: the CPU time of each, and where it is spent.
 //!
 //! A thread's load is the exclusive time of all its points, divided by the time between two
-//! snapshots. Nested regions are taken out, so no moment counts twice. CPU time beyond that, by the
-//! kernel, was spent outside all regions.
+//! snapshots. Nested regions are subtracted, so no moment counts twice. CPU time beyond that, by
+//! the kernel, was spent outside all regions.
 
 use std::sync::Arc;
 

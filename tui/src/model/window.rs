@@ -69,7 +69,7 @@ impl Window {
                 window.subtract(life);
                 Length::between(from.elapsed_ticks, to)
             }
-            // The process existed at the begin of the window, but the point did not.
+            // The process existed when the window began, but the point did not.
             (Some((from, _)), None) if knows_process(from, to, point) => point
                 .begin_ticks()
                 .and_then(|begin| Length::between(begin.max(from.elapsed_ticks), to)),
@@ -78,7 +78,7 @@ impl Window {
         Some(window)
     }
 
-    /// The empty window of a point that does not exist. `before` is its begin, ticks since the
+    /// The empty window of a point that does not exist. `before` is its start, in ticks since the
     /// segment was created.
     pub fn empty(before: u64, to: &Snapshot) -> Self {
         Self { length: Length::between(before, to), ..Self::default() }

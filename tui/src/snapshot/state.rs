@@ -12,7 +12,7 @@ pub enum ProcessState {
     /// It runs.
     #[default]
     Running,
-    /// It ended in order, was asked to end, or became another program; the figures are its last.
+    /// It made an orderly exit, was asked to end, or called exec; the figures are its last.
     Exited,
     /// It was killed by a signal that reports a fault or cannot be caught; the figures are its
     /// last.
@@ -32,7 +32,7 @@ impl ProcessState {
         }
     }
 
-    /// The state of a dead process. `says_so` is set if its segment records that it ended in order.
+    /// The state of a dead process. `says_so` is set if its segment records an orderly exit.
     pub(crate) fn of_dead(says_so: bool, end: Option<&End>) -> Self {
         match end {
             Some(End::Signal(libc::SIGHUP | libc::SIGINT | libc::SIGTERM)) => Self::Exited,
@@ -66,7 +66,7 @@ impl From<end::End> for End {
     }
 }
 
-/// The words for a process that ended in order.
+/// The words for a process that made an orderly exit.
 pub(crate) const IN_ORDER: &str = "ended in order";
 
 /// How a process ended, in words that follow its name. `None` while it runs.

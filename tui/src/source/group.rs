@@ -9,8 +9,8 @@
 //!
 //! Points and lanes get new ids, which never change. A matching process that appears joins. A
 //! process that ends keeps its last figures. In an open group, as with `--all`, its rows are
-//! removed after a while: after a minute if it ended in order; of processes that died, the last
-//! three keep their rows, as they keep their segments. All rows stay if the user named the
+//! removed after a while: after a minute if it made an orderly exit; of processes that died, the
+//! last three keep their rows, as they keep their segments. All rows stay if the user named the
 //! processes, if no process runs any more, and in a sum.
 
 pub(super) mod files;
@@ -35,7 +35,7 @@ use crate::snapshot::{Cell, Drained, Extent, PointState, ProcessState, Snapshot}
 use crate::summing::{Sight, Summing};
 use crate::text::first_names;
 
-/// How long the rows of a process that ended in order stay.
+/// How long the rows of a process stay after an orderly exit.
 const STAYS: Duration = Duration::from_secs(60);
 const ENDED: &str = "the process has ended; nothing can be changed in it";
 /// Number of processes that died and whose rows stay.

@@ -102,7 +102,7 @@ fn candidate(entry: &Entry) -> Result<Candidate, Refusal> {
     let picture = reader.outline();
     let fate = match entry.state {
         Liveness::Alive => Fate::Alive { stopped: false },
-        // The segment records that the process ended in order.
+        // The segment records an orderly exit.
         _ if picture.exited => Fate::Dead(None),
         _ => Fate::Dead(pid.and_then(|pid| process.end(pid)).map(End::from)),
     };

@@ -90,7 +90,7 @@ pub fn read_sum(paths: &[PathBuf], span: &Span) -> Result<Snapshot> {
 /// A part of a file's time: a recording has many moments, a snapshot just one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// Begin of the part. `None` for the begin of the process.
+    /// Start of the part. `None` for the start of the process.
     pub from: Option<Moment>,
     /// End of the part. `None` for the last moment.
     pub to: Option<Moment>,

@@ -198,9 +198,9 @@ pub struct Glyphs {
     pub peak: char,
     /// Bars of regions that ran nearly always, sometimes, hardly.
     pub ran: [char; 3],
-    /// The begin of a bar.
+    /// The start of a bar.
     pub edge: char,
-    /// The begin of a bar that combines many regions.
+    /// The start of a bar that combines many regions.
     pub many: char,
     /// Marks of a load that has increased, and of a load that has decreased.
     pub changed: [char; 2],

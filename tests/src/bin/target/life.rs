@@ -248,7 +248,7 @@ pub(crate) fn listed() {
     pause("done");
 }
 
-/// Calls a point `calls` times, lives on for some milliseconds, and ends in order.
+/// Calls a point `calls` times, lives on for some milliseconds, and then exits in an orderly way.
 pub(crate) fn brief(calls: u64, ms: u64) {
     for _ in 0..calls {
         pfp::scope!("brief");

@@ -124,7 +124,7 @@ pub(crate) fn after_exit(threads: u64) {
         }
     }
     pause("done");
-    // One more thread, which ends in order.
+    // One more thread, which ends by returning.
     thread::spawn(work).join().expect("it only counts");
     pause("after");
 }

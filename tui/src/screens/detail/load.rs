@@ -172,7 +172,7 @@ impl<'a> Picture<'a> {
             put(self.columns.saturating_sub(now.len()), &now);
         } else {
             let rate = self.snapshot.clock.ticks_per_second;
-            // The begin of the segment's clock, by the wall clock.
+            // The start of the segment's clock, by the wall clock.
             let zero =
                 self.snapshot.taken_unix_ns as f64 - self.snapshot.elapsed_ticks as f64 / rate * NS;
             let step_ns = step as f64 * NS;

@@ -77,7 +77,7 @@ pub(super) fn add_calls(snapshot: &mut Snapshot, reader: &Reader, facts: &Facts)
                 _ => own_cpu.and_then(|now| {
                     let ns = now.checked_sub(of_lane.cpu)?;
                     let now = (ns as f64 / 1e9 * snapshot.clock.ticks_per_second) as u64;
-                    // The thread's CPU time at the begin, counted from the same moment.
+                    // The thread's CPU time when the region began, counted from the same moment.
                     let then = open.start.checked_sub(claimed)?.checked_sub(open.off)?;
                     // The kernel updates a thread's time only a few times in 10 ms, so it may lag
                     // behind.
