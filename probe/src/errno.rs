@@ -1,7 +1,7 @@
-//! The caller's `errno`.
+//! Keeps the caller's `errno`.
 
-/// Does something that may ask the system in vain, and leaves `errno` as it was: the
-/// host may stand between a call of its own and the question why that failed.
+/// Runs `work`, whose system calls may fail, and restores `errno` afterwards: the host may be
+/// between a call of its own and the check of its `errno`.
 pub(crate) fn preserve<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: no preconditions; the place is valid as long as the thread runs.
     let errno = unsafe { libc::__errno_location() };

@@ -14,26 +14,26 @@ impl File {
     #[must_use]
     pub fn open(path: &CStr) -> Option<Self> {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        // SAFETY: opens to read.
+        // SAFETY: the path is NUL-terminated.
         let file = above_standard(|| unsafe {
             libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags)
         });
         (file >= 0).then_some(Self(file))
     }
 
-    /// Reads on; how much that was, none on an error.
+    /// Reads the next bytes. Returns their number; `None` on an error.
     pub fn read_next(&self, to: &mut [u8]) -> Option<usize> {
-        // SAFETY: fills at most that much.
+        // SAFETY: the call writes at most the length of the buffer.
         let got = unsafe { libc::syscall(libc::SYS_read, self.0, to.as_mut_ptr(), to.len()) };
         usize::try_from(got).ok()
     }
 
-    /// Fills `to` from an offset; none if there is less.
+    /// Fills `to` from an offset. `None` if the file has fewer bytes.
     pub fn read(&self, offset: usize, mut to: &mut [u8]) -> Option<()> {
         let mut offset = libc::off_t::try_from(offset).ok()?;
         while !to.is_empty() {
             let (at, bytes) = (to.as_mut_ptr(), to.len());
-            // SAFETY: fills at most that much.
+            // SAFETY: the call writes at most the length of the buffer.
             let got = unsafe { libc::syscall(libc::SYS_pread64, self.0, at, bytes, offset) };
             let got = usize::try_from(got).ok().filter(|&got| got > 0)?;
             offset = offset.checked_add(libc::off_t::try_from(got).ok()?)?;
@@ -45,7 +45,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: ours, and used no more.
+        // SAFETY: this value owns the descriptor, which is not used again.
         unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }

@@ -8,8 +8,8 @@ use crate::amount::in_order;
 use crate::engine::future::{MeteredPolled, Polled};
 use crate::{Amount, MeteredPoint, Point};
 
-/// A future whose polls are measured; their sum is one measurement, recorded
-/// when it is ready, or is dropped before. See [`Point::measure_async`].
+/// A future whose polls are measured. Their sum is recorded as one measurement when the future is
+/// ready, or is dropped before that. See [`Point::measure_async`].
 #[must_use = "a future does nothing unless it is polled"]
 #[derive(Debug)]
 pub struct Measured<F> {
@@ -26,19 +26,19 @@ pub struct MeteredFuture<F> {
 }
 
 impl Point {
-    /// Measures a future over all its polls; the time between them is not
-    /// counted. `#[pfp::function]` on an `async fn` does this.
+    /// Measures a future over all its polls, without the time between them. `#[pfp::function]` on
+    /// an `async fn` calls this.
     ///
-    /// All of it is one measurement, recorded with the last poll; only inclusive time is
-    /// added poll by poll.
+    /// All polls are one measurement, which is recorded after the last poll; only inclusive time is
+    /// added after each poll.
     pub fn measure_async<F: Future>(&'static self, future: F) -> Measured<F> {
         Measured { polled: Polled::of(self), future }
     }
 }
 
 impl MeteredPoint {
-    /// Measures a future over all its polls, as [`Point::measure_async`] does, with
-    /// these amounts. `#[pfp::function(items = n)]` on an `async fn` does this.
+    /// Measures a future over all its polls with these amounts, like [`Point::measure_async`].
+    /// `#[pfp::function(items = n)]` on an `async fn` calls this.
     pub fn measure_async<F: Future, A: Amount, const N: usize>(
         &'static self,
         amounts: [A; N],
@@ -53,7 +53,6 @@ impl<F: Future> Future for Measured<F> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the future is pinned with the whole and never moved out; the
         // SAFETY: the future is pinned with the whole and never moved out; the other fields are not
         // pinned.
         let this = unsafe { self.get_unchecked_mut() };

@@ -1,16 +1,15 @@
-//! Laps: regions one after the other in one guard.
+//! Laps: consecutive regions in one guard.
 
 use crate::amount::in_order;
 use crate::{Amount, Guard, MeteredPoint, Point};
 
 impl Guard {
-    /// Ends the region and begins one of another point, with a single reading of
-    /// the clock: where one stops, the next starts. That is what loops and phases
-    /// want, and cheaper than an end and a begin. [`crate::lap!`] does it without
-    /// a name for the guard.
+    /// Ends the region and begins one of another point, with a single reading of the clock, so no
+    /// time is lost between them. This suits loops and phases, and is cheaper than an end and a
+    /// begin. [`crate::lap!`] does it without a name for the guard.
     ///
-    /// The regions are beside each other, not in each other. If the guard has no
-    /// region, as after a lap to a point that is off, this only begins one.
+    /// The regions are consecutive, not nested. If the guard has no region, for example after a lap
+    /// to a point that is off, this only begins one.
     ///
     /// ```
     /// static READ: pfp::Point = pfp::Point::new("read");
@@ -26,9 +25,9 @@ impl Guard {
         self.lap_to(next);
     }
 
-    /// A lap to a region with amounts, as [`MeteredPoint::measure`] has them. What a lap begins
-    /// whose amounts are none of the eight tuples that are told apart takes a reading of
-    /// the clock of its own.
+    /// A lap to a region with amounts; see [`MeteredPoint::measure`]. A point keeps up to eight
+    /// tuples of amounts apart. If the amounts are none of these, the lap needs a second reading of
+    /// the clock.
     ///
     /// ```
     /// static READ: pfp::MeteredPoint = pfp::MeteredPoint::new("read", &["bytes"]);
@@ -50,7 +49,7 @@ impl Guard {
         self.lap_to_amounts(next, &in_order(amounts));
     }
 
-    /// A guard that has no region, for [`crate::laps!`].
+    /// A guard without a region, for [`crate::laps!`].
     #[doc(hidden)]
     #[inline(always)]
     pub fn empty() -> Self {

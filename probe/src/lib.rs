@@ -1,5 +1,5 @@
-//! Profile points: how many CPU cycles a region of a program takes *itself*, live, with nested
-//! regions, pre-emption and blocking taken out.
+//! Profile points: how many CPU cycles a region of a program takes *itself*, live, without nested
+//! regions, pre-emption and blocking.
 //!
 //! ```
 //! fn parse(line: &str) -> Vec<&str> {
@@ -18,10 +18,10 @@
 //! Run `pfp-top` beside the program to watch the points `parse` and `work`, to switch them on and
 //! off, and to save their figures.
 //!
-//! # What costs what
+//! # Overhead
 //!
-//! Two bare readings of the time-stamp counter (`rdtsc`, some 17 to 23 ns on the machines below)
-//! are 1.00.
+//! The unit is the time of two bare readings of the time-stamp counter (`rdtsc`), some 17 to 23 ns
+//! on the machines below.
 //!
 //! | | AMD Zen 3 | AMD Zen 5 | AMD Zen 4 | Intel Xeon |
 //! |---|---:|---:|---:|---:|
@@ -32,34 +32,36 @@
 //! | async function, per poll | 1.37 | 1.09 | 1.06 | 1.71 |
 //! | a region that is off, beyond an empty loop: four instructions, eight around a call | 0.6 ns | 0.24 ns | 0.27 ns | 0.00 ns |
 //!
-//! A measured future that is off costs 2 to 4 ns a poll. Quiet machines; the column of Zen 5 is of this
-//! version, with some 146 instructions a region, Zen 3 of one with 172, the others of one with 222. The
-//! first region of a process takes up to 1.8 ms, the first one of a thread up to 120 us. `docs/costs.md`
-//! in the repository has all figures and how to repeat them. A build without optimisation makes a region
-//! cost some 700 ns: give the packages `pfp-probe` and `pfp-shm-layout` `opt-level = 3` there.
+//! A measured future whose point is off costs 2 to 4 ns a poll. The figures are from quiet
+//! machines. The column of Zen 5 is of this version, with some 146 instructions a region; Zen 3 of
+//! a version with 172, and the others of one with 222. The first region of a process takes up to
+//! 1.8 ms, and the first region of a thread up to 120 us. `docs/costs.md` in the repository has all
+//! figures, and how to repeat them. In a build without optimization, a region costs some 700 ns:
+//! set `opt-level = 3` for the packages `pfp-probe` and `pfp-shm-layout` there.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
 //! - **The program comes first.** The library starts no thread, opens no port, installs no signal
-//!   handler, prints nothing and does not panic. Where it cannot measure (no space in `/dev/shm`, too
-//!   many points), it does not, and counts what it refused.
-//! - **A region takes no lock and allocates nothing.** It makes no system call, except one clock
-//!   reading after each switch of the thread and a millisecond after the last one, and the backing of
-//!   the next page of its memory.
-//! - **Memory is bounded**: by default to a sixteenth of the process's memory limit, 253 MiB at most,
-//!   taken page by page as points and threads come.
-//! - **Figures are whole at every instruction**, so they are readable while the program runs and after
-//!   it was killed. Every call that had returned by then is counted.
+//!   handler, prints nothing and does not panic. If it cannot measure (no space in `/dev/shm`, too
+//!   many points), it skips the measurement and counts it as refused.
+//! - **A region takes no lock and allocates nothing.** It makes only two kinds of system calls: it
+//!   reads the CPU time after each switch of the thread and once a millisecond, and it backs the next
+//!   page of its memory.
+//! - **Memory is bounded**: by default to a sixteenth of the process's memory limit, 253 MiB at most.
+//!   Pages are allocated as points and threads need them.
+//! - **Figures are consistent at every instruction**, so they are readable while the program runs and
+//!   after it was killed. They count every call that had returned by then.
 //! - **Signal handlers** may measure once the thread has run a region outside of them. Call [`init`]
 //!   early if the first region might be in a handler, or before a seccomp filter is set.
 //! - **A forked child** gets a segment of its own at its first region, and never writes to its
 //!   parent's.
 //! - **Copies** in one process (a program and its plugins) find each other and share one segment,
-//!   whatever compilers have built them.
+//!   even if different compilers have built them.
 //!
-//! One thing it cannot ward off without a signal handler: if this user, or root, truncates the
-//! program's own object in `/dev/shm`, the next region that touches the missing part ends the program
-//! with SIGBUS. `docs/in-a-host.md` and `RELIABILITY.md` in the repository have the rest.
+//! There is one danger that the library cannot avert without a signal handler: if this user, or
+//! root, truncates the program's object in `/dev/shm`, the next region that touches the missing
+//! part ends the program with SIGBUS. For the rest, see `docs/in-a-host.md` and `RELIABILITY.md` in
+//! the repository.
 //!
 //! # Ways to measure
 //!
@@ -74,13 +76,13 @@
 //! | a scheduler's tasks, interrupts | [`task_switch`], [`ExecutionContext`] |
 //! | with bytes, flops, items | `scope!("name", bytes = n)`, [`MeteredPoint`] |
 //! | stopwatch; repeated runs; phases that begin together; a GPU's streams | the package `pfp-timing` |
-//! | the program's own look at its figures | [`Point::stats`], [`snapshot_to`], [`show`] |
+//! | reading the figures in the program | [`Point::stats`], [`snapshot_to`], [`show`] |
 //!
-//! [`scope!`], [`function_scope!`], [`#[function]`](macro@function),
+//! The macros [`scope!`], [`function_scope!`], [`#[function]`](macro@function),
 //! [`#[all_functions]`](macro@all_functions), [`#[skip]`](macro@skip), [`register_thread!`] and
-//! [`finish_frame!`] are written as in the crate `profiling`.
+//! [`finish_frame!`] have the syntax of the crate `profiling`.
 //!
-//! Regions one after the other need one reading of the clock between them, not two:
+//! Consecutive regions need one reading of the clock between them instead of two:
 //!
 //! ```
 //! let mut lines = "a,b\nc".lines();
@@ -96,41 +98,41 @@
 //! assert_eq!(fields, ["a", "b", "c"]);
 //! ```
 //!
-//! # What is measured
+//! # Figures
 //!
-//! All figures are **ticks** of the processor's time-stamp counter; [`ticks_per_second`] converts.
-//! Of each region, per point and thread:
+//! All times are **ticks** of the processor's time-stamp counter; [`ticks_per_second`] converts
+//! them. Each point has, for each thread:
 //!
-//! - **exclusive**: ticks on a CPU between begin and end, minus the regions nested in it, minus the
-//!   calibrated cost of measuring;
-//! - **inclusive**: the same with the nested regions; recursion counted once. What is called and has
-//!   no region, or one that is off, belongs to the region around it, in both figures;
+//! - **exclusive**: ticks on a CPU between begin and end, minus the nested regions, minus the
+//!   calibrated overhead;
+//! - **inclusive**: ticks on a CPU with the nested regions; recursion counted once. Code without a
+//!   region, or with a region whose point is off, counts for the enclosing region, in both figures;
 //! - **off-CPU**: the ticks in which the thread was blocked or pre-empted, or its
-//!   [context](ExecutionContext) put aside;
-//! - count, switches, shortest, longest and last call, variance, an exponential average where asked
-//!   for, and a histogram of exclusive ticks. One measurement counts as exclusive for less than
-//!   2^47 ticks: 13 hours at 3 GHz.
+//!   [context](ExecutionContext) was suspended;
+//! - count, switches, minimum, maximum, last value and variance of the exclusive ticks, their
+//!   exponential average if requested, and a histogram. A measurement counts for at most 2^47
+//!   exclusive ticks: 13 hours at 3 GHz.
 //!
-//! On-CPU time is what the kernel counts as the thread's CPU time. A thread is not told of time
-//! that a hypervisor steals, so a thread that measures reads its CPU time after each switch and once
-//! a millisecond. Where the kernel takes stolen time out, pfp takes it out of the region in which it
-//! fell. The exception is what falls within a millisecond of the last reading: a later region may
-//! lose it. One that is left with nothing so counts, as the shortest call and in the histogram, as
-//! the shortest that kept the CPU. With the clock `wall`, where nothing reports switches, off-CPU time is inside the figures, and the viewer says
-//! so.
+//! On-CPU time is what the kernel counts as the thread's CPU time. The kernel does not report time
+//! that a hypervisor steals, so a thread that measures reads its CPU time after each switch and
+//! once a millisecond. If the kernel subtracts stolen time, pfp subtracts it from the region in
+//! which it fell. Time that was stolen within a millisecond of the last reading may be subtracted
+//! from a later region instead. If nothing of a region is left, the minimum and the histogram count
+//! it like the shortest region that kept the CPU. The clock `wall` notices no switches, so its
+//! figures include off-CPU time, and the viewer says so.
 //!
-//! The cost of measuring is the time of a begin and end with nothing between. A processor overlaps
-//! part of it with work of the surrounding region, but all of it is taken out of that region: for
-//! each region inside, it may read too low by up to the cost of a pair, some 20 ns. That is much only
-//! where a region does little more than that between the regions in it. Very short regions err, too:
-//! see [`Point::fenced`].
+//! The overhead is the time of a begin and an end with nothing between them. A processor executes a
+//! part of it in parallel with the work of the enclosing region, but all of it is subtracted from
+//! that region. So an enclosing region may read too low, for each nested region by up to the cost
+//! of a pair, some 20 ns. This matters only if the region does little else. Very short regions have
+//! an error, too: see [`Point::fenced`].
 //!
 //! # Environment
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
 //! | `PFP_DEFAULT=off` | points start switched off | on |
-//! | `PFP_ENABLE` | points that start switched on nevertheless, by name: `parse*,io_?` | none |
+//! | `PFP_ENABLE` | names of points that start switched on nevertheless: `parse*,io_?` | none |
 //! | `PFP_FENCE=1` | stamps wait for the work before them, see [`Point::fenced`] | they do not |
 //! | `PFP_CLOCK` | `rseq`, `perf`, `cputime` or `wall`: the best clock to try | rseq |
 //! | `PFP_DIR` | directory for the beacons by which viewers find the program | `$XDG_RUNTIME_DIR/pfp`, else `/tmp/pfp-UID` |
@@ -141,13 +143,13 @@
 //!
 //! # Compiled out
 //!
-//! With `default-features = false` the feature `enabled` is off: the whole API stays and compiles to
-//! nothing. [`set_enabled`]`(false)` switches all measuring off while the program runs.
+//! With `default-features = false` the feature `enabled` is off: the whole API stays and compiles
+//! to nothing. To disable all measuring at run time, call [`set_enabled`]`(false)`.
 
-// No function of the library ends its host where the heap is used up: see clippy.toml.
+// No function of the library may end its host when memory runs out; see clippy.toml.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
-/// The examples of the README and of the pages in docs/.
+/// Runs the examples of the README and of the pages in docs/.
 #[cfg(all(doctest, feature = "enabled"))]
 mod pages {
     #[doc = include_str!("../../README.md")]
@@ -160,14 +162,14 @@ mod pages {
     struct Amounts;
 }
 
-// So that the macros' paths work in this crate's own tests and examples.
+// The macros' paths begin with `pfp`. This makes them work in this crate's own tests and examples.
 extern crate self as pfp;
 
 pub use pfp_macros::{all_functions, function, lap, laps, measure, skip};
 
 mod amount;
 mod api;
-/// For the C library; not part of the interface.
+/// Used by the C library; not part of the public interface.
 #[cfg(feature = "enabled")]
 #[doc(hidden)]
 pub mod c;
@@ -191,26 +193,27 @@ mod loaded;
 #[cfg(feature = "enabled")]
 mod marker;
 mod metered;
-/// For libraries that another tool's interface loads; not part of the interface.
+/// Used by libraries that implement another tool's interface; not part of the public interface.
 #[cfg(feature = "enabled")]
 #[doc(hidden)]
 pub mod own;
-/// For libraries that record what another tool's interface tells them; not part of the interface.
+/// Used by libraries that record what another tool's interface reports; not part of the public
+/// interface.
 #[cfg(feature = "enabled")]
 #[doc(hidden)]
 pub mod past;
 mod point;
-/// For the package of timers; not part of the interface.
+/// Used by the package of timers; not part of the public interface.
 #[doc(hidden)]
 pub mod reading;
 #[cfg(feature = "enabled")]
 mod snapshot;
-/// For libraries that another tool's interface calls; not part of the interface.
+/// Used by libraries that implement another tool's interface; not part of the public interface.
 #[cfg(feature = "enabled")]
 #[doc(hidden)]
 pub mod stack;
 mod stats;
-/// As `stack`.
+/// Used by libraries that implement another tool's interface; not part of the public interface.
 #[cfg(feature = "enabled")]
 #[doc(hidden)]
 pub mod table;
@@ -231,7 +234,7 @@ pub use self::{
     stats::Stats,
 };
 
-/// For [`function_scope!`]: the last part of the path that `inner` is in.
+/// Used by [`function_scope!`]: the name of the function that contains `inner`.
 #[doc(hidden)]
 #[must_use]
 pub fn __name_around<F>(_inner: F) -> &'static str {
@@ -243,7 +246,7 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 
 /// Measures from here to the end of the block.
 ///
-/// The name is a literal; each place is a point of its own.
+/// The name is a literal. Each place in the source is a point of its own.
 ///
 /// ```
 /// {
@@ -254,10 +257,10 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 /// }
 /// ```
 ///
-/// A region may carry amounts, one to four numbers of any names: how much it does.
-/// They are worked out at its begin, whether it is on or off. The viewer shows rates
-/// by them, `bytes` as bytes per second and `flops` as floating-point operations per
-/// second, and tells measurements of different amounts apart; see [`MeteredPoint`].
+/// A region may have amounts: one to four named numbers that state how much work it does. They are
+/// evaluated at the region's begin, even if its point is off. The viewer computes rates from them:
+/// `bytes` becomes bytes per second, and `flops` floating-point operations per second. It also
+/// shows measurements of different amounts separately; see [`MeteredPoint`].
 ///
 /// ```
 /// fn send(requests: &[&str]) {
@@ -266,7 +269,7 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 /// send(&["a", "bc"]);
 /// ```
 ///
-/// # Not across `.await`
+/// # Do not hold a region across `.await`
 ///
 /// A region belongs to its thread, not to a task. A future that holds one across an
 /// `.await` is not `Send`, so most executors refuse it:
@@ -280,12 +283,11 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 /// });
 /// ```
 ///
-/// Where it compiles, on a local set, say, the region stays open while the executor runs
-/// other tasks: it is charged with whatever the thread does meanwhile, and their regions
-/// count as nested in it. Tasks that take turns end such regions in the wrong order; then
-/// the ones inside are given up and counted as mismatched. Measure the future instead, by
-/// [`#[pfp::function]`](macro@crate::function) on an `async fn` or by
-/// [`Point::measure_async`], which leaves the waiting out:
+/// If it compiles, for example on a local set, the region stays open while the executor runs other
+/// tasks. It then includes the thread's other work, and the other tasks' regions count as nested in
+/// it. If tasks take turns, such regions end in the wrong order: inner regions are abandoned, and
+/// count as mismatches. Measure the future instead, by [`#[pfp::function]`](macro@crate::function)
+/// on an `async fn`, or by [`Point::measure_async`], which leaves the waiting out:
 ///
 /// ```
 /// static REQUEST: pfp::Point = pfp::Point::new("request");
@@ -302,7 +304,7 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 #[macro_export]
 macro_rules! scope {
     ($name:expr) => {
-        // In a block of its own, so that there can be several in one scope.
+        // In a block of its own, so that one scope can have several points.
         let __pfp_guard = {
             static __PFP_POINT: $crate::Point = $crate::Point::new($name);
             __PFP_POINT.measure()
@@ -329,7 +331,7 @@ macro_rules! scope {
 macro_rules! function_scope {
     () => {
         let __pfp_guard = {
-            // The path of a function inside this one, less its own name.
+            // The path of a function inside the caller, from which its own name is cut.
             fn __pfp_here() {}
             fn __pfp_name() -> &'static str {
                 $crate::__name_around(__pfp_here)
@@ -340,7 +342,7 @@ macro_rules! function_scope {
     };
     ($($amount:ident = $value:expr),+ $(,)?) => {
         let __pfp_guard = {
-            // The path of a function inside this one, less its own name.
+            // The path of a function inside the caller, from which its own name is cut.
             fn __pfp_here() {}
             fn __pfp_name() -> &'static str {
                 $crate::__name_around(__pfp_here)
@@ -352,8 +354,8 @@ macro_rules! function_scope {
     };
 }
 
-/// Names the calling thread as the viewer shows it: `register_thread!("name")`, or
-/// `register_thread!()` by the name that the program's own [`std::thread`] has, if any.
+/// Sets the calling thread's name in the viewer: `register_thread!("name")`, or
+/// `register_thread!()` for the name of its [`std::thread`], if it has one.
 ///
 /// ```
 /// std::thread::Builder::new().name("decoder".into()).spawn(|| {
@@ -374,8 +376,8 @@ macro_rules! register_thread {
     };
 }
 
-/// Ends a frame of the calling thread and begins the next: the time between two of these, by
-/// the clock, is one measurement of the point `frame`.
+/// Ends a frame of the calling thread and begins the next one. The wall-clock time between two
+/// calls is one measurement of the point `frame`.
 ///
 /// ```
 /// for _ in 0..4 {
@@ -392,10 +394,10 @@ macro_rules! register_thread {
 /// # }
 /// ```
 ///
-/// The row `frame` has the number of frames and their mean, least, greatest and quantiles as
-/// any row has. Waiting is part of a frame. A frame is no region: it may end while regions are
-/// open, and takes no time from them. So that nothing is counted twice, loads and threads'
-/// shares leave its time out; the viewer marks the row `(device)`. All threads share the point.
+/// The row `frame` has the number of frames, and their mean, minimum, maximum and quantiles, like
+/// any other row. Waiting is part of a frame. A frame is not a region: it may end while regions are
+/// open, and takes no time from them. Loads and the shares of threads leave out its time, so that
+/// nothing is counted twice; the viewer marks the row `(device)`. All threads share the point.
 #[macro_export]
 macro_rules! finish_frame {
     () => {

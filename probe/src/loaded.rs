@@ -1,9 +1,9 @@
-//! What the program is loaded from, asked without a lock.
+//! The objects from which the program is loaded, found without a lock.
 //!
-//! `dl_iterate_phdr` takes one of the loader's, which in a forked child a thread that only the
-//! parent has may hold for ever. So the program itself is known by what the kernel said at its
-//! start, and the rest by the C library's `_dl_find_object`, which takes none; where that is
-//! missing, by the kernel's list of mappings.
+//! `dl_iterate_phdr` takes a lock of the loader. In a forked child, a thread that only the parent
+//! has may hold that lock for ever. So the program itself is found by what the kernel reported at
+//! its start, and other objects by the C library's `_dl_find_object`, which takes no lock. If that
+//! function is missing, the kernel's list of mappings is used.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{self, MaybeUninit};
@@ -18,13 +18,13 @@ use libc::Elf32_Phdr as ProgramHeader;
 #[cfg(target_pointer_width = "64")]
 use libc::Elf64_Phdr as ProgramHeader;
 
-/// Longer paths are cut off where the list of mappings has them.
+/// Maximum length of a path in the list of mappings. Longer ones are cut.
 const MAX_PATH: usize = 1024;
 
-/// The program, or a shared library.
+/// The program or a shared library.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What its own addresses are moved by.
+    /// Difference between its addresses in memory and in its file.
     pub base: usize,
     path: Path,
 }
@@ -33,14 +33,14 @@ pub struct Loaded {
 #[expect(clippy::large_enum_variant, reason = "nothing here may allocate")]
 enum Path {
     Program,
-    /// The loader's text, which is there as long as the object.
+    /// Text of the loader, which is valid as long as the object is loaded.
     Lent(*const c_char),
     Copied([u8; MAX_PATH]),
 }
 
 impl Loaded {
-    /// The object that some code is in, which must not be unloaded meanwhile; none for code that
-    /// was made as the program runs.
+    /// The object that contains some code, which must not be unloaded in the meantime. `None` for
+    /// code that was generated at run time.
     #[must_use]
     pub fn around(code: usize) -> Option<Self> {
         program(code).or_else(|| match FIND_OBJECT.load(Relaxed) {
@@ -49,22 +49,22 @@ impl Loaded {
         })
     }
 
-    /// Where it was loaded from; empty for the program itself.
+    /// Path of the object's file; empty for the program itself.
     #[must_use]
     pub fn path(&self) -> &CStr {
         match &self.path {
             Path::Program => c"",
-            // SAFETY: a string of the loader's; the object is loaded, as the caller of `around`
-            // has promised.
+            // SAFETY: a NUL-terminated string of the loader. The object is loaded, as the caller of
+            // `around` has promised.
             Path::Lent(text) => unsafe { CStr::from_ptr(*text) },
             Path::Copied(text) => CStr::from_bytes_until_nul(text).unwrap_or_default(),
         }
     }
 }
 
-/// The program, if the code is its own.
+/// The program, if it contains the code.
 fn program(code: usize) -> Option<Loaded> {
-    // SAFETY: take plain numbers.
+    // SAFETY: the calls take plain numbers and write no memory.
     let (headers, count, size) = unsafe {
         (
             libc::getauxval(libc::AT_PHDR) as usize,
@@ -78,7 +78,7 @@ fn program(code: usize) -> Option<Loaded> {
     // SAFETY: the kernel has loaded `count` headers with the program, which stays loaded.
     let parts = unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(headers), count) };
     let is_loaded = |part: &&ProgramHeader| part.p_type == libc::PT_LOAD;
-    // They follow the header of the file, in the page that it begins with.
+    // The program headers follow the file's header, in the first page.
     let first = parts.iter().filter(is_loaded).find(|part| part.p_offset == 0)?;
     let base = (headers & !0xfff).wrapping_sub(first.p_vaddr as usize);
     let is_around = |part: &ProgramHeader| {
@@ -89,12 +89,12 @@ fn program(code: usize) -> Option<Loaded> {
     is_own.then_some(Loaded { base, path: Path::Program })
 }
 
-/// `_dl_find_object` of glibc from 2.35 on; null where there is none.
+/// Address of `_dl_find_object` of glibc from 2.35 on; null in other C libraries.
 static FIND_OBJECT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 type FindObject = unsafe extern "C" fn(*mut c_void, *mut Found) -> c_int;
 
-/// `struct dl_find_object` of `dlfcn.h`, as far as it is the same on all machines.
+/// `struct dl_find_object` of `dlfcn.h`: the fields that are equal on all machines.
 #[repr(C)]
 struct Found {
     flags: u64,
@@ -111,9 +111,10 @@ struct Map {
     path: *const c_char,
 }
 
-/// Asks for the function by its name: once, as the program is loaded, since that takes a lock.
+/// Looks the function up by its name. Called once, when the program is loaded, because the lookup
+/// takes a lock.
 pub(crate) fn look_up() {
-    // SAFETY: a name that ends in zero.
+    // SAFETY: the name is NUL-terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
     FIND_OBJECT.store(found, Relaxed);
 }
@@ -122,19 +123,18 @@ fn by_loader(code: usize, find: *mut c_void) -> Option<Loaded> {
     // SAFETY: the C library's function of that name has this type.
     let find = unsafe { mem::transmute::<*mut c_void, FindObject>(find) };
     let mut found = MaybeUninit::<Found>::uninit();
-    // SAFETY: any address will do, and there is room for what is found.
+    // SAFETY: the function accepts any address, and `found` is large enough for the result.
     if unsafe { find(ptr::without_provenance_mut(code), found.as_mut_ptr()) } != 0 {
         return None;
     }
-    // SAFETY: filled as far as the pointer and more, which is valid as long as the object is
-    // loaded; so is what it points to.
+    // SAFETY: the call has filled `found`, whose `map` is valid as long as the object is loaded.
     let Map { base, path } = unsafe { ptr::read((*found.as_ptr()).map) };
-    // SAFETY: null, or a text that ends in zero.
+    // SAFETY: null, or a NUL-terminated text.
     let is_program = path.is_null() || unsafe { *path } == 0;
     Some(Loaded { base, path: if is_program { Path::Program } else { Path::Lent(path) } })
 }
 
-/// An object begins with the last mapping of its file's start that is not above the code.
+/// An object begins with the last mapping of its file's offset 0 that is not above the code.
 #[cold]
 #[inline(never)]
 fn by_mappings(code: usize) -> Option<Loaded> {
@@ -155,21 +155,21 @@ fn by_mappings(code: usize) -> Option<Loaded> {
     is_found.then_some(first)
 }
 
-/// A line of the kernel's list of mappings.
+/// One line of the kernel's list of mappings.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping<'a> {
-    /// Its first address.
+    /// The first address.
     pub start: usize,
-    /// The address behind its last one.
+    /// The address behind the last one.
     pub end: usize,
-    /// Where in the file it begins.
+    /// Offset of the first byte in the file.
     pub offset: usize,
-    /// The file, or a word in brackets for what the kernel has made; empty for plain memory.
+    /// The file, or a word in brackets for a mapping of the kernel; empty for anonymous memory.
     pub path: &'a [u8],
 }
 
 impl<'a> Mapping<'a> {
-    /// Reads `start-end rights offset device inode   path`.
+    /// Parses `start-end rights offset device inode   path`.
     fn of(line: &'a [u8]) -> Option<Self> {
         let mut fields = line.splitn(6, |&byte| byte == b' ');
         let mut range = fields.next()?.splitn(2, |&byte| byte == b'-').map(number);
@@ -184,7 +184,7 @@ fn number(digits: &[u8]) -> Option<usize> {
     usize::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Goes over the mappings of the process.
+/// Calls a function for each mapping of the process.
 pub fn each_mapping(mut each: impl FnMut(&Mapping<'_>)) {
     let Some(file) = File::open(c"/proc/self/maps") else { return };
     let mut bytes = [0u8; 1024];
@@ -216,10 +216,10 @@ mod tests {
         assert_eq!(str::from_utf8(&path).map(std::path::PathBuf::from), Ok(program));
     }
 
-    /// Code of the program, of the C library and of one that is loaded later.
+    /// Code of the program, of the C library, and of a library that is loaded later.
     #[cfg(target_env = "gnu")]
     fn codes() -> [usize; 3] {
-        // SAFETY: names that end in zero.
+        // SAFETY: the names are NUL-terminated.
         let loaded = unsafe {
             let library = libc::dlopen(c"libm.so.6".as_ptr(), libc::RTLD_NOW);
             libc::dlsym(library, c"cbrt".as_ptr())
@@ -228,7 +228,7 @@ mod tests {
         [own as usize, libc::getpid as *const () as usize, loaded.addr()]
     }
 
-    /// By the way that takes the lock.
+    /// The object by `dl_iterate_phdr`, which takes the lock.
     #[cfg(target_env = "gnu")]
     fn by_list(code: usize) -> Option<(usize, Vec<u8>)> {
         struct Lookup(usize, Option<(usize, Vec<u8>)>);
@@ -257,7 +257,7 @@ mod tests {
             0
         }
         let mut search = Lookup(code, None);
-        // SAFETY: the function gets a pointer to what it expects.
+        // SAFETY: the callback gets the `Lookup` that it expects.
         unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
         search.1
     }
@@ -273,12 +273,13 @@ mod tests {
             assert_eq!(Loaded::around(code).map(of), Some(listed.clone()));
             assert_eq!(program(code).map(of), is_own.then(|| listed.clone()));
             let (base, path) = by_mappings(code).map(of).expect("it is mapped");
-            // The mappings name files as they are, and not as the program was told.
+            // The mappings contain resolved paths, which may differ from the path by which the
+            // program was started.
             let real = |path: &[u8]| match str::from_utf8(path).expect("plain text") {
                 "" => std::env::current_exe().expect("it runs"),
                 path => std::fs::canonicalize(path).expect("it is there"),
             };
-            // An emulator has them below a folder of its own.
+            // An emulator has the files below a folder of its own.
             let is_same = real(&path) == real(&listed.1) || path.ends_with(&listed.1);
             assert!(is_same && base == listed.0, "{path:?} at {base:#x}, and not {listed:?}");
             let find = FIND_OBJECT.load(Relaxed);
@@ -302,7 +303,7 @@ mod tests {
         let anonymous = Mapping::of(b"7f00-8a00 rw-p 00000000 00:00 0 ").expect("it is one");
         assert_eq!(anonymous.path, b"");
         for end in 0..line.len() {
-            // None panics.
+            // Incomplete lines cause no panic.
             let _ = Mapping::of(&line[..end]);
         }
     }

@@ -1,4 +1,5 @@
-//! In-progress markers: they show a signal handler that its thread is in the middle of some work.
+//! In-progress markers: a marker shows a signal handler that it has interrupted some work of its
+//! thread.
 //!
 //! A flag would stay set if a handler left the work by a jump, an exception or the end of its
 //! thread, because the code that clears the flag would never run. A marker is the address of a word
@@ -23,14 +24,15 @@ use std::sync::atomic::{
 
 use crate::errno;
 
-/// A marker is an address times this: below zero, as no other value of a word that may hold one,
-/// and its lowest bits are 0, since the address is a multiple of 8. On x86-64, compilers take one
-/// instruction for this product, but two for a product with a power of two below zero.
+/// A marker is the address multiplied by this. It is negative, unlike any other value of a word
+/// that may hold a marker, and its lowest bits are 0, because the address is a multiple of 8. On
+/// x86-64, compilers take one instruction for this product, but two for a product with a negative
+/// power of two.
 const SCALE: i64 = if cfg!(target_arch = "x86_64") { -512 * 7 } else { -512 };
 /// The lowest bits of a marker, which are 0.
 pub(crate) const LOW_BITS: u64 = (1 << SCALE.trailing_zeros()) * align_of::<u64>() as u64 - 1;
 
-/// Set in a marker unless the context that set the marker is not the current one.
+/// Set in a marker, unless another context than the current one set the marker.
 const HERE: u64 = 1 << 62;
 
 /// Whether a word holds a marker.
@@ -72,7 +74,7 @@ pub(crate) fn holder(word: &AtomicU64) -> Holder {
     }
 }
 
-/// Stores the marker of the context that is put aside; 0 if another context set the marker.
+/// Stores the marker of a context that is suspended; 0 if another context set the marker.
 pub(crate) fn put_aside(word: &AtomicU64, kept: &AtomicU64) {
     let marker = word.load(Relaxed);
     let is_its_own = is_marker(marker) && marker & HERE != 0;
@@ -113,7 +115,8 @@ pub(crate) fn prepare<T>(frame: &mut T) -> u64 {
     const { assert!(size_of::<T>() == 8 && align_of::<T>() == 8) };
     let place = ptr::from_mut(frame).cast::<u64>();
     let marker = of(place.expose_provenance() as u64);
-    // SAFETY: a word of the caller's; volatile, since only its address leads here.
+    // SAFETY: `frame` is a word of the caller's. Volatile, because only its address in the marker
+    // leads to it.
     unsafe { place.write_volatile(marker) };
     compiler_fence(SeqCst);
     marker
@@ -125,25 +128,26 @@ pub(crate) fn prepare<T>(frame: &mut T) -> u64 {
 fn is_live(marker: u64) -> bool {
     let whole = marker | HERE;
     let place = whole.wrapping_neg() / SCALE.unsigned_abs();
-    // What lies below this frame on this stack is nobody's.
+    // The stack below this frame is unused. Overwrite it, so that a word left there is not mistaken
+    // for a marker.
     scrub();
     if place == 0 || !is_readable(place) {
         return false;
     }
-    // SAFETY: it was readable just now, as stacks stay.
+    // SAFETY: the word was just readable, and stacks stay mapped.
     let found = unsafe { ptr::with_exposed_provenance::<u64>(place as usize).read_volatile() };
     found == whole && (marker & HERE == 0 || !is_below(place))
 }
 
-/// How far below a frame one is looked for that was left by a jump.
+/// Maximum distance at which a word below a frame counts as left by a jump.
 const NEAR: u64 = 256 << 10;
 
-/// What the kernel puts below whoever a signal handler interrupts, at least.
+/// Minimum size of the frame that the kernel pushes when it calls a signal handler.
 const SIGNAL_FRAME: u64 = 1 << 10;
 
-/// Whether a place is below any frame on the same stack that the caller's handler can have
-/// interrupted, so that its frame is gone. It may be inside a frame of ours, in a word that
-/// this has not written yet.
+/// Whether `place` is below all frames on this stack that the caller's handler may have
+/// interrupted. Then its frame is gone. It may be in a frame of this call, in a word that was not
+/// written yet.
 fn is_below(place: u64) -> bool {
     let here = 0u8;
     let here = (&raw const here).addr() as u64;
@@ -151,10 +155,11 @@ fn is_below(place: u64) -> bool {
     if place >= lowest || lowest - place > NEAR {
         return false;
     }
-    // A handler on a stack of its own may stand above what it has interrupted.
+    // A signal handler on its own stack may have a higher address than the code that it has
+    // interrupted.
     let mut stack = MaybeUninit::<libc::stack_t>::uninit();
     let asked = errno::preserve(|| {
-        // SAFETY: the kernel fills the structure.
+        // SAFETY: the buffer has the size of a `stack_t`.
         unsafe { libc::sigaltstack(ptr::null(), stack.as_mut_ptr()) == 0 }
     });
     if !asked {
@@ -170,29 +175,29 @@ fn is_below(place: u64) -> bool {
     is_there(place) == is_there(here)
 }
 
-/// Whether a word can be read, wherever it is: the kernel reads a set of signals there, and
-/// then finds that it is not told what to do with it.
+/// Whether a word at any address can be read. The call passes the word as a set of signals and an
+/// invalid operation: the kernel first reads the set, and fails with EFAULT if it cannot.
 fn is_readable(place: u64) -> bool {
     errno::preserve(|| {
         let nothing: *mut libc::c_void = ptr::null_mut();
-        // SAFETY: changes nothing, as there is no such way to change the mask.
+        // SAFETY: the operation is invalid, so the call does not change the mask.
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, -1, place, nothing, 8usize) };
         std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
     })
 }
 
-/// Overwrites the stack below the caller's frame, where a word of a frame that is gone may
-/// still stand as it was.
+/// Overwrites the stack below the caller's frame, where the word of a frame that is gone may still
+/// hold its marker.
 #[inline(never)]
 fn scrub() {
     let mut below = MaybeUninit::<[u64; 128]>::uninit();
     for at in 0..128 {
-        // SAFETY: within the array.
+        // SAFETY: `at` is less than the length of the array.
         unsafe { below.as_mut_ptr().cast::<u64>().add(at).write_volatile(0) };
     }
 }
 
-// Miri has no frames that are gone.
+// Miri cannot test frames that are gone.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
@@ -209,7 +214,7 @@ mod tests {
         found
     }
 
-    /// From as far below as a handler is.
+    /// Calls `is_live` from as far down the stack as a signal handler would run.
     #[inline(never)]
     fn is_live_from(marker: u64) -> bool {
         let between = std::hint::black_box([0u8; SIGNAL_FRAME as usize]);

@@ -1,4 +1,4 @@
-//! Points whose regions carry amounts, as programs use them.
+//! Points whose regions carry amounts: the public interface.
 
 use std::panic::Location;
 
@@ -7,13 +7,12 @@ use crate::engine::by_hand;
 use crate::{Amount, Guard, MeteredPoint, Point};
 
 impl MeteredPoint {
-    /// A point of this name, and the names of its amounts, one to four; the place is
-    /// where this is called. Of names longer than 32 bytes the rest is cut.
+    /// A point with this name and one to four names of amounts. Its place in the source is where
+    /// this function is called. Names longer than 32 bytes are cut.
     ///
     /// # Panics
     ///
-    /// There are no amounts, or more than four: when compiling, since it is a
-    /// static's.
+    /// There are no names or more than four. For a static, this is a compilation error.
     #[must_use]
     #[track_caller]
     pub const fn new(name: &'static str, amounts: &'static [&'static str]) -> Self {
@@ -21,11 +20,11 @@ impl MeteredPoint {
         Self::at(name, here.file(), here.line(), amounts)
     }
 
-    /// A point with amounts at another place in the source, as [`Point::at`] has it.
+    /// A point with amounts and an explicit place in the source; see [`Point::at`].
     ///
     /// # Panics
     ///
-    /// As [`Self::new`].
+    /// See [`Self::new`].
     #[must_use]
     pub const fn at(
         name: &'static str,
@@ -36,7 +35,7 @@ impl MeteredPoint {
         Self::of(Point::at(name, file, line), amounts)
     }
 
-    /// For [`crate::function_scope!`].
+    /// Used by [`crate::function_scope!`].
     #[doc(hidden)]
     #[must_use]
     #[track_caller]
@@ -44,24 +43,23 @@ impl MeteredPoint {
         Self::of(Point::in_function(name), amounts)
     }
 
-    /// The point, switched off from the start; see [`Point::starts_off`].
+    /// Makes the point start off; see [`Point::starts_off`].
     #[must_use]
     pub const fn starts_off(self) -> Self {
         self.switched_off()
     }
 
-    /// Measures until the guard is dropped, with these amounts in the order of their
-    /// names: bytes, say, or a count of what was done. Fewer than there are names
-    /// leave the others 0, more are lost.
+    /// Measures until the guard is dropped. The amounts are in the order of their names. Missing
+    /// amounts are 0; surplus amounts are ignored.
     #[inline(always)]
     pub fn measure<A: Amount, const N: usize>(&'static self, amounts: [A; N]) -> Guard {
         self.begin_with(in_order(amounts))
     }
 
-    /// Begins the region, to be ended with [`Self::end`] or [`Self::end_latched`] in the
-    /// same thread or [context](crate::ExecutionContext), which tell its amounts: what was
-    /// received, say, is known only then. As with [`Point::begin`], the point may be
-    /// begun again inside itself; a guard of the point inside counts twice in inclusive time.
+    /// Begins a region, to be ended with [`Self::end`] or [`Self::end_latched`] in the same thread
+    /// or [context](crate::ExecutionContext). The end states the amounts, which may be known only
+    /// then, such as the number of bytes received. As with [`Point::begin`], regions of the point
+    /// may nest. If a region inside is measured by a guard, it counts twice in inclusive time.
     ///
     /// ```
     /// static RECEIVE: pfp::MeteredPoint = pfp::MeteredPoint::new("receive", &["bytes"]);
@@ -76,25 +74,25 @@ impl MeteredPoint {
         by_hand::begin(self.point());
     }
 
-    /// Ends the region, which had these amounts; see [`Point::end`].
+    /// Ends the region and states its amounts; see [`Point::end`].
     #[inline]
     pub fn end<A: Amount, const N: usize>(&'static self, amounts: [A; N]) {
         by_hand::end_with(self, false, &in_order(amounts));
     }
 
-    /// Ends the region, but keeps what it measured and its amounts, and adds them to
-    /// the point's next measurement in this thread or [context](crate::ExecutionContext); see
+    /// Ends the region, but keeps its measurement and amounts, and adds them to the point's next
+    /// measurement in this thread or [context](crate::ExecutionContext); see
     /// [`Point::end_latched`].
     #[inline]
     pub fn end_latched<A: Amount, const N: usize>(&'static self, amounts: [A; N]) {
         by_hand::end_with(self, true, &in_order(amounts));
     }
 
-    /// The point itself, which is steered and asked as any point is: switching it on and off,
-    /// resetting, averaging and [`Point::stats`] are of all amounts together.
+    /// The point itself, for its other functions. Switching, resetting, averaging and
+    /// [`Point::stats`] apply to the measurements of all amounts together.
     ///
-    /// There is no `Deref`, since [`Point::measure`] and [`Point::begin`] would then be one
-    /// letter away from those here: a region that is begun through this has amounts of 0.
+    /// There is no `Deref`, because [`Point::measure`] and [`Point::begin`] would then be easily
+    /// confused with the functions here. A region that is begun through the point has amounts of 0.
     ///
     /// ```
     /// static SEND: pfp::MeteredPoint = pfp::MeteredPoint::new("send", &["bytes"]);
@@ -108,9 +106,8 @@ impl MeteredPoint {
         self.itself()
     }
 
-    /// What all regions since the last reset had of each amount, over all threads,
-    /// with its name; 0 before the first. Exact, but for what regions in progress add
-    /// meanwhile.
+    /// The sum of each amount, with its name, over all regions since the last reset and over all
+    /// threads; 0 before the first. Exact, except for what running regions add during the call.
     #[must_use]
     pub fn amounts(&'static self) -> Vec<(&'static str, u128)> {
         self.sums()

@@ -1,11 +1,11 @@
-//! The engine of a build that does not measure: the names that the public types call, and
-//! nothing behind them.
+//! The engine of a build without measuring: the functions that the public types call, with empty
+//! bodies.
 
 use std::marker::PhantomData;
 
 use crate::Point;
 
-/// Functions that do nothing. One that returns something has it behind a `=`.
+/// Functions that do nothing. A function that returns a value has it behind a `=`.
 macro_rules! nothing {
     ($(fn $name:ident($($given:tt)*) $(-> $returned:ty = $value:expr)?;)*) => {
         $(#[inline(always)]
@@ -29,7 +29,8 @@ impl Guard {
     }
 }
 
-// As the measuring guards have: binding one is no oddity, and it ends at the same place.
+// The measuring guards have a destructor, too. So no lint reports the binding of this guard, and
+// its lifetime is the same.
 impl Drop for Guard {
     #[inline(always)]
     fn drop(&mut self) {}
@@ -51,7 +52,7 @@ impl MeteredPoint {
     }
 }
 
-/// For [`crate::finish_frame!`].
+/// Used by [`crate::finish_frame!`].
 #[doc(hidden)]
 #[inline(always)]
 pub fn __finish_frame() {}
@@ -97,7 +98,7 @@ pub(crate) mod point {
     impl Alpha {
         pub(crate) const OFF: Self = Self;
 
-        /// A number that is no weight is an error in this build, too.
+        /// An invalid weight is an error in this build, too.
         pub(crate) fn new(alpha: f64) -> Option<Self> {
             (alpha > 0.0 && alpha <= 1.0).then_some(Self)
         }

@@ -1,5 +1,5 @@
-//! What a thread has for itself, on the heap: a library that is loaded into a program that runs
-//! has some hundred bytes of thread-local storage left.
+//! State of a thread on the heap, because a library that is loaded at run time has only some
+//! hundred bytes of thread-local storage.
 
 use std::alloc::{Layout, alloc};
 use std::cell::{Cell, RefCell};
@@ -11,22 +11,22 @@ use pfp_shm_layout::heap::{Grow, has_room};
 
 use crate::errno;
 
-/// A place in thread-local storage for something that is made when it is first used, and goes
-/// with the thread. It has nothing to drop itself, so a use need not ask whether it was.
+/// A place in thread-local storage for a value that is created at its first use, and freed when the
+/// thread ends. The place itself needs no destructor, so a use need not check whether one has run.
 pub struct Own<T: 'static>(Cell<*mut T>);
 
-/// Memory for something large, which is not filled; none where there is no more.
+/// Uninitialized memory for a large value. `None` if memory runs out.
 #[must_use]
 pub fn room<T>() -> Option<Box<MaybeUninit<T>>> {
     let layout = Layout::new::<T>();
     assert!(layout.size() > 0, "it takes memory");
-    // SAFETY: of a size that is not 0.
+    // SAFETY: the size is not 0.
     let room = unsafe { alloc(layout) };
-    // SAFETY: allocated just now as a box is, and nothing need be filled.
+    // SAFETY: the allocation has the layout of the box, and the contents may be uninitialized.
     (!room.is_null()).then(|| unsafe { Box::from_raw(room.cast()) })
 }
 
-/// What goes as the thread ends.
+/// Frees the value when the thread ends.
 struct Left(RefCell<Vec<Box<dyn FnOnce()>>>);
 
 thread_local! {
@@ -40,17 +40,17 @@ impl<T> Default for Own<T> {
 }
 
 impl<T> Own<T> {
-    /// Nothing yet.
+    /// No value yet.
     #[must_use]
     pub const fn new() -> Self {
         Self(Cell::new(ptr::null_mut()))
     }
 
-    /// The thread's; none when it ends, and while there is no memory for it.
+    /// The thread's value. `None` while the thread ends, or if memory runs out.
     #[inline(always)]
     pub fn get(&'static self, make: fn() -> Option<Box<T>>) -> Option<&'static T> {
         let own = self.0.get();
-        // SAFETY: null, or made below and freed only as the thread ends.
+        // SAFETY: null, or from the box made below, which is freed only when the thread ends.
         match unsafe { own.as_ref() } {
             None => self.first(make),
             found => found,
@@ -61,11 +61,11 @@ impl<T> Own<T> {
     fn first(&'static self, make: fn() -> Option<Box<T>>) -> Option<&'static T> {
         let made = || {
             LEFT.try_with(|left| {
-                // That may have been the last.
+                // The allocation may have taken the last memory.
                 let own = Box::into_raw(make().filter(|_| has_room())?);
                 let leave = move || {
                     self.0.set(ptr::null_mut());
-                    // SAFETY: from a box, and the thread ends.
+                    // SAFETY: the pointer is from a box, and the thread ends.
                     drop(unsafe { Box::from_raw(own) });
                 };
                 let keep = |leave| left.0.borrow_mut().try_push(leave);
@@ -74,11 +74,12 @@ impl<T> Own<T> {
                     return None;
                 }
                 self.0.set(own);
-                // SAFETY: made just now.
+                // SAFETY: the pointer was made just now.
                 Some(unsafe { &*own })
             })
         };
-        // The C library, too, ends a program that has no memory for what is to end with a thread.
+        // The C library ends the program if it has no memory for a destructor of a thread. So check
+        // first.
         errno::preserve(|| has_room().then(made))?.ok().flatten()
     }
 }

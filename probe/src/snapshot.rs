@@ -1,7 +1,7 @@
 //! Snapshot files, as `pfp-top snapshot` writes them: docs/snapshot-format.md.
 //!
-//! Written by hand, so that a program which links pfp links no serializer with it, and gets an
-//! error if the heap is used up.
+//! Written by hand, so that a program which links pfp does not also link a serializer, and so that
+//! a full heap is an error and no abort.
 
 mod json;
 mod show;
@@ -31,16 +31,16 @@ use crate::engine::process::Process;
 
 use json::Json;
 
-/// Polls for cells that are not whole, at most.
+/// Maximum number of polls for cells that could not be copied whole.
 const POLLS: u64 = 8;
 
-/// The error of a program that has no segment to read.
+/// The error of a program without a segment.
 pub(crate) fn unsupported() -> io::Error {
-    // A text would take memory.
+    // A text would allocate memory.
     io::ErrorKind::Unsupported.into()
 }
 
-/// A reader of the process's own segment, with a picture.
+/// A reader of the process's own segment, which has polled once.
 fn polled(process: &Process) -> io::Result<Reader<&Segment>> {
     let segment = &process.segment;
     let facts = segment.facts().map_err(|error| match error {
@@ -49,18 +49,18 @@ fn polled(process: &Process) -> io::Result<Reader<&Segment>> {
         _ => io::Error::from(io::ErrorKind::InvalidData),
     })?;
     let mut reader = Reader::try_new(segment, facts)?;
-    // A thread that was pre-empted in the middle of a change may be through with it.
+    // A thread that was pre-empted in the middle of a change may have completed it by now.
     while reader.try_poll()?.losses.cells_busy > 0 && reader.picture().poll < POLLS {}
     Ok(reader)
 }
 
-/// Writes the last figures of a process that ends; it ends in the same way if they
-/// cannot be written.
+/// Writes the last figures of a process that exits. If that fails, the process exits in the same
+/// way.
 pub(crate) fn write_at_exit(process: &Process, path: &Path) {
     let _ = write(process, path, Existing::Keep);
 }
 
-/// A file that only this process writes to, and no child that it is forked into meanwhile.
+/// A file to which only this process writes, and no child that it forks in the meantime.
 struct OwnFile<'a> {
     process: &'a Process,
     file: &'a mut WholeFile,
@@ -84,10 +84,10 @@ impl Write for OwnFile<'_> {
     }
 }
 
-/// Bytes that are written at once.
+/// Number of bytes that are written at once.
 const AT_ONCE: usize = 1 << 16;
 
-/// Writes many bytes at once.
+/// Collects bytes and writes many at once.
 struct Buffered<W> {
     out: W,
     bytes: Vec<u8>,
@@ -107,7 +107,7 @@ impl<W: Write> Write for Buffered<W> {
             self.out.write_all(&self.bytes)?;
             self.bytes.clear();
         }
-        // The buffer takes as many as it has room for, so that it never grows.
+        // Fills the buffer up to its capacity, so that it never grows.
         let len = bytes.len().min(AT_ONCE - self.bytes.len());
         self.bytes.extend_from_slice(&bytes[..len]);
         Ok(len)
@@ -142,13 +142,13 @@ fn write_uncancelled(process: &Process, path: &Path, existing: Existing) -> io::
     file.finish()
 }
 
-/// Ticks from when the segment was created to a moment of CLOCK_MONOTONIC_RAW.
+/// Ticks from the creation of the segment to a moment of CLOCK_MONOTONIC_RAW.
 fn ticks_until(monotonic_ns: u64, facts: &Facts, picture: &Picture) -> u64 {
     let seconds = monotonic_ns.saturating_sub(facts.created_monotonic_ns) as f64 / 1e9;
     (seconds * picture.clock.ticks_per_second) as u64
 }
 
-/// What is written.
+/// The contents of a snapshot.
 struct Taken<'a> {
     picture: &'a Picture,
     facts: &'a Facts,
@@ -179,7 +179,7 @@ impl Taken<'_> {
         let edges = self.calls.iter().flat_map(|of| of.edges.iter().map(|edge| (of.lane, edge)));
         let known = |caller| ![calls::UNKNOWN, calls::ELSEWHERE].contains(&caller);
         let mut edges = heap::collect(edges.filter(|(_, edge)| known(edge.caller)))?;
-        // What has no region around comes first.
+        // Outermost regions come first.
         let caller = |edge: &Call| Some(edge.caller).filter(|caller| *caller != calls::ROOT);
         edges.sort_unstable_by_key(|(lane, edge)| (edge.callee, caller(edge), *lane));
         json.name("edges")?.list(edges, |json, (lane, edge)| {
@@ -197,7 +197,7 @@ impl Taken<'_> {
         let created = self.facts.created_ticks;
         let records = self.records.iter().filter_map(|(lane, record)| {
             let start = record.start.saturating_sub(created);
-            // A picture's records are not of later than it.
+            // A record is never later than the picture that contains it.
             (start.saturating_add(record.span) <= self.elapsed_ticks)
                 .then_some((lane, start, record))
         });
@@ -217,7 +217,7 @@ impl Taken<'_> {
 
     fn point<W: Write>(&self, json: &mut Json<W>, of: &PointPicture) -> io::Result<()> {
         point(json, of)?;
-        // Later than the snapshot only where a viewer means ill.
+        // The time is later than the snapshot only if another process has forged it.
         let since = of.reset_ns.map(|ns| ticks_until(ns, self.facts, self.picture));
         since.map_or(Ok(()), |since| json.plain("since_ticks", since.min(self.elapsed_ticks)))
     }
@@ -357,18 +357,18 @@ fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> 
     })
 }
 
-/// What a tuple of a metered point has measured on a lane, or its own cell.
+/// The measurements of a metered point on a lane: those of one tuple, or those in its own cell.
 pub(crate) struct TupleSums {
-    /// Whether the amounts are those of each measurement, and not their sums.
+    /// Whether the amounts are those of each measurement, instead of their sums.
     pub(crate) each: bool,
     pub(crate) amounts: Amounts,
-    /// How many amounts there are.
+    /// Number of amounts.
     pub(crate) names: usize,
     pub(crate) sums: Sums,
 }
 
 impl TupleSums {
-    /// None if nothing was measured.
+    /// `None` if nothing was measured.
     pub(crate) fn of(reading: &CellReading, picture: &Picture) -> Option<Self> {
         let (sums, amounts) = reading.all_owners();
         let find = |id: u32| {

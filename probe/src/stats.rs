@@ -1,12 +1,12 @@
-//! A program's view of its own points.
+//! Statistics of points for the program itself.
 
 use std::time::Duration;
 
 /// Statistics of a point since its last reset, over all threads.
 ///
-/// The fields are ticks of the [tick counter](crate::ticks) where not said otherwise. The
-/// methods give times, converted by [`ticks_per_second`](crate::ticks_per_second) as it was
-/// when the statistics were taken.
+/// Fields are in ticks of the [tick counter](crate::ticks), unless they state another unit. Methods
+/// return times, converted with the value of [`ticks_per_second`](crate::ticks_per_second) when the
+/// statistics were taken.
 ///
 /// ```
 /// static WORK: pfp::Point = pfp::Point::new("work");
@@ -22,36 +22,36 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Finished measurements.
+    /// Number of finished measurements.
     pub count: u64,
-    /// Ticks of the regions themselves, on a CPU.
+    /// Exclusive ticks: on a CPU, without nested regions.
     pub exclusive: u64,
-    /// Ticks with nested regions, on a CPU; recursion counted once.
+    /// Inclusive ticks: on a CPU, with nested regions; recursion counted once.
     pub inclusive: u64,
     /// Ticks between begin and end in which the thread did not run.
     pub off_cpu: u64,
-    /// Switches noticed between begin and end.
+    /// Number of context switches that were noticed between begin and end.
     pub switches: u64,
-    /// Least exclusive ticks; 0 without a measurement.
+    /// Minimum of the exclusive ticks; 0 without a measurement.
     pub min: u64,
-    /// Most exclusive ticks.
+    /// Maximum of the exclusive ticks.
     pub max: u64,
-    /// Exclusive ticks of the last measurement; of several threads, of any.
+    /// Exclusive ticks of the last measurement. With several threads, the last one of any of them.
     pub last: u64,
-    /// Exponential average of exclusive ticks, weighted by count over threads;
-    /// 0 while averaging is off.
+    /// Exponential average of the exclusive ticks. The averages of several threads are weighted by
+    /// their counts. 0 while averaging is off.
     pub average: f64,
     /// The weight of a new value in that average; 0 while averaging is off.
     pub alpha: f64,
     pub(crate) mean: f64,
     pub(crate) variance: f64,
-    /// Ticks per second; 0 where there is nothing to convert.
+    /// Ticks per second; 0 if nothing can be converted.
     pub(crate) rate: f64,
-    /// The buckets that are not empty, by value.
+    /// The non-empty buckets, in ascending order.
     pub(crate) histogram: Vec<Bucket>,
 }
 
-/// Measurements whose exclusive ticks are `width` values from `low` on.
+/// A bucket: the number of measurements from `low` to `low + width - 1` exclusive ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bucket {
     pub(crate) low: u64,
@@ -70,16 +70,16 @@ pub(crate) fn merged(mut buckets: Vec<Bucket>) -> Vec<Bucket> {
     buckets
 }
 
-/// Figures of [`Stats`] beside the histogram.
+/// The figures of [`Stats`] except the histogram.
 #[cfg(feature = "enabled")]
 pub(crate) const FIGURES: usize = 13;
 
 impl Stats {
-    /// Replaces each figure, as a word, by what `pass` makes of it, in an order that copies of pfp
-    /// agree on. The histogram stays.
+    /// Replaces each figure by the result of `pass`, which gets it as a word. All copies of pfp
+    /// agree on the order. The histogram is unchanged.
     #[cfg(feature = "enabled")]
     pub(crate) fn each_figure(&mut self, mut pass: impl FnMut(u64) -> u64) {
-        // Named one by one, so that a new figure does not compile before it is here.
+        // All fields are named, so that a new figure does not compile until it is added here.
         let Self {
             count,
             exclusive,
@@ -104,8 +104,8 @@ impl Stats {
         }
     }
 
-    /// Adds the statistics of another point, as if one point had measured all. If regions of one
-    /// point are inside regions of the other, their time is in `inclusive` twice.
+    /// Adds the statistics of another point, as if one point had all measurements. If regions of
+    /// one point are nested in regions of the other, `inclusive` counts their time twice.
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -114,7 +114,7 @@ impl Stats {
         if histogram.try_reserve(other.histogram.len()).is_ok() {
             histogram.extend_from_slice(&other.histogram);
         } else {
-            // Out of memory: quantiles are unknown from here on.
+            // Memory ran out: the quantiles are unknown from now on.
             histogram = Vec::new();
         }
         let histogram = merged(histogram);
@@ -122,7 +122,7 @@ impl Stats {
             *self = Self { histogram, ..*other };
             return;
         }
-        // Named one by one, so that a new figure does not compile before it is merged here.
+        // All fields are named, so that a new figure does not compile until it is merged here.
         let Self {
             count,
             exclusive,
@@ -163,13 +163,13 @@ impl Stats {
         *all_buckets = histogram;
     }
 
-    /// Time of the regions themselves, on a CPU.
+    /// Exclusive time: on a CPU, without nested regions.
     #[must_use]
     pub fn exclusive(&self) -> Duration {
         self.time(self.exclusive as f64)
     }
 
-    /// Time with nested regions, on a CPU; recursion counted once.
+    /// Inclusive time: on a CPU, with nested regions; recursion counted once.
     #[must_use]
     pub fn inclusive(&self) -> Duration {
         self.time(self.inclusive as f64)
@@ -193,7 +193,7 @@ impl Stats {
         self.time(self.max as f64)
     }
 
-    /// Exclusive time of the last measurement; of several threads, of any.
+    /// Exclusive time of the last measurement. With several threads, the last one of any of them.
     #[must_use]
     pub fn last(&self) -> Duration {
         self.time(self.last as f64)
@@ -205,26 +205,26 @@ impl Stats {
         self.time(self.mean_ticks())
     }
 
-    /// Exponential average of exclusive time; none while averaging is off.
+    /// Exponential average of the exclusive time. `None` while averaging is off.
     #[must_use]
     pub fn average(&self) -> Option<Duration> {
         (self.alpha > 0.0).then(|| self.time(self.average))
     }
 
-    /// Standard deviation of exclusive time, of a sample; zero below two measurements.
+    /// Sample standard deviation of the exclusive time; zero below two measurements.
     #[must_use]
     pub fn std_dev(&self) -> Duration {
         self.time(self.variance().sqrt())
     }
 
-    /// The exclusive time that a share `q` of all measurements does not exceed, as the
-    /// histogram has it: `quantile(0.5)` is the median. None without a measurement, or if `q`
-    /// is not in [0, 1].
+    /// Quantile of the exclusive time, from the histogram: the time that a share `q` of all
+    /// measurements does not exceed. `quantile(0.5)` is the median. `None` without a measurement,
+    /// or if `q` is not in [0, 1].
     ///
-    /// The answer is the middle of a bucket of the histogram, within `min` and `max`. So it
-    /// is at most 1.6 % from the true quantile, and exact below 64 ticks; a `Duration` then
-    /// rounds it to a nanosecond. Of a point in use, the histogram may be ahead of the other
-    /// figures by the measurements that ended while it was read.
+    /// The result is the middle of a bucket of the histogram, limited to `min` and `max`. So it is
+    /// within 1.6 % of the true quantile, and exact below 64 ticks; a `Duration` rounds it to a
+    /// nanosecond. While a point is in use, its histogram may have a few more measurements than the
+    /// other figures, because they were read earlier.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         let counts = self.histogram.iter().map(|bucket| bucket.count);
@@ -255,7 +255,7 @@ impl Stats {
     }
 
     fn time(&self, ticks: f64) -> Duration {
-        // Without a rate that is no number.
+        // Without a rate, the result is not a number.
         Duration::try_from_secs_f64(ticks / self.rate).unwrap_or_default()
     }
 }
@@ -264,7 +264,7 @@ impl Stats {
 mod tests {
     use super::*;
 
-    /// What a point has that measured these ticks.
+    /// The statistics of a point with one measurement of each of these ticks.
     fn of(ticks: &[u64]) -> Stats {
         let count = ticks.len() as u64;
         let total = ticks.iter().sum::<u64>();

@@ -1,4 +1,5 @@
-//! What is made once and kept, and found without a lock: one thing, or a table of them.
+//! Values that are created once, never freed, and found without a lock: a single value, or a table
+//! of them.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -10,8 +11,8 @@ use pfp_shm_layout::heap;
 
 use crate::errno;
 
-/// Things that are made once and kept, found by a hash. `SLOTS` is a power of two, and more
-/// than are ever made.
+/// A table of values that are created once and never freed, indexed by a hash. `SLOTS` is a power
+/// of two, and larger than the number of values.
 pub struct Table<T: 'static, const SLOTS: usize> {
     slots: [AtomicPtr<T>; SLOTS],
     count: AtomicUsize,
@@ -24,7 +25,7 @@ impl<T, const SLOTS: usize> Default for Table<T, SLOTS> {
 }
 
 impl<T, const SLOTS: usize> Table<T, SLOTS> {
-    /// An empty one.
+    /// An empty table.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -33,8 +34,8 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
         }
     }
 
-    /// The thing with this hash that `is` the one, made if it is not there. None if it would be
-    /// one more than `most`, or if memory runs out.
+    /// The value with this hash for which `is` returns true; created by `make` if there is none.
+    /// `None` if the table already has `most` values, or memory runs out.
     #[inline(always)]
     pub fn get(
         &self,
@@ -55,7 +56,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
         is: impl Fn(&T) -> bool,
         make: impl FnOnce() -> Option<T>,
     ) -> Option<&'static T> {
-        // Nearly all stand where they are looked for first. Meets `Release` below.
+        // Most values are in the first slot that is searched. Pairs with `Release` below.
         let first = self.slots[hash as usize % SLOTS].load(Acquire);
         // SAFETY: null, or never freed.
         match unsafe { first.as_ref() } {
@@ -64,7 +65,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
         }
     }
 
-    /// All things that are there.
+    /// All values in the table.
     pub fn iter(&self) -> impl Iterator<Item = &'static T> {
         // Meets `Release` below. SAFETY: null, or never freed.
         self.slots.iter().filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
@@ -82,7 +83,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
         let mut made: Option<Box<T>> = None;
         for step in 0..SLOTS {
             let slot = &self.slots[(hash as usize).wrapping_add(step) % SLOTS];
-            // Meets `Release` below: the thing is filled.
+            // Pairs with the loads above: a thread that finds the value sees all of it.
             let mut found = slot.load(Acquire);
             if found.is_null() {
                 if made.is_none() {
@@ -122,8 +123,8 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
     }
 }
 
-/// A thing that is made once and kept. Nobody waits for the thread that makes it: whoever needs it
-/// meanwhile makes one, too, and the first one that is there stays.
+/// A value that is created once and never freed. No thread waits for another: several threads may
+/// create a value at once, and the first one that is stored stays.
 pub struct Once<T: 'static>(AtomicPtr<T>);
 
 impl<T: Send + Sync> Default for Once<T> {
@@ -133,20 +134,20 @@ impl<T: Send + Sync> Default for Once<T> {
 }
 
 impl<T: Send + Sync> Once<T> {
-    /// Nothing yet.
+    /// No value yet.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// The thing, if it was made.
+    /// The value, if it was created.
     #[inline(always)]
     pub fn get(&self) -> Option<&'static T> {
         // Meets `AcqRel` below. SAFETY: null, or never freed.
         unsafe { self.0.load(Acquire).as_ref() }
     }
 
-    /// The thing, made if it is not there.
+    /// The value; created by `make` if there is none.
     #[inline(always)]
     pub fn get_or_make(&self, make: impl FnOnce() -> T) -> &'static T {
         self.get().unwrap_or_else(|| self.make(make))

@@ -1,8 +1,8 @@
-//! How fast the counter and the core run.
+//! Measures the rates of the counter and of the core.
 //!
-//! The rate is measured against CLOCK_MONOTONIC_RAW, roughly when the process
-//! starts, and more exactly whenever a cold path comes by later: the first instant is kept, so
-//! the error of two readings shrinks with the time between them.
+//! The rate is measured against CLOCK_MONOTONIC_RAW: roughly when the process starts, and more
+//! exactly whenever a cold path runs later. The first instant is kept, so the error of the two
+//! readings matters less as the time between them grows.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -18,12 +18,12 @@ fn state() -> &'static Calibration {
     &shared::state().calibration
 }
 
-/// How far a more exact rate may be from the one before: what is further away shows
-/// that one of the clocks went on while the other did not.
+/// Maximum relative change of the rate by a more exact measurement. A larger change means that one
+/// of the clocks continued while the other stood still.
 const RATE_NEAR: f64 = 0.005;
 
-/// Ticks per second of [`stamp`], with or without a segment; measured when it is first
-/// asked for, which takes 0.2 ms.
+/// Ticks per second of [`stamp`], with or without a segment. The first call measures the rate,
+/// which takes 0.2 ms.
 pub(crate) fn ticks_per_second() -> f64 {
     match state().rate.load(Relaxed) {
         0 => first_ticks_per_second(),
@@ -38,7 +38,7 @@ fn first_ticks_per_second() -> f64 {
         _ if counter::is_replaced() => 1e9,
         Some(rate) => rate,
         None => {
-            // It stood still or jumped, before anything was measured.
+            // The counter stood still or jumped, before anything was measured.
             counter::replace(origin.ticks);
             1e9
         }
@@ -47,16 +47,16 @@ fn first_ticks_per_second() -> f64 {
     rate
 }
 
-/// Begins to measure the rate, if nobody has: asked for later, it is there at once.
-/// Returns this instant.
+/// Starts the measurement of the rate, unless another thread has. A later request for the rate then
+/// need not wait. Returns this instant.
 pub(crate) fn begin() -> Instant {
     origin();
     instant()
 }
 
-/// The instant since which the rate is measured.
+/// The instant at which the measurement of the rate started.
 fn origin() -> Instant {
-    // origin: meets the store below.
+    // origin: pairs with the store below.
     if state().has_origin.load(Acquire) {
         return Instant {
             ticks: state().origin_ticks.load(Relaxed),
@@ -67,7 +67,7 @@ fn origin() -> Instant {
     if !state().claimed.swap(true, Relaxed) {
         state().origin_ticks.store(now.ticks, Relaxed);
         state().origin_ns.store(now.ns, Relaxed);
-        // origin: meets the loads in `origin` and `refine`.
+        // origin: pairs with the loads in `origin` and `refine`.
         state().has_origin.store(true, Release);
     }
     now
@@ -78,10 +78,10 @@ fn set(ticks_per_second: f64) {
     state().rate.store(ticks_per_second.to_bits(), Relaxed);
 }
 
-/// Makes the rate more exact, if enough time has passed for that to be worth it.
-/// Cold paths call this.
+/// Measures the rate more exactly, if enough time has passed for a better result. Cold paths call
+/// this.
 pub(crate) fn refine() {
-    // origin: meets the store in `origin`.
+    // origin: pairs with the store in `origin`.
     if !state().has_origin.load(Acquire) || counter::is_replaced() {
         return;
     }
@@ -96,8 +96,8 @@ pub(crate) fn refine() {
     let (now, known) = (instant(), ticks_per_second());
     match rate_between(origin, now) {
         Some(rate) if (rate / known - 1.0).abs() < RATE_NEAR => set(rate),
-        // One of the clocks went on while the other did not, as in a suspended
-        // machine: what was known holds, and is made more exact from here on.
+        // One of the clocks continued while the other stood still, as in a suspended machine. Keep
+        // the known rate, and start a new measurement here.
         _ => {
             state().origin_ticks.store(now.ticks, Relaxed);
             state().origin_ns.store(now.ns, Relaxed);
@@ -106,14 +106,14 @@ pub(crate) fn refine() {
     }
 }
 
-/// An instant on both clocks.
+/// One instant on both clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Instant {
     pub(crate) ticks: u64,
     pub(crate) ns: u64,
 }
 
-/// Reads both clocks at nearly one moment: the tightest of a few tries.
+/// Reads both clocks at nearly the same moment: several readings, of which the fastest counts.
 pub(crate) fn instant() -> Instant {
     let mut best = (u64::MAX, Instant::default());
     for _ in 0..8 {
@@ -127,12 +127,12 @@ pub(crate) fn instant() -> Instant {
     best.1
 }
 
-/// What a counter may run at, in ticks per second: everything else is none that
-/// stood still or jumped.
+/// Plausible rates of a counter, in ticks per second. Any other rate means that the counter stood
+/// still or jumped.
 const RATES: std::ops::RangeInclusive<f64> = 1e6..=1e11;
 
-/// Ticks per second between two instants; none if they are too near each other
-/// or a clock did not move as clocks do.
+/// Ticks per second between two instants. `None` if they are too close to each other, or a clock
+/// stood still or jumped.
 fn rate_between(start: Instant, end: Instant) -> Option<f64> {
     let ns = end.ns.checked_sub(start.ns)?;
     let ticks = end.ticks.checked_sub(start.ticks)?;
@@ -140,9 +140,9 @@ fn rate_between(start: Instant, end: Instant) -> Option<f64> {
     (ns >= 50_000 && RATES.contains(&rate)).then_some(rate)
 }
 
-/// Waits long enough after `start` for a first rate good to some 100 ppm.
+/// Waits long enough after `start` for a first rate with an error of some 100 ppm.
 fn first_rate(start: Instant) -> Option<f64> {
-    // Bounded in steps, not in time, in case the clock stands still.
+    // The number of steps is bounded, not the time, because the clock may stand still.
     for _ in 0..100_000 {
         let end = instant();
         if end.ns.saturating_sub(start.ns) >= 150_000 {
@@ -152,9 +152,8 @@ fn first_rate(start: Instant) -> Option<f64> {
     None
 }
 
-/// The core's true clock in hertz, given the counter's rate: how many dependent
-/// additions, one cycle each, it does in a counted number of ticks. Takes about
-/// 20 microseconds.
+/// The core's clock rate in hertz, computed from the counter's rate: how many dependent additions,
+/// one cycle each, the core executes in a counted number of ticks. Takes about 20 microseconds.
 pub(crate) fn core_hz(ticks_per_second: f64) -> Option<f64> {
     const ROUNDS: u32 = 256;
     let mut best = u64::MAX;
@@ -171,13 +170,13 @@ pub(crate) fn core_hz(ticks_per_second: f64) -> Option<f64> {
     (arch::HAS_DEPENDENT_ADDS && best < u64::MAX).then(|| cycles / best as f64 * ticks_per_second)
 }
 
-/// CLOCK_MONOTONIC_RAW as the first time namespace reads it, in nanoseconds: other processes compare
-/// this time with theirs.
+/// CLOCK_MONOTONIC_RAW in the first time namespace, in nanoseconds. Other processes compare this
+/// time with theirs.
 pub(crate) fn shared_ns() -> u64 {
     to_shared(arch::monotonic_ns())
 }
 
-/// Converts a reading of CLOCK_MONOTONIC_RAW to what the first time namespace reads.
+/// Converts a reading of CLOCK_MONOTONIC_RAW to the first time namespace.
 pub(crate) fn to_shared(ns: u64) -> u64 {
     let offset = match OFFSET_NS.load(Relaxed) {
         UNKNOWN => find_offset(),
@@ -186,7 +185,7 @@ pub(crate) fn to_shared(ns: u64) -> u64 {
     ns.saturating_add_signed(offset.saturating_neg())
 }
 
-/// What the time namespace of this process adds to CLOCK_MONOTONIC_RAW.
+/// The offset that this process's time namespace adds to CLOCK_MONOTONIC_RAW.
 static OFFSET_NS: AtomicI64 = AtomicI64::new(UNKNOWN);
 const UNKNOWN: i64 = i64::MIN;
 
@@ -204,8 +203,8 @@ pub(crate) use arch::{is_invariant, monotonic_ns, reported_rate, unix_ns};
 mod tests {
     use super::*;
 
-    /// A multiplication of 64 bits waits three cycles for the one before, on every
-    /// processor of this kind since 2008, and none of them is left out.
+    /// A chain of multiplications of 64 bits takes three cycles for each, on every processor of
+    /// this kind since 2008.
     #[test]
     fn the_cores_clock_is_what_multiplications_say() {
         const ROUNDS: u64 = 256;
@@ -217,7 +216,7 @@ mod tests {
         };
         let rate = 1e9;
         let mut seen = (0.0, 0.0);
-        // Whatever else the machine does makes one of the two too slow, now and then.
+        // Other work on the machine makes one of the two measurements too slow now and then.
         let agree = (0..1_000).any(|_| {
             seen = (core_hz(rate).expect("it can be measured"), by_multiplications(rate));
             (seen.0 / seen.1 - 1.0).abs() < 0.05

@@ -17,14 +17,15 @@ use super::{arch, source};
 use crate::errno;
 use crate::file::File;
 
-/// What is known of the counter before it is used.
+/// The facts about the counter before it is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
-    /// The processor says that it runs at one rate, whatever the core does.
+    /// Whether the processor reports that the counter has a constant rate, independent of the
+    /// core's.
     pub(crate) invariant: bool,
     /// The kernel's clock source. `None` if it cannot be read.
     pub(crate) source: Option<&'a str>,
-    /// Those it could use, with spaces between.
+    /// The clock sources that the kernel could use, separated by spaces.
     pub(crate) available: &'a str,
 }
 
@@ -32,9 +33,9 @@ pub(crate) struct Facts<'a> {
 const COUNTERS: [&str; 6] =
     ["tsc", "tsc-early", "arch_sys_counter", "kvm-clock", "xen", "hyperv_clocksource_tsc_page"];
 
-/// Whether the counter may be used. The kernel is better informed than the processor: it watches
-/// the counter against another clock and against the other cores, and most virtual machines hide
-/// whether the counter is invariant.
+/// Whether the counter may be used. The kernel knows more than the processor: it compares the
+/// counter with another clock and with the other cores, and most virtual machines hide whether the
+/// counter is invariant.
 pub(crate) fn is_steady(facts: Facts<'_>) -> bool {
     match facts.source {
         None => facts.invariant,
@@ -47,7 +48,7 @@ pub(crate) fn is_steady(facts: Facts<'_>) -> bool {
     }
 }
 
-/// Asks this machine.
+/// The facts of this machine.
 fn is_steady_here() -> bool {
     const CURRENT: &CStr = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
     const AVAILABLE: &CStr = c"/sys/devices/system/clocksource/clocksource0/available_clocksource";
@@ -78,10 +79,10 @@ const FALLBACK: u8 = 2;
 /// Another copy of pfp reads stamps for this one.
 const FOLLOWED: u8 = 3;
 
-/// A copy of pfp that leads reads a stamp. Null before there is one.
+/// The function by which the leading copy of pfp reads a stamp. Null before there is a leader.
 static STAMP_OF_LEADER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// From now on another copy of pfp reads the stamps, so that both read the same clock.
+/// From now on, stamps come from another copy of pfp, so that both copies use the same clock.
 pub(crate) fn follow(stamp: unsafe extern "C" fn() -> u64) {
     STAMP_OF_LEADER.store(stamp as *mut c_void, Relaxed);
     // fallback-clock: pairs with the load in `stamp_slow`.
@@ -90,7 +91,7 @@ pub(crate) fn follow(stamp: unsafe extern "C" fn() -> u64) {
 
 fn stamp_of_leader() -> u64 {
     let stamp = STAMP_OF_LEADER.load(Relaxed);
-    // SAFETY: the function that `follow` has stored before it changed the source.
+    // SAFETY: `follow` has stored a function of this type before it changed the source.
     unsafe { mem::transmute::<*mut c_void, unsafe extern "C" fn() -> u64>(stamp)() }
 }
 
@@ -105,15 +106,16 @@ pub(crate) fn is_replaced() -> bool {
     state().source.load(Acquire) == FALLBACK
 }
 
-/// Reads the counter, or the fallback clock in its place; [`super::calibrate::ticks_per_second`] is
-/// the rate of either. All code but the hot path reads stamps here, with or without a segment.
+/// Reads the counter, or the fallback clock that replaces it;
+/// [`super::calibrate::ticks_per_second`] is the rate of either. All code except the hot path reads
+/// its stamps here, with or without a segment.
 #[inline]
 pub(crate) fn stamp() -> u64 {
     // fallback-clock: pairs with the store in `replace`.
     if state().source.load(Acquire) == COUNTER { source::ticks() } else { stamp_slow() }
 }
 
-/// Reads a stamp, and returns also the CPU on which it was read.
+/// Reads a stamp, and returns the CPU on which it was read, too.
 pub(crate) fn stamp_and_cpu() -> (u64, Option<u32>) {
     if arch::is_forbidden() {
         return (stamp(), arch::cpu());
@@ -123,8 +125,8 @@ pub(crate) fn stamp_and_cpu() -> (u64, Option<u32>) {
     (if state().source.load(Acquire) == COUNTER { ticks } else { stamp_slow() }, cpu)
 }
 
-/// The counter, or the fallback clock if reading the counter would raise SIGSEGV. The fast paths of
-/// begins and ends read the counter itself, since they are never taken then: see `engine::local`.
+/// The counter, or the fallback clock if reading the counter would raise SIGSEGV. The fast paths
+/// read the counter directly: in that case they are never taken, see `engine::local`.
 #[inline(always)]
 pub(crate) fn ticks_or_stamp() -> u64 {
     if arch::is_forbidden() { stamp() } else { source::ticks() }
@@ -138,21 +140,21 @@ fn stamp_slow() -> u64 {
         COUNTER => source::ticks(),
         FALLBACK => fallback(),
         FOLLOWED => stamp_of_leader(),
-        // Another thread is switching to the fallback clock, which continues this one.
+        // Another thread is switching to the fallback clock, which continues this clock.
         _ => arch::monotonic_ns(),
     }
 }
 
-/// Decides whether the counter may be used, unless that is decided already.
+/// Decides whether the counter may be used, unless it was decided before.
 fn decide() {
     if state().source.load(Relaxed) != UNDECIDED {
         return;
     }
     if !arch::is_forbidden() && errno::preserve(is_steady_here) {
-        // Nothing else is published with it.
+        // Relaxed, because nothing else is published with it.
         let _ = state().source.compare_exchange(UNDECIDED, COUNTER, Relaxed, Relaxed);
     } else {
-        // From here on a tick is a nanosecond.
+        // From here on, a tick is a nanosecond.
         replace(arch::monotonic_ns());
     }
 }
@@ -164,8 +166,8 @@ fn fallback() -> u64 {
     state.from_ticks.load(Relaxed).wrapping_add(ticks as u64)
 }
 
-/// Gives up the counter for good. `ticks` is where the fallback clock goes on; the rate is
-/// that which was calibrated, or a tick a nanosecond where none was.
+/// Replaces the counter by the system's clock for good. The fallback clock continues from `ticks`
+/// at the calibrated rate, or at one tick a nanosecond if there was no calibration.
 pub(crate) fn replace(ticks: u64) {
     let state = state();
     if state.starting.swap(true, Relaxed) {
@@ -174,17 +176,20 @@ pub(crate) fn replace(ticks: u64) {
     state.from_ticks.store(ticks, Relaxed);
     state.from_ns.store(arch::system_ns(), Relaxed);
     state.rate.store(shared::ticks_per_ns_fixed(), Relaxed);
-    // fallback-clock: whoever sees it sees from where and how fast it goes.
+    // fallback-clock: a thread that sees this store also sees the start and the rate of the
+    // fallback clock.
     state.source.store(FALLBACK, Release);
     shared::watch_closely();
 }
 
-/// How often the counter may go astray, and how long that is one time: a machine that
-/// was suspended, or moved, finds all of a program's threads at once.
+/// How often the counter may go astray, and the time within which several reports count as one:
+/// after a suspend or a move to another machine, all threads of a program report it at the same
+/// time.
 const TIMES: u32 = 8;
 const ONE_TIME_NS: u64 = 100_000_000;
 
-/// The counter went astray. True if that was once too often: it is given up now.
+/// Counts that the counter went astray. True if that was once too often, so that it is given up
+/// now.
 pub(crate) fn doubt() -> bool {
     if is_replaced() {
         return false;
@@ -212,13 +217,13 @@ mod tests {
             (Some("tsc"), "", false, true),
             (Some("kvm-clock"), "", false, true),
             (Some("arch_sys_counter"), "", true, true),
-            // Given up by the kernel.
+            // The kernel has given the counter up.
             (Some("hpet"), "hpet acpi_pm", true, false),
             (Some("acpi_pm"), "acpi_pm", false, false),
             (Some("hyperv_clocksource_msr"), "hyperv_clocksource_msr acpi_pm", true, false),
-            // Not given up: somebody wanted another one.
+            // The counter was not given up: the user chose another source.
             (Some("hpet"), "tsc hpet acpi_pm", false, true),
-            // Nobody says.
+            // The kernel reports nothing.
             (None, "", true, true),
             (None, "", false, false),
         ] {

@@ -1,4 +1,4 @@
-//! The ladder: which kind of clock works here, best first.
+//! The ladder of clock sources: which one works here, the best first.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,15 +8,16 @@ use super::shared::{kind, state};
 use super::{arch, counter, perf, rseq};
 use crate::errno;
 
-/// Looks up in the C library what a clock source needs: once, as the program is loaded.
+/// Looks up the C library's symbols for the clock sources, once, when the program is loaded.
 pub(crate) fn look_up() {
     rseq::prepare();
 }
 
-/// Chooses the highest clock source that works here, or the one that `wanted` names if
-/// it works; anything else steps down from the top. Takes about 0.1 ms.
+/// Chooses the best clock source that works here, from the one that `wanted` names downwards. Takes
+/// about 0.1 ms.
 pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
-    // Whoever notices a switch still has to ask how long it was.
+    // A clock source that notices a switch still needs the CPU time, to measure how long the switch
+    // took.
     let wanted = if arch::cpu_time_ns().is_some() { wanted } else { Some("wall") };
     let ladder = [ClockKind::Rseq, ClockKind::Perf, ClockKind::Cputime, ClockKind::Wall];
     let first = match wanted {
@@ -31,7 +32,7 @@ pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
         ClockKind::Cputime => arch::cpu_time_ns().is_some(),
         ClockKind::Wall => true,
     };
-    // Without the counter every stamp is a call anyway.
+    // Without the counter, every stamp is a system call anyway.
     let works = |kind: &ClockKind| {
         let notices = matches!(kind, ClockKind::Rseq | ClockKind::Perf);
         !(notices && counter::is_replaced()) && works(kind)
@@ -41,20 +42,20 @@ pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
     kind
 }
 
-/// Steps down from a clock source that was caught missing a switch. Threads take the new
-/// clock source when they next refresh.
+/// Replaces a clock source that has missed a switch by the next lower one. Threads use that from
+/// their next refresh on.
 pub(crate) fn demote(from: ClockKind) {
     let to = match from {
         ClockKind::Rseq if errno::preserve(perf::works) => ClockKind::Perf,
         ClockKind::Rseq | ClockKind::Perf => ClockKind::Cputime,
         _ => return,
     };
-    // Whoever is first decides; the others find the word changed.
+    // The first thread decides; the others find the word changed.
     let _ = state().kind.compare_exchange(from as u8, to as u8, Relaxed, Relaxed);
 }
 
-/// The counter went astray: it was less than before, or stood still. True if it was
-/// given up for that; threads then read the system's clock from their next refresh on.
+/// Reports that the counter went astray: it has decreased, or stood still. True if the counter is
+/// given up for that. Threads then read the system's clock from their next refresh on.
 pub(crate) fn doubt() -> bool {
     let given_up = errno::preserve(counter::doubt);
     if given_up && kind() != ClockKind::Wall {

@@ -1,4 +1,4 @@
-//! A clock that a test winds by hand, per thread. Other threads read the clocks of the machine.
+//! A clock that a test advances by hand, per thread. Other threads read the machine's clocks.
 
 use std::cell::Cell;
 
@@ -15,13 +15,13 @@ pub(crate) fn start() {
     CPU_NS.set(1_000_000);
 }
 
-/// Lets time pass on the CPU.
+/// Advances the clock by time on the CPU.
 pub(crate) fn run(ticks: u64) {
     NOW.set(NOW.get().map(|now| now + ticks));
     CPU_NS.set(CPU_NS.get() + ticks);
 }
 
-/// Lets time pass off the CPU.
+/// Advances the clock by time off the CPU.
 pub(crate) fn sleep(ticks: u64) {
     NOW.set(NOW.get().map(|now| now + ticks));
 }

@@ -1,17 +1,16 @@
 //! The rseq clock source: the thread's restartable-sequence area as a switch detector.
 //!
-//! glibc from 2.35 on registers such an area for every thread. When a thread is
-//! switched out or takes a signal, the kernel looks at its `rseq_cs` pointer; if
-//! the thread was not inside the critical section that it names, the kernel sets
-//! the pointer to null. So a pointer to a section that is never executed stays
-//! until the next switch and no longer.
+//! glibc from 2.35 on registers such an area for every thread. When a thread is switched out or
+//! takes a signal, the kernel reads the area's `rseq_cs` pointer. If the thread was not inside the
+//! critical section to which the pointer leads, the kernel sets the pointer to null. So a pointer
+//! to a section that is never executed stays exactly until the next switch or signal.
 
 use std::ptr;
 use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering::Relaxed};
 
 use super::arch;
 
-/// What `rseq_cs` points to: the kernel's `struct rseq_cs`.
+/// The kernel's `struct rseq_cs`, to which `rseq_cs` points.
 #[repr(C, align(32))]
 #[derive(Debug)]
 struct CriticalSection {
@@ -22,12 +21,11 @@ struct CriticalSection {
     abort_ip: *const u32,
 }
 
-// SAFETY: constant data; the pointers are only ever read as numbers, by the
-// kernel.
+// SAFETY: the data is constant. Only the kernel reads the pointers, and only as numbers.
 unsafe impl Sync for CriticalSection {}
 
-/// glibc registers with this signature; the kernel looks for it in front of
-/// `abort_ip`. It asks no more of the section than that, so it need not be code.
+/// glibc registers areas with this signature, and the kernel checks it in front of `abort_ip`. The
+/// kernel checks nothing else of the section, so the section need not be code.
 #[cfg(not(target_arch = "aarch64"))]
 const SIGNATURE: u32 = 0x5305_3053;
 #[cfg(target_arch = "aarch64")]
@@ -40,17 +38,17 @@ static SECTION: CriticalSection = CriticalSection {
     flags: 0,
     start_ip: &raw const NOWHERE[0],
     post_commit_offset: 4,
-    // Outside the section, with the signature in the four bytes before it.
+    // An address outside of the section, with the signature in the four bytes before it.
     abort_ip: &raw const NOWHERE[2],
 };
 
 /// Offset of `rseq_cs` in the kernel's `struct rseq`.
 const RSEQ_CS: isize = 8;
-/// Where the areas are, and what is named in them.
+/// The location of the threads' areas, and the section that an armed word points to.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Rseq {
-    /// Distance of `rseq_cs` from the thread pointer; 0 while not looked up.
+    /// Distance of `rseq_cs` from the thread pointer; 0 before it was looked up.
     offset: AtomicIsize,
     section: &'static CriticalSection,
 }
@@ -60,40 +58,39 @@ impl Rseq {
         Self { offset: AtomicIsize::new(0), section: &SECTION }
     }
 
-    /// The value that an armed word has.
+    /// The value of an armed word.
     pub(super) fn armed(&self) -> u64 {
         ptr::from_ref(self.section).addr() as u64
     }
 
-    /// The calling thread's `rseq_cs` word; none where nobody has registered an
-    /// area.
+    /// The calling thread's `rseq_cs` word. `None` if no area is registered.
     pub(super) fn word(&self) -> Option<&'static AtomicU64> {
         let offset = self.offset.load(Relaxed);
         let pointer = arch::thread_pointer();
         if offset == 0 || pointer.is_null() {
             return None;
         }
-        // SAFETY: glibc says that the thread's area is there, it lives as long as
-        // the thread, and the word is an aligned u64 that only this thread and the
-        // kernel on its behalf access. The caller keeps the reference to the thread.
+        // SAFETY: glibc states that the thread's area exists, and lives as long as the thread. The
+        // word is an aligned u64 that only this thread, and the kernel on its behalf, access. The
+        // caller does not pass the reference to another thread.
         Some(unsafe { &*pointer.wrapping_offset(offset).cast::<AtomicU64>() })
     }
 
-    /// Looks for the area and tries out whether blocking is noticed: newer kernels
-    /// may leave the pointer alone for some kinds of registration.
+    /// Looks for the area, and tests whether blocking is noticed: newer kernels may leave the
+    /// pointer unchanged for some kinds of registration.
     pub(super) fn works(&self) -> bool {
         self.offset.store(found(), Relaxed);
         let Some(word) = self.word() else { return false };
-        // Somebody else's critical section is none of ours to disturb.
+        // The program uses a critical section of its own, which must not be disturbed.
         if word.load(Relaxed) != 0 && word.load(Relaxed) != self.armed() {
             return false;
         }
-        // The shortest sleep may be over before the thread is switched out: a real-time
-        // thread's timers have no slack.
+        // The shortest sleep may end before the thread is switched out: a real-time thread's timers
+        // have no slack.
         let noticed = [1, 100_000, 2_000_000].into_iter().any(|tv_nsec| {
             word.store(self.armed(), Relaxed);
             let moment = libc::timespec { tv_sec: 0, tv_nsec };
-            // SAFETY: sleeps for a moment; the structure is ours.
+            // SAFETY: the argument is a valid timespec, and a null second argument is allowed.
             unsafe { libc::nanosleep(&raw const moment, ptr::null_mut()) };
             word.load(Relaxed) == 0
         });
@@ -105,8 +102,8 @@ impl Rseq {
     }
 }
 
-/// What [`look_up`] has found, once: 0 for nothing. In a forked child nobody asks again,
-/// as that takes the loader's lock.
+/// The result of [`look_up`], which is called once; 0 if nothing was found. A forked child does not
+/// repeat the search, because it takes the loader's lock.
 static FOUND: AtomicIsize = AtomicIsize::new(NOT_ASKED);
 const NOT_ASKED: isize = isize::MIN;
 
@@ -120,7 +117,7 @@ fn found() -> isize {
     found
 }
 
-/// Looks for the area, so that nobody has to later.
+/// Looks for the area now, so that no later call has to.
 pub(super) fn prepare() {
     found();
 }
@@ -137,7 +134,7 @@ fn look_up() -> Option<isize> {
     if offset.is_null() || size.is_null() {
         return None;
     }
-    // SAFETY: glibc declares them with these types; they are constant after the
-    // start of the process. A size of 0 says that registration failed.
+    // SAFETY: glibc declares the symbols with these types. They are constant after the start of the
+    // process. A size of 0 means that the registration failed.
     unsafe { (*size != 0).then(|| *offset + RSEQ_CS) }
 }

@@ -1,4 +1,4 @@
-//! What the clocks of all threads have in common.
+//! The state that the clocks of all threads share.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -6,51 +6,51 @@ use pfp_shm_layout::header::ClockKind;
 
 use super::rseq;
 
-/// What the clocks of all threads have in common.
+/// The state that the clocks of all threads share.
 #[derive(Debug)]
 pub(super) struct ClockState {
-    /// The kind of clock that this process uses, a [`ClockKind`].
+    /// The process's clock source, a [`ClockKind`].
     pub(super) kind: AtomicU8,
-    /// A word that is watched where nothing is: it has the value 0 as long as the counter
-    /// is what is read, and never the value 1.
+    /// The word that a clock watches if its source has none. It is 0 until the fallback clock
+    /// replaces the counter, and never 1.
     pub(super) still: AtomicU64,
     pub(super) calibration: Calibration,
     pub(super) counter: Counter,
     pub(super) rseq: rseq::Rseq,
 }
 
-/// The counter's rate, and since when it is measured.
+/// The counter's rate, and when its measurement started.
 #[derive(Debug)]
 pub(super) struct Calibration {
-    /// Ticks per nanosecond, in 2^-32.
+    /// Ticks per nanosecond, in units of 2^-32.
     pub(super) ticks_per_ns: AtomicU64,
-    /// Ticks per second, the bits of an `f64`; 0 while nobody has measured that.
+    /// Ticks per second as the bits of an `f64`; 0 before the first measurement.
     pub(super) rate: AtomicU64,
-    /// The instant since which the rate is measured; there once `has_origin` says so.
+    /// The instant at which the measurement started. Valid once `has_origin` is set.
     pub(super) origin_ticks: AtomicU64,
     pub(super) origin_ns: AtomicU64,
     pub(super) has_origin: AtomicBool,
-    /// Whether some thread sees to that.
+    /// Whether a thread is storing the origin.
     pub(super) claimed: AtomicBool,
-    /// How long after it the rate was made more exact for the last time.
+    /// Time from the origin to the last, more exact measurement.
     pub(super) refined_ns: AtomicU64,
 }
 
-/// What stamps are read from, and why.
+/// The source of stamps, and its fallback.
 #[derive(Debug)]
 pub(super) struct Counter {
-    /// What stamps are read from, see [`super::counter`].
+    /// The source of stamps, see [`super::counter`].
     pub(super) source: AtomicU8,
-    /// Whether somebody starts the fallback clock.
+    /// Whether a thread is starting the fallback clock.
     pub(super) starting: AtomicBool,
     /// How often the counter went astray.
     pub(super) astray: AtomicU32,
     pub(super) last_astray_ns: AtomicU64,
-    /// The fallback clock goes on where the counter was given up, and at its rate, so that what
-    /// was measured before and after adds up.
+    /// The fallback clock continues from where the counter was given up, and at its rate, so that
+    /// figures from before and after can be added.
     pub(super) from_ticks: AtomicU64,
     pub(super) from_ns: AtomicU64,
-    /// Ticks per nanosecond, in 2^-32.
+    /// Ticks per nanosecond, in units of 2^-32.
     pub(super) rate: AtomicU64,
 }
 
@@ -88,17 +88,17 @@ pub(super) fn state() -> &'static ClockState {
     &STATE
 }
 
-/// The kind of clock that this process uses.
+/// The process's clock source.
 pub(crate) fn kind() -> ClockKind {
     ClockKind::from_word(u64::from(state().kind.load(Relaxed)))
 }
 
-/// Has every stamp of those that watch nothing take the slow path.
+/// Makes every stamp take the slow path, for the clocks whose source has no word.
 pub(super) fn watch_closely() {
     state().still.store(2, Relaxed);
 }
 
-/// The rate that CPU time is converted with, in ticks per 2^-32 nanoseconds.
+/// The rate for converting CPU time, in units of 2^-32 ticks per nanosecond.
 pub(super) fn ticks_per_ns_fixed() -> u64 {
     state().calibration.ticks_per_ns.load(Relaxed)
 }

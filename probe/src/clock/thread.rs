@@ -1,5 +1,5 @@
-//! One thread's clock: what it watches, and how its time off the CPU is brought
-//! up to date after a switch.
+//! One thread's clock: the word that it watches, and how it updates the off-CPU time after a
+//! context switch.
 
 use std::mem::offset_of;
 use std::sync::atomic::{
@@ -17,29 +17,29 @@ use super::{perf, source};
 use crate::marker::{self, Holder};
 use crate::word;
 
-/// Off-CPU time below this is jitter of reading two clocks: no switch is as
-/// short as 500 ns.
+/// Off-CPU time below this is only jitter between the two clocks, because no switch is as short as
+/// 500 ns.
 const LEAST_SWITCH_NS: u64 = 500;
 
-/// How exactly it is known where a switch begins and ends: the kernel counts a part of it as the
-/// thread's time, another part not. In virtual machines under load 3.9 us were seen.
+/// Error of the off-CPU time of one switch: the kernel counts a part of each switch as the thread's
+/// time. In virtual machines under load, 3.9 us were seen.
 const SWITCH_ERROR_NS: u64 = 10_000;
 
-/// What else it may be wrong by, as a share of the time off the CPU: a hypervisor's time that the
-/// kernel takes off whichever thread comes next. At most ten times as much as above.
+/// A further error, as a share of the off-CPU time: the kernel subtracts time that a hypervisor
+/// stole from whichever thread runs next. At most ten times [`SWITCH_ERROR_NS`].
 const STOLEN_SHIFT: u32 = 8;
 
-/// The share of [`ThreadClock::late`] that each reading takes off, as a shift: a sixteenth. In the
-/// mean it holds 16 readings' worth, more than one reading finds but for a rare one.
+/// Each reading reduces [`ThreadClock::late`] by this share, as a shift: a sixteenth. So on average
+/// `late` holds the sum of 16 readings, which is more than one reading finds, except in rare cases.
 const LATE_SHIFT: u32 = 4;
 
-/// A thread that measures reads its CPU time at least this often, in ticks: about once
-/// a millisecond. What the kernel takes off it without a switch (a hypervisor's time,
-/// on some kernels interrupts') touches no word: of that only the CPU time tells. So all
-/// of it but the shortest is known at the first stamp that comes after, and no region
-/// pays for another one; and it costs a call in so long a time, half a thousandth of it.
+/// A thread that measures reads its CPU time at least after this many ticks, about once a
+/// millisecond. The kernel also subtracts time that the watched word does not show: a hypervisor's,
+/// and on some kernels that of interrupts. Only a reading of the CPU time shows it. So the first
+/// stamp after a long loss finds it, and no other region pays for it. The reading costs half a
+/// thousandth of the time.
 ///
-/// A number that the compiler knows, since it stands at every stamp.
+/// A constant, because every stamp compares with it.
 const STALE: u64 = if cfg!(target_arch = "x86_64") { 1 << 21 } else { 1 << 18 };
 
 /// Ticks after which a thread that measures reads its CPU time.
@@ -48,167 +48,164 @@ pub(super) fn stale_after() -> u64 {
     STALE
 }
 
-/// Reading both clocks takes less than this many ticks, seconds of them, or the counter
-/// did not go on as it should.
+/// Maximum number of ticks of a reading of both clocks, which is several seconds. A longer reading
+/// means that the counter has jumped.
 const LONGEST_READING: u64 = 1 << 34;
-/// Tries to read both clocks at one moment.
+/// Number of attempts to read both clocks at one moment.
 const TRIES: u32 = 8;
-/// A reading is good if it took at most so many times as long as the shortest one.
+/// A reading is good if it took at most this many times as long as the shortest one.
 const WIDEST: u64 = 3;
-/// The least ticks that reading both has taken in this process.
+/// The duration of the shortest reading of both clocks in this process, in ticks.
 static LEAST_WIDTH: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Half a minute or so in ticks: a thread that was not switched out for so long is to
-/// be looked at more closely.
+/// About half a minute in ticks. If a thread was not switched out for this long, the clock checks
+/// whether its source has missed a switch.
 const LONG: u64 = 1 << 36;
 
-/// Off-CPU time that nobody noticed, beyond which a clock source is not believed any
-/// more: this much, and this share of the time on the CPU. Interrupts take some
-/// without a switch, and the rate is not known exactly.
+/// Off-CPU time without a noticed switch, from which on the clock source counts as broken: this
+/// time, and this share of the time on the CPU. Interrupts take some time without a switch, and the
+/// rate is not known exactly.
 const LEAST_MISSED_NS: u128 = 1_000_000;
 const MISSED_SHARE: u128 = 20;
 
-/// Bits of the count of switches that count; those above have the run.
+/// Number of bits of [`ThreadClock::switches`] that count switches. The bits above contain the run.
 const COUNTING: u32 = 40;
 
-/// A thread's clock. All words are private to the thread; they are atomics
-/// because a signal handler of the same thread may come in between.
+/// A thread's clock. All words are private to the thread; they are atomics because a signal handler
+/// of the same thread may run in between.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct ThreadClock {
-    /// The word that tells whether the thread was switched out.
+    /// Address of the word that changes when the thread is switched out.
     watch: AtomicU64,
-    /// Its value as long as it was not; [`NEVER`] while the clock is disturbed.
+    /// Value of the watched word as long as the thread was not switched out; [`NEVER`] while the
+    /// clock is disturbed.
     expect: AtomicU64,
-    /// Ticks to subtract from the counter: time off the CPU, and whatever
-    /// shifts the current context's clock.
+    /// Ticks to subtract from the counter: the off-CPU time, and the shift of the current context's
+    /// clock.
     off: AtomicU64,
-    /// When both clocks were last read, or tried to be; with [`DISTURBED`] while that is
-    /// not to be believed.
+    /// The counter when both clocks were last read, or when a reading failed. [`DISTURBED`] is set
+    /// while the clock must not be trusted.
     looked: AtomicU64,
-    /// Switches that the current context has seen, and above [`COUNTING`] bits the
-    /// number of its run: another one each time that a context is resumed.
+    /// Number of switches in the current context. The bits from [`COUNTING`] on are the number of
+    /// its run, which changes each time that a context is resumed.
     switches: AtomicU64,
-    /// Switches of the thread.
+    /// Number of switches of the thread.
     all_switches: AtomicU64,
 
-    /// The watched word as it was armed, whether the clock is disturbed or not.
+    /// Value of the watched word when it was armed, even while the clock is disturbed.
     armed: AtomicU64,
     kind: AtomicU64,
-    /// The clock source that the process used when this thread took its own, which may be a
-    /// lower one.
+    /// The process's clock source when this thread chose its own, which may be lower on the ladder.
     asked: AtomicU64,
     perf_page: AtomicU64,
-    /// The last reading of both clocks and the one before, so that one store publishes
-    /// a reading. The published one is number `anchored`, modulo 2.
+    /// The last two readings of both clocks, so that one store publishes a new reading. Reading
+    /// number `anchored`, modulo 2, is the published one.
     anchors: [Anchor; 2],
     anchored: AtomicU64,
-    /// Ticks that were found off the CPU without a switch, in the last readings: interrupts and a
-    /// hypervisor took them. See [`LATE_SHIFT`].
+    /// Ticks off the CPU without a switch in the last readings, because of interrupts and a
+    /// hypervisor. See [`LATE_SHIFT`].
     late: AtomicU64,
-    /// A [`marker`] while the clock is being refreshed: a signal handler that comes in
-    /// between reads on with what there is.
+    /// A [`marker`] while the clock is being refreshed. A signal handler that runs in between uses
+    /// the state as it is.
     pub(crate) refreshing: AtomicU64,
 }
 
-/// A reading of both clocks, and what came of it.
+/// A reading of both clocks, and its result.
 #[repr(C)]
 #[derive(Debug)]
 struct Anchor {
     ticks: AtomicU64,
     ns: AtomicU64,
-    /// Ticks off the CPU until then that are not in `off`, in 2^-32: what jitter has left
-    /// over. It is signed and telescopes, so it does not add up.
+    /// Ticks off the CPU until this reading that are not in `off`, in units of 2^-32: a remainder
+    /// of jitter. It is signed, and each reading replaces it, so errors do not add up.
     residue: AtomicU64,
-    /// What was to be added to `off`, and what that was before.
+    /// The ticks that this reading adds to `off`, and the value of `off` before.
     more: AtomicU64,
     before: AtomicU64,
 }
 
-/// In [`ThreadClock::looked`]: the clock was changed by somebody else than the begin or
-/// end that reads it, or is being changed, so that the next stamp takes the cold path. What
-/// is below counts how often.
+/// Flag in [`ThreadClock::looked`]: other code than the begin or end that reads the clock has
+/// changed it, or is changing it, so the next stamp takes the slow path. The bits below count how
+/// often.
 const DISTURBED: u64 = 1 << 63;
 
-/// No word that is watched has this value.
+/// A value that no watched word has.
 const NEVER: u64 = u64::MAX;
 
-/// A stamp that was taken on the cold path.
+/// A stamp that was taken on the slow path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamps {
-    /// Before the CPU time was read: for an end.
+    /// The counter before the CPU time was read, for an end.
     pub(crate) early: u64,
-    /// After it: for a begin.
+    /// The counter after the CPU time was read, for a begin.
     pub(crate) late: u64,
-    /// The counter went astray since the last one: it was less than before, or stood
-    /// still while the thread ran.
+    /// The counter has gone astray since the last stamp: it has decreased, or stood still while the
+    /// thread ran.
     pub(crate) astray: bool,
-    /// The clock source has missed a switch: it does not do what it claims, and another one is
-    /// used now.
+    /// The clock source has missed a switch, so another one is used from now on.
     pub(crate) missed: bool,
 }
 
 impl Stamps {
-    /// One stamp for both.
+    /// The same stamp for an end and a begin.
     fn one(now: u64) -> Self {
         Self { early: now, late: now, astray: false, missed: false }
     }
 }
 
-/// Both clocks at nearly one moment.
+/// A reading of both clocks at nearly the same moment.
 struct Reading {
     stamps: Stamps,
     cpu_ns: u64,
-    /// Whether the thread was switched out before.
+    /// Whether the thread was switched out before the reading.
     switched: bool,
 }
 
 impl Reading {
-    /// Where the CPU time cannot be read.
+    /// A reading without CPU time, which cannot be read.
     fn without(now: u64) -> Self {
         Self { stamps: Stamps::one(now), cpu_ns: 0, switched: false }
     }
 }
 
-/// What the CPU time and the counter may disagree by after so much of the former, in
-/// 2^-32 ticks, before one of them is not believed.
+/// Maximum difference of the CPU time and the counter after `ran_ns` of CPU time, in units of 2^-32
+/// ticks. Beyond it, one of the clocks is wrong.
 fn tolerance(ran_ns: u64) -> u128 {
     let rate = u128::from(source::ticks_per_ns_fixed());
     rate * LEAST_MISSED_NS.max(u128::from(ran_ns) / MISSED_SHARE)
 }
 
-/// Switches that a context has seen between two readings of [`ThreadClock::switches`], on
-/// whatever threads.
+/// Number of switches of a context between two values of [`ThreadClock::switches`], on any thread.
 pub(crate) fn switches_between(first: u64, second: u64) -> u64 {
     second.wrapping_sub(first) & ((1 << COUNTING) - 1)
 }
 
 impl ThreadClock {
-    /// Whether [`Self::refresh`] may have something to tell a stamp taken at `now`:
-    /// the thread was switched out, the last look is too long ago, or the counter is
-    /// behind it.
+    /// Whether a stamp at `now` must call [`Self::refresh`]: the thread was switched out, the last
+    /// reading is too old, or the counter is behind it.
     #[inline(always)]
     pub(crate) fn is_outdated(&self, now: u64) -> bool {
         self.was_switched()
             || word::minus::<Self, { offset_of!(Self, looked) }>(self, now) > source::stale_after()
     }
 
-    /// Whether the last look is too long ago so many ticks after a begin that has found the clock up
-    /// to date, or the counter ran backwards: the half of [`Self::is_outdated`] that an end asks,
-    /// beside [`Self::was_switched`].
+    /// Whether the last reading is too old, `elapsed` ticks after a begin that found the clock up
+    /// to date, or the counter ran backwards. An end tests this instead of the second half of
+    /// [`Self::is_outdated`], together with [`Self::was_switched`].
     #[inline(always)]
     pub(crate) fn is_due_after(elapsed: u64) -> bool {
         elapsed > source::stale_after()
     }
 
-    /// Whether somebody else has changed the clock since the last stamp.
+    /// Whether other code has changed the clock since the last stamp.
     #[inline]
     pub(crate) fn is_disturbed(&self) -> bool {
         self.looked.load(Relaxed) & DISTURBED != 0
     }
 
-    /// Has the next stamp take the cold path, and whatever goes on there now start again:
-    /// the clock is not what a begin or end has read that this may have interrupted.
+    /// Makes the next stamp take the slow path, and makes a running refresh start again, because
+    /// the clock no longer has the state that an interrupted begin or end may have read.
     pub(crate) fn disturb(&self) -> u64 {
         let disturbed = self.looked.load(Relaxed).wrapping_add(1) | DISTURBED;
         self.looked.store(disturbed, Relaxed);
@@ -222,17 +219,17 @@ impl ThreadClock {
         !word::is::<Self, { offset_of!(Self, expect) }>(self, self.watched())
     }
 
-    /// Whether the word is as it was armed, also while the clock is disturbed.
+    /// Whether the word still has its armed value, even while the clock is disturbed.
     fn is_armed(&self) -> bool {
         self.watched() == self.armed.load(Relaxed)
     }
 
-    /// The watched word as it is now.
+    /// The current value of the watched word.
     #[inline(always)]
     fn watched(&self) -> u64 {
         let watch = self.watch.load(Relaxed) as *const AtomicU64;
-        // SAFETY: `start` has set `watch` to a word that lives as long as the
-        // thread, or to a static one; a clock that was not started is not read.
+        // SAFETY: `start` has set `watch` to a static word, or to one that lives as long as the
+        // thread. A clock that was not started is not read.
         unsafe { &*watch }.load(Relaxed)
     }
 
@@ -242,20 +239,20 @@ impl ThreadClock {
         self.off.load(Relaxed)
     }
 
-    /// Switches that the current context has seen so far, with the run.
+    /// Number of switches of the current context so far, with its run.
     #[inline(always)]
     pub(crate) fn switches(&self) -> u64 {
         self.switches.load(Relaxed)
     }
 
-    /// Switches of the thread so far.
+    /// Number of switches of the thread so far.
     pub(crate) fn all_switches(&self) -> u64 {
         self.all_switches.load(Relaxed)
     }
 
-    /// What a region's time off the CPU may be wrong by, in ticks: what a switch is, what a
-    /// hypervisor has taken meanwhile, how far apart the two clocks are read, and what was taken
-    /// from regions before and is found only now.
+    /// Maximum error of a region's off-CPU time, in ticks. It is the sum of the error of a switch,
+    /// the time that a hypervisor may have stolen, the distance between the readings of the two
+    /// clocks, and time that earlier regions lost and that is found only now.
     pub(crate) fn error(&self, off: u64) -> u64 {
         let switch = u128::from(SWITCH_ERROR_NS) * u128::from(source::ticks_per_ns_fixed());
         let switch = (switch >> 32) as u64;
@@ -264,15 +261,14 @@ impl ThreadClock {
         switch + stolen + width + self.late.load(Relaxed)
     }
 
-    /// Sets the switches that the context which becomes current has seen, and the
-    /// number of the run that it begins.
+    /// Sets the number of switches of the context that becomes current, and the number of the run
+    /// that it begins.
     pub(crate) fn set_switches(&self, switches: u64, run: u64) {
         let counted = switches & ((1 << COUNTING) - 1);
         self.switches.store(counted | run << COUNTING, Relaxed);
     }
 
-    /// Shifts the clock, so that a context that was put aside reads on from
-    /// where it stopped.
+    /// Shifts the clock, so that a suspended context continues from where it stopped.
     pub(crate) fn set_off(&self, off: u64) {
         self.off.store(off, Relaxed);
     }
@@ -297,20 +293,21 @@ impl ThreadClock {
             && let Some(word) = state().rseq.word()
             && word.load(Relaxed) == state().rseq.armed()
         {
-            // The section must not be named by a thread whose library may go.
+            // Clear the word, because the thread may outlive the library that contains the section.
             word.store(0, Relaxed);
         }
         self.forget();
     }
 
-    /// The same for a thread that is no more.
+    /// Stops watching for a thread that has ended.
     pub(crate) fn forget(&self) {
         self.watch_nothing(0);
         self.release_page();
     }
 
-    /// In a forked child, which the kernel gives no copy of the page: what was about to read
-    /// it as the thread forked finds zeros there, and goes to the cold path.
+    /// Stops watching in a forked child, which has no copy of the event's page. If the parent's
+    /// thread was about to read the page when it forked, the child finds zeros there, and takes the
+    /// slow path.
     pub(crate) fn forget_in_child(&self) {
         self.watch_nothing(0);
         let page = self.perf_page.swap(0, Relaxed);
@@ -319,14 +316,14 @@ impl ThreadClock {
         }
     }
 
-    /// Brings `off` up to date after a switch, or whenever asked.
+    /// Updates `off`, after a switch or at any other time.
     #[cold]
     pub(crate) fn refresh(&self) -> Stamps {
         self.refresh_and_verify(false)
     }
 
-    /// As [`Self::refresh`]. With `verify`, or after long enough, it also looks whether
-    /// there was a switch that was not noticed.
+    /// Like [`Self::refresh`]. With `verify`, or after a long time, it also checks whether the
+    /// clock source has missed a switch.
     pub(crate) fn refresh_and_verify(&self, verify: bool) -> Stamps {
         let holder = marker::holder(&self.refreshing);
         if holder == Holder::Live {
@@ -334,7 +331,7 @@ impl ThreadClock {
         }
         let was_left = holder == Holder::Gone;
         if !was_left && !verify && self.is_disturbed() && self.is_armed() {
-            // Nothing but that: there is no need to ask.
+            // The clock was disturbed, but nothing else happened, so no reading is needed.
             let disturbed = self.looked.load(Relaxed);
             let (now, looked) = (stamp(), disturbed & !DISTURBED);
             if now.wrapping_sub(looked) <= STALE {
@@ -347,7 +344,8 @@ impl ThreadClock {
         if was_left {
             self.recover();
         }
-        // Until the end, so that whoever jumps out in between leaves it so.
+        // Disturbed until the end of the refresh. If a handler jumps out in between, the clock
+        // stays disturbed.
         let disturbed = self.disturb();
         compiler_fence(SeqCst);
         let stamps = self.refresh_alone(verify, was_left);
@@ -357,9 +355,9 @@ impl ThreadClock {
         stamps
     }
 
-    /// The clock was looked at, and is to be believed unless it was disturbed again.
+    /// Ends the disturbance after a reading, unless the clock was disturbed again in the meantime.
     fn clear_disturbed(&self, disturbed: u64, looked: u64) {
-        // First, so that a handler that disturbs the clock after it has the last word.
+        // Stored first, so that a handler that disturbs the clock after this overrides it.
         self.expect.store(self.armed.load(Relaxed), Relaxed);
         compiler_fence(SeqCst);
         let cleared = looked & !DISTURBED;
@@ -368,13 +366,13 @@ impl ThreadClock {
         }
     }
 
-    /// After a refresh that was cut off: completes what it had published.
+    /// Completes a refresh that was cut off, if it had published its reading.
     fn recover(&self) {
         let last = self.last_anchor();
         if self.off() == last.before.load(Relaxed) {
             self.off.fetch_add(last.more.load(Relaxed), Relaxed);
         }
-        // It may have been about to take another one.
+        // The refresh may have been about to choose another clock source, so choose again.
         self.asked.store(u64::MAX, Relaxed);
     }
 
@@ -382,7 +380,7 @@ impl ThreadClock {
         &self.anchors[(self.anchored.load(Relaxed) & 1) as usize]
     }
 
-    /// Publishes a reading of both clocks, with what there is more off the CPU.
+    /// Publishes a reading of both clocks, and adds the `more` ticks off the CPU that it found.
     fn anchor(&self, ticks: u64, ns: u64, residue: u64, more: u64) {
         let next = self.anchored.load(Relaxed).wrapping_add(1);
         let anchor = &self.anchors[(next & 1) as usize];
@@ -394,11 +392,12 @@ impl ThreadClock {
         compiler_fence(SeqCst);
         self.anchored.store(next, Relaxed);
         compiler_fence(SeqCst);
-        // In one instruction: the hooks of a signal handler shift it too.
+        // Added in one instruction, because a signal handler's hooks may shift `off`, too.
         self.off.fetch_add(more, Relaxed);
     }
 
-    /// `again` after one that was cut off, which may have seen a switch.
+    /// The reading and update of a refresh. `again` is set if a previous refresh was cut off, which
+    /// may have noticed a switch.
     fn refresh_alone(&self, verify: bool, again: bool) -> Stamps {
         if self.asked.load(Relaxed) != shared::kind() as u64 {
             self.take_source();
@@ -406,7 +405,7 @@ impl ThreadClock {
         if self.kind.load(Relaxed) == ClockKind::Wall as u64 {
             return Stamps::one(stamp());
         }
-        // Nothing is learned where the CPU time cannot be read; the next one tells.
+        // If the CPU time cannot be read now, a later reading finds the time off the CPU.
         let Some(Reading { stamps, cpu_ns, switched }) = self.read_both() else {
             return Stamps::one(stamp());
         };
@@ -414,25 +413,26 @@ impl ThreadClock {
         let last = self.last_anchor();
         let (last_ticks, last_ns) = (last.ticks.load(Relaxed), last.ns.load(Relaxed));
         let residue = last.residue.load(Relaxed);
-        // No thread's CPU time runs backwards. This one belongs to a child in its
-        // parent's memory, which the thread waits for: what it reads is not ours.
+        // A thread's CPU time never decreases, so this is the CPU time of a child in its parent's
+        // memory, for which the thread waits. The reading does not belong to this thread.
         if (cpu_ns.wrapping_sub(last_ns) as i64) < 0 {
             return stamps;
         }
         if last_ns == 0 {
-            // It could not be read before: the thread's clock starts here.
+            // The CPU time could not be read before, so the thread's clock starts here.
             self.anchor(stamps.early, cpu_ns, residue, 0);
             return stamps;
         }
         let passed = stamps.early.wrapping_sub(last_ticks);
         let ran_ns = cpu_ns.saturating_sub(last_ns);
         let rate = source::ticks_per_ns_fixed();
-        // In 2^-32 ticks, and signed: the two clocks are not read at one moment.
+        // In units of 2^-32 ticks, and signed, because the two clocks are not read at the same
+        // moment.
         let ran = i128::from(ran_ns) * i128::from(rate);
         let away = (i128::from(passed as i64) << 32) - ran;
         if away < -(tolerance(ran_ns) as i128) {
-            // The thread ran longer than the counter did. Its own clock goes on with the
-            // CPU time, so what is open loses nothing.
+            // The thread ran longer than the counter shows. Its clock advances by the CPU time
+            // instead, so that open regions lose nothing.
             self.anchor(stamps.early, cpu_ns, 0, (away >> 32) as u64);
             return Stamps { astray: true, ..stamps };
         }
@@ -450,7 +450,7 @@ impl ThreadClock {
         let rest = (off - (i128::from(whole) << 32)).clamp(i64::MIN.into(), i64::MAX.into());
         self.anchor(stamps.early, cpu_ns, rest as i64 as u64, whole);
         let is_switch = (u128::from(whole) << 32) > u128::from(LEAST_SWITCH_NS) * u128::from(rate);
-        // Time that was taken without a switch is off the CPU as well, but is none.
+        // Time that was lost without a switch counts as off-CPU, but not as a switch.
         if !switched {
             let late = self.late.load(Relaxed);
             self.late.store(late - (late >> LATE_SHIFT) + whole.min(STALE), Relaxed);
@@ -461,12 +461,12 @@ impl ThreadClock {
         Stamps { missed, ..stamps }
     }
 
-    /// Arms the word and reads counter and CPU time at nearly one moment: with no
-    /// switch in between, and no interrupt or exit to a hypervisor either. Of
-    /// those only the time tells; it would be charged to the region open now and
-    /// taken from the next one.
+    /// Arms the word, and reads the counter and the CPU time at nearly the same moment. Neither a
+    /// switch nor an interrupt nor an exit to a hypervisor should happen in between. The last two
+    /// show only in the time that the reading took; they would be charged to the current region and
+    /// missing from the next one.
     ///
-    /// None where the CPU time cannot be read.
+    /// `None` if the CPU time cannot be read.
     fn read_both(&self) -> Option<Reading> {
         let mut width = u64::MAX;
         let mut read = None;
@@ -477,10 +477,11 @@ impl ThreadClock {
             let early = stamp();
             let ns = source::cpu_time_ns()?;
             let late = stamp();
-            // On the clock source that reads the CPU time always, the word tells nothing.
+            // The clock source `cputime` reads the CPU time at every stamp, so its word shows
+            // nothing.
             let always = self.kind.load(Relaxed) == ClockKind::Cputime as u64;
             if !always && !self.is_armed() && tried < TRIES {
-                // What was read before this switch is no good any more either.
+                // The readings before this switch are useless, too.
                 width = u64::MAX;
                 continue;
             }
@@ -489,10 +490,10 @@ impl ThreadClock {
                 read = Some((Stamps { early, late, astray: false, missed: false }, ns));
             }
             let least = LEAST_WIDTH.load(Relaxed);
-            // Neither of a counter that stands still.
+            // The width of a counter that stands still is 0, which must not be stored.
             if (1..least).contains(&width) {
-                // Not a read-modify-write: on the clock source that comes by at every
-                // stamp, threads would fight for it, and a lost one does no harm.
+                // A plain store, because threads would contend for the word on the clock source
+                // that reads it at every stamp. A lost update does no harm.
                 LEAST_WIDTH.store(width, Relaxed);
             }
             if width <= least.saturating_mul(WIDEST) {
@@ -501,18 +502,19 @@ impl ThreadClock {
         }
         let (mut stamps, cpu_ns) = read?;
         if stamps.late.wrapping_sub(stamps.early) >= LONGEST_READING {
-            // The counter jumped in between: what begins here begins where the thread's
-            // clock was read.
+            // The counter jumped during the reading. A region that begins here begins at the stamp
+            // before the jump.
             stamps.late = stamps.early;
             stamps.astray = true;
         }
         Some(Reading { stamps, cpu_ns, switched })
     }
 
-    /// Arms the word, and tells whether the thread was switched out since it last was.
+    /// Arms the word. Returns whether the thread was switched out since the word was last armed.
     fn arm(&self) -> bool {
         match ClockKind::from_word(self.kind.load(Relaxed)) {
-            // In one instruction: a switch before it is told, one after it is in the word.
+            // In one instruction: an earlier switch shows in the result, and a later one in the
+            // word.
             ClockKind::Rseq => {
                 let rseq = &state().rseq;
                 rseq.word().is_some_and(|word| word.swap(rseq.armed(), Relaxed) != rseq.armed())
@@ -525,8 +527,7 @@ impl ThreadClock {
         }
     }
 
-    /// Takes the clock source that the process uses, or the next lower one that this thread
-    /// can have.
+    /// Chooses the process's clock source, or the next lower one that works on this thread.
     fn take_source(&self) {
         self.watch_nothing(0);
         self.release_page();
@@ -558,7 +559,7 @@ impl ThreadClock {
             }
         }
         if kind == ClockKind::Cputime {
-            // A value that the still word never has.
+            // A value that the word `still` never has.
             self.watch_nothing(1);
         }
         self.kind.store(kind as u64, Relaxed);

@@ -1,4 +1,4 @@
-//! Measuring a point, and steering it.
+//! Measuring a point, and changing its settings.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use crate::errors::alpha_of;
 use crate::{AlphaError, Guard, Stats};
 
 impl Point {
-    /// The point of a number below [`NUMERIC`](crate::NUMERIC), which needs no static of the program's: for
-    /// code that has numbers instead of names, as generated code and real-time systems do.
+    /// The point of a number below [`NUMERIC`](crate::NUMERIC). It needs no static in the program,
+    /// so it suits code that has numbers instead of names, such as generated code and real-time
+    /// systems.
     ///
-    /// It is off until it is enabled, and has no name until it is given one. Point 0 is the
-    /// calibration's. A number beyond the range leads to a point that is never on, and is
-    /// counted as a refused point.
+    /// The point is off until it is enabled, and has no name until one is set. Point 0 is used by
+    /// the calibration. For a number beyond the range, the function returns a point that is never
+    /// on, and counts a refused point.
     ///
     /// ```
     /// use pfp::Point;
@@ -41,67 +42,65 @@ impl Point {
         Guard::begin(self)
     }
 
-    /// Begins the region, to be ended with [`Self::end`] or
-    /// [`Self::end_latched`] in the same thread or [context](crate::ExecutionContext).
+    /// Begins a region, to be ended with [`Self::end`] or [`Self::end_latched`] in the same thread
+    /// or [context](crate::ExecutionContext).
     ///
-    /// A point may be begun again inside itself; inclusive time counts recursion once. Up to 4,095
-    /// regions may be open in a thread, and 1,024 in a context; one more gives up all of them, which
-    /// the viewer counts as a mismatch.
+    /// Regions of the point may nest; inclusive time counts recursion once. Up to 4,095 regions may
+    /// be open in a thread, and 1,024 in a context. One more abandons all of them, which counts as
+    /// a mismatch.
     #[inline]
     pub fn begin(&'static self) {
         by_hand::begin(self);
     }
 
-    /// Begins the region as [`begin`](Self::begin) does, but only once: if it is open in this
-    /// thread or [context](crate::ExecutionContext) already, the point is switched off as invalid.
+    /// Begins a region like [`begin`](Self::begin), unless one is already open in this thread or
+    /// [context](crate::ExecutionContext). In that case the point is switched off as invalid.
     ///
-    /// That is the rule of points by [number](Self::numbered), where a begin without an end is
-    /// a mistake and not recursion. The viewer shows the point as invalid; enabling it makes
-    /// it valid again.
+    /// This rule is for points by [number](Self::numbered), for which a begin without an end is a
+    /// mistake and not recursion. The viewer shows the point as invalid. Enabling it makes it valid
+    /// again.
     #[inline]
     pub fn begin_once(&'static self) {
         by_hand::begin_once(self);
     }
 
-    /// Ends the region. Without a begin it does nothing, so that a loop may
-    /// start with an end. If other regions were begun inside and not ended, they
-    /// are given up, which the viewer counts as a mismatch.
+    /// Ends the region. Without a begin it does nothing, so a loop may start with an end. Regions
+    /// that were begun inside and have not ended are abandoned, which counts as a mismatch.
     #[inline]
     pub fn end(&'static self) {
         by_hand::end(self);
     }
 
-    /// Ends the region, but keeps what it measured and adds it to the point's
-    /// next measurement in this thread or [context](crate::ExecutionContext): the end
-    /// that is not latched records the sum as one.
+    /// Ends the region, but keeps its measurement, and adds it to the point's next measurement in
+    /// this thread or [context](crate::ExecutionContext). The next normal end records the sum as
+    /// one measurement.
     #[inline]
     pub fn end_latched(&'static self) {
         by_hand::end_latched(self);
     }
 
-    /// Switches the point on; takes effect at the next begin.
+    /// Switches the point on, from the next begin.
     pub fn enable(&'static self) {
         self.change(Change::Enable);
     }
 
-    /// Switches the point off; takes effect at the next begin.
+    /// Switches the point off, from the next begin.
     pub fn disable(&'static self) {
         self.change(Change::Disable);
     }
 
-    /// Whether the point measures.
+    /// Whether the point is on.
     #[must_use]
     pub fn is_enabled(&'static self) -> bool {
         self.is_on()
     }
 
-    /// Starts the point's statistics afresh; takes effect at the next begin.
+    /// Resets the point's statistics, from the next begin.
     pub fn reset(&'static self) {
         self.change(Change::Reset);
     }
 
-    /// Averages exponentially, `avg += alpha * (value - avg)` at each
-    /// measurement.
+    /// Turns exponential averaging on: `avg += alpha * (value - avg)` at each measurement.
     ///
     /// # Errors
     ///
@@ -112,9 +111,8 @@ impl Point {
         Ok(())
     }
 
-    /// Averages exponentially with the weight `period / tau`: `period` is how
-    /// often the region runs, `tau` the time over which to average. 100 ms over
-    /// 500 ms is a weight of 0.2.
+    /// Turns exponential averaging on, with the weight `period / tau`: `period` is the time between
+    /// regions, and `tau` the time over which to average. 100 ms over 500 ms is a weight of 0.2.
     ///
     /// # Errors
     ///
@@ -124,39 +122,38 @@ impl Point {
         self.set_alpha(alpha_of(period, tau))
     }
 
-    /// Averages no longer.
+    /// Turns exponential averaging off.
     pub fn clear_alpha(&'static self) {
         self.change(Change::Alpha(Alpha::OFF));
     }
 
-    /// The weight of a new value in the exponential average, in (0, 1]; none while
-    /// averaging is off.
+    /// The weight of a new value in the exponential average, in (0, 1]. `None` while averaging is
+    /// off.
     #[must_use]
     pub fn alpha(&'static self) -> Option<f64> {
         self.weight()
     }
 
-    /// The point's name as the viewer shows it.
+    /// The point's name in the viewer.
     #[must_use]
     pub fn name(&'static self) -> Cow<'static, str> {
         self.known_name()
     }
 
-    /// Gives the point another name, of which 1024 bytes are kept. Each name takes its room
-    /// for good, unless the point has it already: names are not for what changes all the
-    /// time.
+    /// Renames the point. Names longer than 1024 bytes are cut. Each new name takes memory that is
+    /// never freed, unless the point has had the name before. So do not encode changing values in
+    /// names.
     pub fn set_name(&'static self, name: &str) {
         self.rename(name);
     }
 
-    /// Has the point's stamps wait for the work before them, or not, as
-    /// [`fenced`](Self::fenced); takes effect at the next begin.
+    /// Turns fences on or off, from the next begin; see [`fenced`](Self::fenced).
     pub fn set_fenced(&'static self, fenced: bool) {
         self.change(Change::Fence(fenced));
     }
 
-    /// The point's statistics since its last reset, over all threads; none if
-    /// it has not measured yet. It allocates, so it is not for signal handlers.
+    /// The point's statistics since its last reset, over all threads. `None` if it has not measured
+    /// yet. The call allocates memory, so do not use it in signal handlers.
     #[must_use]
     pub fn stats(&'static self) -> Option<Stats> {
         self.figures()

@@ -1,12 +1,12 @@
-//! JSON, as much of it as a snapshot needs.
+//! Writes the parts of JSON that a snapshot needs.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
 
-/// Writes one value after the other.
+/// Writes one value after another.
 pub(super) struct Json<W> {
     out: W,
-    /// Nothing stands in the innermost object or list yet.
+    /// Whether the innermost object or list is still empty.
     first: bool,
 }
 
@@ -15,13 +15,13 @@ impl<W: Write> Json<W> {
         Self { out, first: true }
     }
 
-    /// What is written to; a value that is complete ends with a line.
+    /// Ends the value with a line break. Returns the output.
     pub(super) fn end(mut self) -> io::Result<W> {
         self.out.write_all(b"\n")?;
         Ok(self.out)
     }
 
-    /// An object of the fields that `fill` writes.
+    /// Writes an object with the fields that `fill` writes.
     pub(super) fn object(
         &mut self,
         fill: impl FnOnce(&mut Self) -> io::Result<()>,
@@ -29,7 +29,7 @@ impl<W: Write> Json<W> {
         self.within([b"{", b"}"], fill)
     }
 
-    /// A list, with what `each` writes of every item.
+    /// Writes a list with what `each` writes for every item.
     pub(super) fn list<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
@@ -43,37 +43,37 @@ impl<W: Write> Json<W> {
         })
     }
 
-    /// The name of a field, whose value comes next.
+    /// Writes the name of a field. Its value must follow.
     pub(super) fn name(&mut self, name: &str) -> io::Result<&mut Self> {
         self.next()?;
         write!(self.out, "\"{name}\":")?;
         Ok(self)
     }
 
-    /// The same of a name that may be anything.
+    /// Like [`Self::name`], for a name that may contain any characters.
     pub(super) fn text_name(&mut self, name: &str) -> io::Result<&mut Self> {
         self.next()?;
         write!(self.out, "\"{}\":", Escaped(name))?;
         Ok(self)
     }
 
-    /// A field that is a number, or reads like one in JSON.
+    /// Writes a field with a number, or with a value that reads like a number in JSON.
     pub(super) fn plain(&mut self, name: &str, value: impl Display) -> io::Result<()> {
         self.name(name)?;
         write!(self.out, "{value}")
     }
 
-    /// A field that is a text, with nothing in it to escape.
+    /// Writes a field with a text that needs no escaping.
     pub(super) fn word(&mut self, name: &str, value: impl Display) -> io::Result<()> {
         self.plain(name, format_args!("\"{value}\""))
     }
 
-    /// A field that is a text, whatever that is.
+    /// Writes a field with any text.
     pub(super) fn text(&mut self, name: &str, text: &str) -> io::Result<()> {
         self.word(name, Escaped(text))
     }
 
-    /// A field that is a number, or null.
+    /// Writes a field with a number or null.
     pub(super) fn float(&mut self, name: &str, value: impl Into<Option<f64>>) -> io::Result<()> {
         match value.into().filter(|value| value.is_finite()) {
             Some(value) => self.plain(name, value),
@@ -81,12 +81,12 @@ impl<W: Write> Json<W> {
         }
     }
 
-    /// A value that reads as it should already.
+    /// Writes a value that is JSON already.
     pub(super) fn bare(&mut self, value: fmt::Arguments<'_>) -> io::Result<()> {
         self.out.write_fmt(value)
     }
 
-    /// A text as a value, whatever it is.
+    /// Writes any text as a value.
     pub(super) fn bare_text(&mut self, text: &str) -> io::Result<()> {
         self.bare(format_args!("\"{}\"", Escaped(text)))
     }
@@ -111,7 +111,7 @@ impl<W: Write> Json<W> {
     }
 }
 
-/// A text as it stands between quotation marks (RFC 8259, 7).
+/// Escapes a text for use between quotation marks (RFC 8259, 7).
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {

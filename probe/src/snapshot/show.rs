@@ -1,4 +1,4 @@
-//! The figures of this process in the form of the timers that HPC programs carry.
+//! Prints the figures of this process in the format of timers of HPC programs.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use super::json::Json;
 use crate::engine::cold;
 use crate::engine::process::Process;
 
-/// Shows the figures of a process.
+/// Prints the figures of a process.
 pub(crate) fn show(process: &Process, out: &mut impl Write) -> io::Result<()> {
     cold::uncancelled(|| show_uncancelled(process, out))
 }
@@ -25,7 +25,7 @@ fn show_uncancelled(process: &Process, out: &mut impl Write) -> io::Result<()> {
         let place = picture.points.binary_search_by_key(&id, |point| point.id).ok()?;
         Some(&picture.points[place])
     };
-    // The text is made before any of it is written, since `out` may be a terminal.
+    // The whole text is composed before it is written, since `out` may be slow, such as a terminal.
     let mut json = Json::new(GrowingText(Vec::new()));
     json.list(&picture.lanes, |json, lane| {
         let cells = picture.cells.iter().filter(|cell| cell.lane == lane.id && !cell.is_part);
@@ -45,7 +45,7 @@ fn show_uncancelled(process: &Process, out: &mut impl Write) -> io::Result<()> {
     out.write_all(&json.end()?.0)
 }
 
-/// A text that grows as long as there is memory.
+/// A text that grows as long as memory is available.
 struct GrowingText(Vec<u8>);
 
 impl Write for GrowingText {
@@ -60,10 +60,10 @@ impl Write for GrowingText {
     }
 }
 
-/// A label's calls of the same amounts.
+/// The calls of a label that have the same amounts.
 struct Row<'a> {
     names: &'a [String],
-    /// Of a call.
+    /// The amounts of one call.
     amounts: Amounts,
     sums: Sums,
     ticks_per_second: f64,
