@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::errno;
 
-/// Reads a word by instructions that put it into `{word}`. In assembly: no stable function reads
-/// system registers or relative to the thread pointer.
+/// Reads a word by instructions that write it to `{word}`. This is assembly, because no stable
+/// function reads system registers or memory relative to the thread pointer.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! read_by {
     ($($instruction:literal),+ $(; $($operand:tt)*)?) => {{
@@ -28,13 +28,12 @@ pub(crate) use read_by;
 
 /// Reads the tick counter.
 ///
-/// It is deliberately not ordered with what surrounds it by a fence: that would
-/// cost as much as the reading. To the compiler it is a barrier for memory, so
-/// that what the program does inside a region is not moved out of it.
+/// The reading is deliberately not fenced, since a fence would cost as much as the reading. To the
+/// compiler it is a barrier for memory, so that the program's work is not moved out of its region.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
-    // The intrinsic leaves the sum in the register that the end of a region by hand needs next, so that
-    // would have one instruction more.
+    // The intrinsic leaves the sum in the register that the end of a region by hand needs next,
+    // which would cost one instruction more.
     #[cfg(target_arch = "x86_64")]
     {
         read_by!("rdtsc", "shl rdx, 32", "lea {word}, [rax + rdx]"; out("rax") _, out("rdx") _)
@@ -77,8 +76,8 @@ pub(crate) fn fenced_ticks() -> u64 {
     }
 }
 
-/// Reads the tick counter, and on which CPU that was: by one instruction where there is
-/// one, or else one after the other.
+/// Reads the tick counter, and the CPU on which it was read. If no instruction reads both, one is
+/// read after the other.
 pub(crate) fn ticks_and_cpu() -> (u64, Option<u32>) {
     #[cfg(target_arch = "x86_64")]
     if has_rdtscp() {
@@ -108,7 +107,7 @@ pub(crate) fn is_forbidden() -> bool {
     }
 }
 
-/// 0 not asked yet, [`ALLOWED`], or 2: forbidden.
+/// 0: not asked yet; [`ALLOWED`]; or 2: forbidden.
 static FORBIDDEN: AtomicU8 = AtomicU8::new(0);
 const ALLOWED: u8 = 1;
 
@@ -137,7 +136,7 @@ fn cpuid(leaf: u32) -> std::arch::x86_64::CpuidResult {
 
 #[cfg(target_arch = "x86_64")]
 fn has_rdtscp() -> bool {
-    /// 0 not asked yet, 1 no, 2 yes: asking takes an exit to the hypervisor.
+    /// 0: not asked yet; 1: no; 2: yes. Asking takes an exit to the hypervisor.
     static KNOWN: AtomicU8 = AtomicU8::new(0);
     match KNOWN.load(Relaxed) {
         0 => {
@@ -150,7 +149,7 @@ fn has_rdtscp() -> bool {
     }
 }
 
-/// The thread pointer. Null where it is not known how to read it.
+/// The thread pointer. Null on architectures where it is not known how to read it.
 #[inline(always)]
 pub(crate) fn thread_pointer() -> *const u8 {
     // The first word of a thread's control block is its own address.
@@ -191,8 +190,7 @@ pub(crate) fn has_thread_pointer() -> bool {
     }
 }
 
-/// Whether the processor says that the counter runs at one rate, whatever the
-/// core does.
+/// Whether the processor reports that the counter has a constant rate, independent of the core's.
 pub(crate) fn is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -218,7 +216,7 @@ pub(crate) fn reported_rate() -> Option<f64> {
             }
         }
         if cpuid(1).ecx & 1 << 31 != 0 && cpuid(0x4000_0000).eax >= 0x4000_0010 {
-            // The hypervisors' timing leaf: kHz.
+            // The hypervisors' leaf for timing, in kHz.
             let khz = cpuid(0x4000_0010).eax;
             if khz != 0 {
                 return Some(f64::from(khz) * 1e3);
@@ -243,7 +241,7 @@ pub(crate) fn reported_rate() -> Option<f64> {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! chain {
     ($instruction:literal, $n:expr) => {{
-        // Carried from round to round, or the rounds would run side by side.
+        // The value is carried from round to round; otherwise the rounds would run in parallel.
         let mut result = 1u64;
         for _ in 0..$n {
             // SAFETY: the instructions change scratch registers only.
@@ -260,9 +258,9 @@ macro_rules! chain {
 #[cfg(all(test, target_arch = "x86_64", not(miri)))]
 pub(super) use chain;
 
-/// Runs a chain of `n` times 64 dependent additions, one cycle each: of a register, since
-/// additions of a constant are done side by side, several in a cycle, by processors that
-/// add up such constants before they execute (Intel's since Golden Cove).
+/// Runs a chain of `n` times 64 dependent additions, one cycle each. They add a register, because
+/// some processors combine additions of constants before they execute them, several in a cycle
+/// (Intel's since Golden Cove).
 #[inline(never)]
 pub(crate) fn dependent_adds(n: u32) {
     #[cfg(target_arch = "x86_64")]
@@ -282,13 +280,13 @@ pub(crate) fn monotonic_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0)
 }
 
-/// CLOCK_MONOTONIC in nanoseconds: seconds as the world has them, never set back.
+/// CLOCK_MONOTONIC in nanoseconds: steered to the length of a real second, and never set back.
 pub(crate) fn wall_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC).unwrap_or(0)
 }
 
-/// CLOCK_MONOTONIC_RAW as the kernel itself reads it: the C library computes it from
-/// the very counter that may be in doubt.
+/// CLOCK_MONOTONIC_RAW by a system call, because the C library computes it from the counter that
+/// may be wrong.
 pub(crate) fn system_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let clock = libc::CLOCK_MONOTONIC_RAW;
@@ -305,8 +303,7 @@ pub(crate) fn unix_ns() -> u64 {
     read_clock(libc::CLOCK_REALTIME).unwrap_or(0)
 }
 
-/// CPU time of the calling thread in nanoseconds. Time that a hypervisor steals
-/// is in it.
+/// CPU time of the calling thread in nanoseconds. It includes time that a hypervisor steals.
 pub(crate) fn cpu_time_ns() -> Option<u64> {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }

@@ -10,7 +10,7 @@ use super::thread::Thread;
 use crate::clock::{self, Stamps, fenced_ticks, ticks_or_stamp};
 use crate::point::Point;
 
-/// How often a stamp is taken again that a signal handler came in between of.
+/// Maximum number of attempts to take a stamp while signal handlers interrupt.
 pub(super) const TRIES: u32 = 8;
 
 /// The counter, and the values that belong to it at the same moment.
@@ -23,20 +23,20 @@ pub(super) struct ClockReading {
 }
 
 impl Thread {
-    /// Reads the counter, and brings the clock up to date after a switch.
+    /// Reads the counter, and updates the clock after a switch.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp_after(ticks_or_stamp())
     }
 
-    /// A stamp for the program, which may be in a signal handler that has interrupted a
-    /// begin or end: that must not go on with a clock that it has not read.
+    /// A stamp for the program's own use. If this runs in a signal handler that has interrupted a
+    /// begin or end, and the clock changes, the interrupted code must read the clock again.
     #[inline(always)]
     pub(crate) fn stamp_beside(&self) -> u64 {
         self.stamp_beside_after(ticks_or_stamp())
     }
 
-    /// [`Self::stamp_beside`] for a counter that was read already.
+    /// Like [`Self::stamp_beside`], with the given value of the counter.
     #[inline(always)]
     pub(crate) fn stamp_beside_after(&self, now: u64) -> u64 {
         if !self.clock.is_outdated(now) {
@@ -47,8 +47,8 @@ impl Thread {
         now
     }
 
-    /// Reads the clock and calls `read`, with no measurement of a signal handler in between. `at`
-    /// replaces the first reading of the counter, if it still holds.
+    /// Reads the clock and calls `read`, and repeats both if a signal handler measured in between.
+    /// `at` replaces the first reading of the counter, if no handler has measured since.
     pub(super) fn read_clock<R>(
         &self,
         mut at: Option<End>,
@@ -72,14 +72,14 @@ impl Thread {
         unreachable!("it returns when all tries are over")
     }
 
-    /// The clock of the current context minus the covered ticks: it does not advance while the
-    /// thread is switched out, or while a handler measures.
+    /// The clock of the current context minus the covered ticks. It stands still while the thread
+    /// is switched out, and while a handler measures.
     pub(super) fn uncovered_ticks(&self) -> u64 {
         let (reading, ()) = self.read_clock(None, || ());
         reading.now.wrapping_sub(reading.off).wrapping_sub(reading.covered)
     }
 
-    /// The stamp of an end that has read the counter already.
+    /// The stamp of an end, which has already read the counter.
     #[inline]
     fn stamp_after(&self, now: u64) -> u64 {
         if !self.clock.is_outdated(now) {
@@ -88,7 +88,7 @@ impl Thread {
         self.stamp_anew()
     }
 
-    /// [`Self::stamp_after`] if the clock is out of date.
+    /// The stamp if the clock is outdated.
     #[inline]
     fn stamp_anew(&self) -> u64 {
         let stamps = self.refresh();
@@ -102,7 +102,7 @@ impl Thread {
         if self.clock.is_outdated(now) { self.refresh().late } else { now }
     }
 
-    /// Brings the clock up to date, and counts if that had gone astray.
+    /// Updates the clock, and counts an anomaly if it had gone astray.
     #[inline(always)]
     fn refresh(&self) -> Stamps {
         cold::put_right();
@@ -119,7 +119,7 @@ impl Thread {
         stamps
     }
 
-    /// The counter was less than before, stood still or jumped.
+    /// Counts an anomaly: the counter has decreased, stood still or jumped.
     fn note_anomaly(&self) {
         self.count(|counters| &counters.anomalies);
         if clock::doubt()
@@ -129,30 +129,29 @@ impl Thread {
         }
     }
 
-    /// The part of the time that a region measured from its begin to a reading.
+    /// The part of the time between a region's begin and a reading that belongs to the region.
     pub(super) fn part(&self, begun: &Begun, at: ClockReading) -> RegionPart {
         let elapsed = at.now.wrapping_sub(begun.start);
         if ran_backwards(elapsed) {
             self.note_anomaly();
         }
-        // Below zero although the counter went on: of time that the kernel has
-        // taken off the thread without a switch, a hypervisor's most of all, the
-        // clock may know only now, up to a millisecond late. What is more than this
-        // region has is taken from the region around it, whose span is that much
-        // shorter.
+        // The difference may be negative although the counter advanced. The clock learns of time
+        // that was lost without a switch, such as a hypervisor's, up to a millisecond late. If that
+        // time is longer than this region, the rest is subtracted from the enclosing region, whose
+        // span becomes shorter.
         let off = at.off.wrapping_sub(begun.off);
         let raw = (elapsed.wrapping_sub(off) as i64).max(0) as u64;
         RegionPart {
             net: raw.wrapping_sub(overhead().inside()),
             child: at.covered.wrapping_sub(begun.covered),
-            // Less than before, if the counter ran backwards.
+            // The difference is negative if the counter ran backwards.
             off: (off as i64).max(0) as u64,
             switches: clock::switches_between(begun.switches, at.switches),
         }
     }
 }
 
-/// Whether a stamp waits for the work before it.
+/// Whether the stamp is fenced, so that it waits for the work before it.
 #[derive(Clone, Copy)]
 pub(super) enum Stamp {
     Plain,
@@ -168,8 +167,9 @@ impl Stamp {
     }
 }
 
-/// Notes what the region that was pushed last begins with, and shows that it is open. Returns its
-/// tag, which `of_place` makes of its place; `None` in a forked child, whose place is wiped.
+/// Stores the state at the begin of the region that was pushed last, and publishes the region as
+/// open. Returns the tag that `of_place` makes of the region's place. `None` in a forked child,
+/// whose place is wiped.
 pub(super) fn note(
     thread: &Thread,
     point: &Point,
@@ -183,10 +183,11 @@ pub(super) fn note(
         compiler_fence(SeqCst);
         let start = thread.stamp_late(stamp);
         let place = thread.last_place()?;
-        // Whatever changes the clock from now on has the region note it first.
+        // From now on, any change of the clock stores the previous state in this region first.
         region.open(of_place(place));
         let off = thread.clock.off();
-        // Before the questions: another fibre that comes after them finds what it has to keep.
+        // Stored before the checks: if another fibre runs after these, it finds the region
+        // complete.
         region.set_start(start);
         region.set_covered(covered);
         region.set_inclusive(entry.total());
@@ -204,16 +205,16 @@ pub(super) fn note(
     unreachable!("it returns when all tries are over")
 }
 
-/// The end of a region of a fenced point.
+/// Reads the counter for the end of a region of a fenced point.
 pub(super) fn fenced_end(thread: &Thread) -> End {
     let covered = thread.covered();
     compiler_fence(SeqCst);
     End { now: Stamp::Fenced.take(), covered }
 }
 
-/// Turns the page for the record of a region, and leaves out what was covered meanwhile and what was
-/// added to the inclusive total of its point: both are outside the region, as is a handler that ran
-/// in between. Returns what was covered.
+/// Turns the page for the record of a region. Excludes from the region the ticks that were covered
+/// in the meantime, and those that were added to its point's inclusive total, including a
+/// handler's. Returns the former.
 ///
 /// `None` if the stack has no room, the page cannot be turned, or handlers measured during each
 /// try.
@@ -222,7 +223,7 @@ pub(super) fn turn_page(thread: &Thread, region: &Region, point: &Point) -> Opti
         return None;
     }
     let entry = thread.entry_at(point.offset());
-    // Reads what is covered and what was added at one moment. Another fibre changes the place.
+    // Reads both values at one moment. A switch to another fibre changes the place.
     let read = || {
         (0..TRIES).find_map(|_| {
             let (place, covered) = (thread.place(), thread.covered());

@@ -1,19 +1,18 @@
-//! Contexts that the program names: execution objects of its own, such as the
-//! tasks of a user-level scheduler.
+//! Execution contexts that the program defines, such as the tasks of a user-level scheduler.
 //!
-//! While a context is put aside its clock does not run: when it resumes, on
-//! whatever thread, the clock's offset is set so that it reads on from where it
-//! stopped. So a switch by the kernel and a switch by the program's own scheduler
-//! are one mechanism.
+//! While a context is suspended, its clock does not run. When any thread resumes it, the clock's
+//! offset is set so that the clock continues from where it stopped. So a switch by the kernel and a
+//! switch by the program's own scheduler use one mechanism.
 //!
-//! An interrupt keeps what it has put aside, which may be an interrupt too:
+//! An interrupt's context keeps a pointer to the context that it has interrupted, which may be an
+//! interrupt's, too:
 //!
 //! ```text
 //! thread --current--> interrupt --interrupted--> interrupt --interrupted--> task
 //! ```
 //!
-//! The whole chain belongs to the thread. A switch of tasks takes effect at the task's link of the
-//! chain: at once, or when the interrupts end.
+//! The whole chain belongs to the thread. A switch of tasks replaces the task at the end of the
+//! chain: immediately without interrupts, else when the interrupts end.
 
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
@@ -36,29 +35,29 @@ use super::regions::{NOTHING_COVERED, Paused, Regions};
 use super::suspend::{put_aside, release, replace_current, resume, undisturbed};
 use super::thread::Thread;
 
-/// Value of [`Shared::held_by`] while a context is made ready for another execution object.
+/// Value of [`Shared::held_by`] while a context is reset for another unit of execution.
 const RENEWING: u32 = u32::MAX;
 
 /// A counted reference to a context. `Arc` would end the program if memory runs out.
 #[derive(Debug)]
 pub(crate) struct Handle(NonNull<Counted>);
 
-/// A number that no context has yet.
+/// The number of a new context.
 pub(crate) fn next_context() -> u32 {
     by_leader!(next_context());
     common::next_context()
 }
 
-/// A context and how many handles hold it.
+/// A context and the number of its handles.
 #[repr(C)]
 #[derive(Debug)]
 struct Counted {
-    // First, so that a pointer to it is also a pointer to the `Counted`.
+    // The first field, so that a pointer to it is also a pointer to the `Counted`.
     shared: Shared,
     handles: AtomicUsize,
 }
 
-/// The context that a program gets if memory runs out. It counts as held, so every use of it is
+/// The context of a handle that could not be allocated. It counts as held, so every use of it is
 /// refused and counted. The extra handle keeps it from being freed.
 static NO_CONTEXT: Counted =
     Counted { shared: Shared::of_number(u32::MAX, RENEWING), handles: AtomicUsize::new(1) };
@@ -105,33 +104,33 @@ impl Handle {
         self.shared().number()
     }
 
-    /// Whether it has a context of its own, and is not [`NO_CONTEXT`].
+    /// Whether the handle has a context of its own, and not [`NO_CONTEXT`].
     pub(crate) fn is_real(&self) -> bool {
         by_leader!(is_real(self));
         !ptr::eq(self.counted(), &raw const NO_CONTEXT)
     }
 
-    /// Whether it is current on the calling thread.
+    /// Whether the context is current on the calling thread.
     pub(crate) fn is_current(&self) -> bool {
         by_leader!(is_current(self));
         alive().is_some_and(|thread| thread.current.load(Relaxed) == self.as_ptr().cast_mut())
     }
 
-    /// Makes it the context of another execution object: nothing is open in it.
-    /// False if it is current somewhere, or interrupted there.
+    /// Resets the context for another unit of execution, with no open regions. False if it is
+    /// current on a thread, or interrupted there.
     pub(crate) fn renew(&self) -> bool {
         by_leader!(renew(self));
         self.shared().renew()
     }
 
-    /// The handle as a pointer, which [`Self::from_raw`] makes a handle again.
+    /// Converts the handle to a pointer; [`Self::from_raw`] converts it back.
     pub(crate) fn into_raw(self) -> *const Shared {
         ManuallyDrop::new(self).as_ptr()
     }
 
     /// # Safety
     ///
-    /// The pointer is from [`Self::into_raw`], and is used once.
+    /// The pointer is from [`Self::into_raw`], and no other call gets it.
     pub(crate) unsafe fn from_raw(shared: *const Shared) -> Self {
         // SAFETY: `into_raw` never returns null.
         Self(unsafe { NonNull::new_unchecked(shared.cast_mut().cast()) })
@@ -152,7 +151,7 @@ impl Clone for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         by_leader!(drop_context(self));
-        // Pairs with the fence: what other handles have done was before.
+        // Pairs with the fence, so that the freeing thread sees all changes through other handles.
         if self.counted().handles.fetch_sub(1, Release) == 1 {
             fence(Acquire);
             // SAFETY: from a box, and this was the last handle.
@@ -184,17 +183,17 @@ impl Shared {
         }
         self.number.store(next_context(), Relaxed);
         self.forget();
-        // Meets the exchange in `hold`.
+        // Pairs with the exchange in `hold`.
         self.held_by.store(0, Release);
         true
     }
 
-    /// Makes it the calling thread's; false if it is some thread's already.
+    /// Makes the context the calling thread's. False if it belongs to a thread already.
     fn take(&self, thread: &Thread) -> bool {
         if !self.hold(thread.tid.load(Relaxed) as u32) {
             return false;
         }
-        // What was open in the parent is the parent's.
+        // If the context last ran in the parent, its open regions belong to the parent.
         let here = process::current().map_or(ptr::null(), ptr::from_ref).cast_mut().cast();
         let before = self.process.swap(here, Relaxed);
         if !before.is_null() && before != here {
@@ -204,12 +203,13 @@ impl Shared {
     }
 
     fn hold(&self, by: u32) -> bool {
-        // Meets `Release` in `release` and `renew`: what another thread left in it.
+        // Pairs with `Release` in `release` and `renew`, so that the state that another thread left
+        // is visible.
         let Err(holder) = self.held_by.compare_exchange(0, by, AcqRel, Acquire) else {
             return true;
         };
-        // A thread of the parent's that this process was forked from holds nothing
-        // here.
+        // After a fork, the holder may be a thread of the parent, which does not exist in this
+        // process.
         holder != RENEWING
             && !owner::exists(holder)
             && self.held_by.compare_exchange(holder, by, AcqRel, Acquire).is_ok()
@@ -219,7 +219,7 @@ impl Shared {
             }
     }
 
-    /// Nothing is open in it any more.
+    /// Drops all open regions.
     fn forget(&self) {
         self.regions.clear();
         let Paused { is_paused, clock, switches, place, at_work, refreshing, .. } =
@@ -230,18 +230,18 @@ impl Shared {
         }
         self.regions.paused.covered.store(NOTHING_COVERED, Relaxed);
         self.entered.store(false, Relaxed);
-        // What it had interrupted, if anything, is as lost as its thread.
+        // If it had interrupted a context, that context is lost with its thread.
         self.interrupted.store(ptr::null_mut(), Relaxed);
     }
 }
 
-/// The calling thread's state, if it has any in this process.
+/// The calling thread's state, if it has one in this process.
 fn alive() -> Option<&'static Thread> {
     current::thread().filter(|thread| thread.is_alive())
 }
 
-/// Where in the thread's chain a context stands, null for the thread's own. If it
-/// does not, where the task does that no interrupt has put aside.
+/// The link of the thread's chain that leads to `context`; null is the thread's own. If the chain
+/// does not contain it, the link that leads to the task behind all interrupts.
 fn link(thread: &'static Thread, context: *const Shared) -> &'static AtomicPtr<Shared> {
     let mut link = &thread.current;
     loop {
@@ -260,24 +260,25 @@ fn pointer(context: Option<&Handle>) -> *const Shared {
     context.map_or(ptr::null(), Handle::as_ptr)
 }
 
-/// What a switch came to.
+/// The result of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Switched {
     Done,
-    /// Done, although another context than the one named ran.
+    /// The switch was made, but another context than `prev` ran.
     InPlaceOfAnother,
-    /// The next context already belongs to a thread, and the mismatch was counted; or memory ran
-    /// out.
+    /// The switch was not made: the next context already belongs to a thread, which was counted as
+    /// a mismatch, or memory ran out.
     Refused,
 }
 
-/// [`switch`] from one context of the program's to another; false if it was refused.
+/// Switches from one context of the program to another, see [`switch`]. False if the switch was
+/// refused.
 pub(crate) fn switch_to(prev: &Handle, next: &Handle) -> bool {
     switch(Some(prev), Some(next)) != Switched::Refused
 }
 
-/// Replaces `prev`, or the context that runs in its place, by `next`. `None` is the thread's own
-/// context.
+/// Replaces `prev` by `next`. If another context than `prev` runs, replaces that one. `None` is the
+/// thread's own context.
 pub(crate) fn switch(prev: Option<&Handle>, next: Option<&Handle>) -> Switched {
     if let Some(leader) = copies::followed() {
         return match leader.switch(pointer(prev).cast(), pointer(next).cast()) {
@@ -305,7 +306,7 @@ pub(crate) fn switch(prev: Option<&Handle>, next: Option<&Handle>) -> Switched {
             replace_current(thread, next);
             resume(thread, now);
         } else {
-            // An interrupt runs, and has put it aside already.
+            // An interrupt is running, and has already suspended the task.
             link.store(next, Relaxed);
         }
         release(from);
@@ -319,14 +320,14 @@ unsafe extern "C" fn drop_shared(context: *const Shared) {
     drop(unsafe { Handle::from_raw(context) });
 }
 
-/// Puts the current context aside for an interrupt's; [`leave`] resumes it. False
-/// if the interrupt is some thread's already.
+/// Suspends the current context, and makes an interrupt's context current; [`leave`] resumes the
+/// former. False if the interrupt's context already belongs to a thread.
 pub(crate) fn enter(to: &Handle) -> bool {
     by_leader!(enter(to));
     let Some(thread) = prepare::thread() else { return false };
     undisturbed(|| {
-        // An interrupt that was entered and then put aside by a switch still keeps the context that
-        // it has interrupted.
+        // If an interrupt's context was suspended by a switch after it was entered, it still keeps
+        // the context that it has interrupted.
         let shared = to.shared();
         if shared.entered.load(Relaxed) || !shared.take(thread) {
             thread.count(|counters| &counters.mismatched);
@@ -341,8 +342,8 @@ pub(crate) fn enter(to: &Handle) -> bool {
     })
 }
 
-/// Resumes what [`enter`] put aside, or what a switch has put in its place; false
-/// if the context is not current here, or was not entered.
+/// Resumes the context that [`enter`] suspended, or the one that a switch has put in its place.
+/// False if `from` is not current here, or was not entered.
 pub(crate) fn leave(from: &Handle) -> bool {
     by_leader!(leave(from));
     let left = alive().is_some_and(|thread| {
@@ -354,7 +355,7 @@ pub(crate) fn leave(from: &Handle) -> bool {
             let interrupted = from.shared().interrupted.swap(ptr::null_mut(), Relaxed);
             // SAFETY: null, or a context that its place in the chain keeps alive.
             if let Some(interrupted) = unsafe { interrupted.as_ref() } {
-                // Another thread may have entered `from`, if it was switched since.
+                // `from` may have been entered on another thread, and moved here by a switch.
                 interrupted.held_by.store(thread.tid.load(Relaxed) as u32, Relaxed);
             }
             release(replace_current(thread, interrupted));
@@ -368,7 +369,7 @@ pub(crate) fn leave(from: &Handle) -> bool {
     left
 }
 
-/// Counts a hook that does not fit what is current on the calling thread.
+/// Counts a hook that names another context or region than the current one of the calling thread.
 pub(crate) fn count_mismatch() {
     by_leader!(count_mismatch());
     if let Some(thread) = prepare::thread() {
@@ -380,7 +381,7 @@ pub(crate) fn count_mismatch() {
 #[cold]
 pub(crate) fn count_refusal() {
     by_leader!(count_refusal());
-    // It may be the first thing that the thread does.
+    // The refused region may be the first action of the thread.
     match alive().or_else(prepare::thread) {
         Some(thread) => thread.count(|counters| &counters.refused),
         None => process::miss(),

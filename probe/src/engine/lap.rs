@@ -15,8 +15,8 @@ use crate::engine::metered::MeteredPoint;
 use crate::marker;
 use crate::point::Point;
 
-/// Notes the inclusive total of the next point again: another fibre may have run since the lap read
-/// it.
+/// Stores the inclusive total of the next point again, because another fibre may have run since the
+/// lap read it.
 #[cold]
 #[inline(never)]
 fn note_total_again(thread: &Thread, region: &Region, next: &Point) {
@@ -88,9 +88,9 @@ impl Guard {
         open.rename(next_offset.bytes());
         // If the region starts later than the stamp, its elapsed ticks are below zero.
         slot.fill_times(region.start(), not_below_zero(elapsed));
-        // Nothing is between the two regions, so the ended region has all elapsed ticks, including
-        // the overhead. The overhead of recording falls into the next region, which starts that
-        // much later, so that the region around both does not pay for it.
+        // There is nothing between the two regions, so the ended region gets all elapsed ticks,
+        // including the overhead. The overhead of recording falls into the next region, which
+        // starts later by that time, so the enclosing region does not pay for it.
         let start = overhead::with_late(now);
         region.set_start(start);
         open.begin(start);
@@ -134,7 +134,7 @@ impl Guard {
             && let Some(took) =
                 region.point().and_then(|point| clock_reading::turn_page(thread, region, point))
         {
-            // Moves the begin of the region by that time.
+            // Moves the begin of the region by the time that this took.
             region.delay(took);
             return self.lap_on::<true>(next, next.control());
         }

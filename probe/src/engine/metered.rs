@@ -1,18 +1,18 @@
 //! Points whose regions carry amounts: bytes, operations, items.
 //!
 //! A tuple of amounts has a point of its own, with its own number and cells, which follows the
-//! control word of the metered point. A region with amounts is a region of its tuple's point, and
-//! its only extra cost is the search for that. The amounts of each tuple lie side by side, do not
-//! change once the tuple is known, and are compared one tuple after the other: a loop that a branch
-//! predictor knows is cheaper than any index that waits for a hash, and threads with different
-//! amounts do not fight for a word that remembers the last.
+//! control word of the metered point. A region with amounts is a region of its tuple's point, so
+//! its only extra cost is the search for the tuple. The amounts of the tuples are adjacent, do not
+//! change once the tuple is known, and are compared one tuple after the other. A loop that the
+//! branch predictor knows is cheaper than an index that waits for a hash, and threads with
+//! different amounts do not contend for a word that remembers the last tuple.
 //!
-//! Regions whose amounts have no tuple are the metered point's own: its cells have the sums of their
-//! amounts. So a tuple that cannot be added now, for lack of a place, of memory, or because a
-//! signal handler interrupts that, costs no region and no exactness.
+//! Regions whose amounts have no tuple count for the metered point itself, whose cells have the
+//! sums of their amounts. So if a tuple cannot be added, because there is no slot or no memory, or
+//! because a signal handler interrupts that, no region is lost, and all sums stay exact.
 //!
-//! All of it is in the point's own static, so nothing is allocated when a tuple comes for the first
-//! time, in a signal handler, say.
+//! All of this is in the point's static, so the first use of a tuple allocates nothing, for example
+//! in a signal handler.
 
 use std::fmt::{self, Display, Write};
 use std::mem::offset_of;
@@ -38,20 +38,19 @@ use super::{cold, current, room};
 use crate::point::Point;
 use crate::stats::Stats;
 
-/// In place of a first amount: no pair is here. A tuple that begins with this amount has no pair either,
-/// and its regions are found by all four amounts.
+/// Value in place of a first amount: this slot has no pair. A tuple that begins with this amount
+/// has no pair either; its regions are found by all four amounts.
 const NONE: u64 = u64::MAX;
-/// Bytes of a name of an amount that are kept.
+/// Maximum length of an amount's name in bytes. Longer names are cut.
 const LONGEST_NAME: usize = 32;
 
-/// A point whose regions carry amounts: how much they did, beside how long it took.
+/// A point whose regions carry amounts: how much work they did, in addition to the time it took.
 ///
-/// The viewer shows their sums by second, of CPU time and of the clock's.
-/// Up to eight different tuples of a point have figures of their own; all
-/// other measurements are summed. Switching, resetting and averaging the
-/// point apply to all of them.
+/// The viewer shows the sums per second, both of CPU time and of wall-clock time. Up to eight
+/// different tuples of a point have figures of their own; all other measurements are summed.
+/// Switching, resetting and averaging the point apply to all of them.
 ///
-/// [`crate::scope!`] makes one at the place where it stands.
+/// [`crate::scope!`] creates one at its place in the source.
 ///
 /// ```
 /// static TRIAD: pfp::MeteredPoint = pfp::MeteredPoint::new("triad", &["bytes", "flops"]);
@@ -70,17 +69,18 @@ const LONGEST_NAME: usize = 32;
 #[derive(Debug)]
 #[repr(C)]
 pub struct MeteredPoint {
-    /// The point itself. First, as C's inline functions expect it.
+    /// The point itself. It is the first field, because C's inline functions expect it there.
     point: Point,
     names: &'static [&'static str],
-    /// The tuples whose amounts and points are ready, as bits.
+    /// Bit set of the tuples whose amounts and points are ready.
     known: AtomicU32,
-    /// Places that threads have taken for tuples. A thread writes no place but its own.
+    /// Number of slots that threads have taken for tuples. A thread writes only to its own
+    /// slot.
     taken: AtomicU32,
     /// Held by the thread that adds a tuple.
     adding: Lease,
-    /// The first two amounts of known tuples whose others are 0; [`NONE`] first for all other
-    /// tuples. A region with no more amounts has half as much to compare.
+    /// The first two amounts of the tuples whose other amounts are 0; first [`NONE`] for all other
+    /// tuples. A region with one or two amounts only compares these.
     pairs: [[AtomicU64; 2]; TUPLES],
     amounts: [[AtomicU64; MAX_AMOUNTS]; TUPLES],
     tuples: [Point; TUPLES],
@@ -113,7 +113,7 @@ impl MeteredPoint {
         }
     }
 
-    /// The point, switched off from the start.
+    /// Makes the point start off.
     pub(crate) const fn switched_off(mut self) -> Self {
         self.point = self.point.starts_off();
         self
@@ -162,7 +162,7 @@ impl MeteredPoint {
         }
     }
 
-    /// Begins a region whose amounts have no tuple so far.
+    /// Begins a region whose amounts have no tuple yet.
     #[inline(never)]
     fn begin_other(&'static self, control: Control, amounts: &Amounts) -> u64 {
         // The tuples of a follower's point are the leader's.
@@ -208,7 +208,8 @@ impl MeteredPoint {
         None
     }
 
-    /// The point of these amounts, added if there is room. `None` if they are the metered point's own.
+    /// The point of these amounts, which is added if there is room. `None` if the amounts have no
+    /// tuple, so that they count for the metered point itself.
     pub(crate) fn tuple(&'static self, amounts: &Amounts) -> Option<&'static Point> {
         self.find(amounts).or_else(|| self.add(amounts))
     }
@@ -246,7 +247,7 @@ impl MeteredPoint {
             let _ = self.taken.compare_exchange(place + 1, place, Relaxed, Relaxed);
             return None;
         }
-        // Without a number it is refused: the table is full.
+        // A point without a number is refused, because the table is full.
         tuple.number()?;
         // Pairs with the loads in `find` and `find_two`.
         self.known.fetch_or(1 << place, Release);
@@ -271,7 +272,7 @@ impl MeteredPoint {
         process.enter_tuple(&self.tuples[place], of, text.as_str())
     }
 
-    /// The names of the amounts, as the table has them.
+    /// The names of the amounts, in the format of the table.
     pub(crate) fn listed_names(&self) -> AmountList {
         let mut text = AmountList::new();
         for name in self.names {
@@ -280,7 +281,7 @@ impl MeteredPoint {
                 end -= 1;
             }
             text.list("");
-            // These separate: the comma here, the other one in exports.
+            // Characters that separate names: the comma here, the other one in exports.
             let is_free = |letter| !matches!(letter, ',' | '=');
             let letters = name[..end].chars().map(|it| if is_free(it) { it } else { '_' });
             letters.for_each(|letter| _ = text.write_char(letter));
@@ -305,7 +306,8 @@ impl MeteredPoint {
         (stats.count > 0).then_some(stats)
     }
 
-    /// What all regions had of each amount, or nothing if memory runs out; see [`Self::amounts`].
+    /// The sums of each amount over all regions, or nothing if memory runs out; see
+    /// [`Self::amounts`].
     pub(crate) fn sums(&'static self) -> Vec<(&'static str, u128)> {
         heap::collect(self.names.iter().copied().zip(self.sums_in_order())).unwrap_or_default()
     }
@@ -326,7 +328,7 @@ impl MeteredPoint {
     }
 }
 
-/// A list of bounded length, written where nothing may be allocated.
+/// A list of bounded length, for code that must not allocate.
 pub(crate) struct AmountList {
     bytes: [u8; MAX_AMOUNTS * (LONGEST_NAME + 1)],
     len: usize,
@@ -358,13 +360,13 @@ impl Write for AmountList {
 }
 
 impl Point {
-    /// The metered point that this is the first field of.
+    /// The metered point whose first field this is.
     pub(crate) fn metered(&'static self) -> Option<&'static MeteredPoint> {
         // SAFETY: `MeteredPoint::of` alone makes such a point, and puts it there.
         self.has_amounts().then(|| unsafe { self.container(0) })
     }
 
-    /// The metered point that this is a tuple of, and its place there.
+    /// The metered point to which this tuple belongs, and the tuple's index there.
     pub(crate) fn tuple_of(&'static self) -> Option<(&'static MeteredPoint, usize)> {
         let Name::Tuple(place) = self.state.name else { return None };
         let place = usize::from(place);
@@ -375,11 +377,10 @@ impl Point {
 
     /// # Safety
     ///
-    /// The point lies so many bytes behind the start of a [`MeteredPoint`] that is a static, as the
-    /// point is.
+    /// The point is a field of a static [`MeteredPoint`], `offset` bytes behind its start.
     unsafe fn container(&'static self, offset: usize) -> &'static MeteredPoint {
-        // A reference to a part leads no further than the part: `MeteredPoint::itself` has exposed
-        // the whole.
+        // A reference to a field does not reach beyond the field, so the address is used that
+        // `MeteredPoint::itself` has exposed.
         let start = (&raw const *self).addr() - offset;
         // SAFETY: by the caller's promise.
         unsafe { &*ptr::with_exposed_provenance::<MeteredPoint>(start) }

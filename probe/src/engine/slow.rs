@@ -1,4 +1,4 @@
-//! The slow paths of begins and ends: something is missing, has changed, or is rare.
+//! The slow paths of begins and ends, for rare cases and for state that is missing or has changed.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,7 +18,8 @@ use super::thread::{Thread, lane};
 use super::{busy, copies, current, process, room};
 use crate::point::Point;
 
-/// Begins a region on a thread whose state two loads do not find, as in a copy of pfp that follows.
+/// Begins a region on a thread whose state is more than two loads away, as in a copy of pfp that
+/// follows another.
 #[cold]
 #[inline(never)]
 pub(super) fn begin_far<const HOW: u64>(point: &'static Point) -> u64 {
@@ -28,7 +29,7 @@ pub(super) fn begin_far<const HOW: u64>(point: &'static Point) -> u64 {
     }
 }
 
-/// Begins a region for which something is not there yet, or has changed, or that is unusual.
+/// Begins a region for which state is missing or has changed, or which needs special treatment.
 /// Returns its tag; 0 if it is not measured.
 #[cold]
 #[inline(never)]
@@ -54,14 +55,14 @@ fn begin_slowly(point: &'static Point, how: u64) -> u64 {
             process::miss();
             0
         }
-        // It ends on the slow path, too.
+        // Such a region ends on the slow path, too.
         Target::Late(thread) => push(thread, point, how | SLOW),
         Target::Cell(thread, _) if point.control().fenced() => push(thread, point, how | FENCED),
         Target::Cell(thread, _) => push(thread, point, how),
     }
 }
 
-/// Beside how a region is begun: it ends on the slow path.
+/// Flag in `how`: the region ends on the slow path.
 const SLOW: u64 = IS_PLACE;
 
 /// Pushes a region on the slow path, fenced or not. Returns its tag; 0 if it is refused.
@@ -71,17 +72,17 @@ pub(super) fn push(thread: &Thread, point: &'static Point, how: u64) -> u64 {
         thread.count(|counters| &counters.refused);
         return 0;
     }
-    // What the fences cost the region around.
+    // The enclosing region does not pay for the fences.
     if how & FENCED != 0 {
         thread.cover(overhead().fence_pair.load(Relaxed));
     }
-    // An earlier region's tag must not pass for the tag of the region that is pushed.
+    // Clear the slot, so that an old tag with the same value does not match the new region.
     thread.region(thread.place()).close();
     thread.push();
     begin_pushed(thread, point, how)
 }
 
-/// Begins the region that was pushed last. In a forked child, whose place is wiped, there is none.
+/// Begins the region that was pushed last. Returns 0 in a forked child, whose place is wiped.
 fn begin_pushed(thread: &Thread, point: &'static Point, how: u64) -> u64 {
     let Some(place) = thread.last_place() else { return 0 };
     let region = thread.region(place);
@@ -102,8 +103,8 @@ fn begin_pushed(thread: &Thread, point: &'static Point, how: u64) -> u64 {
     tag
 }
 
-/// Begins a region anew that was pushed: what was read of the clock is out of date, or a signal
-/// handler has measured meanwhile.
+/// Begins a pushed region again, because the clock was outdated, or a signal handler has measured
+/// in the meantime.
 #[cold]
 #[inline(never)]
 pub(super) fn begin_again<const HOW: u64>(point: &'static Point) -> u64 {
@@ -122,7 +123,7 @@ pub(super) fn end(tag: u64, now: u64, covered: u64) {
     end_of(tag, now, covered, false);
 }
 
-/// [`end`] on a thread that is marked.
+/// [`end`] on a thread whose position the caller has marked.
 #[cold]
 #[inline(never)]
 pub(super) fn end_marked(tag: u64, now: u64, covered: u64) {
@@ -137,29 +138,31 @@ fn end_of(tag: u64, now: u64, covered: u64, marked: bool) {
     }
     match thread.find(tag) {
         Some(region) => _ = end_region(thread, region, End { now, covered }, Extra::default()),
-        // It was abandoned, or belongs to another thread or context or the parent of this process.
+        // The region was abandoned, or it belongs to another thread, another context, or this
+        // process's parent.
         None => thread.count(|counters| &counters.mismatched),
     }
 }
 
-/// Slow path of an end on a thread that has no lane: another thread has begun the region.
+/// Slow path of an end on a thread without a lane. Another thread must have begun the region.
 #[cold]
 #[inline(never)]
 pub(super) fn end_elsewhere() {
-    // A forked child has no process, and the region that it ends is its parent's.
+    // A forked child has no process yet, and the region belongs to its parent.
     if let Some(thread) = process::current().and_then(lane::of) {
         thread.count(|counters| &counters.mismatched);
     }
 }
 
-/// What an end on the slow path may have besides.
+/// Options of an end on the slow path.
 #[derive(Default)]
 pub(super) struct Extra<'a> {
     pub(super) latch: bool,
     pub(super) amounts: Option<&'a Amounts>,
 }
 
-/// Ends an open region. Returns when it ended, if there is room to end it.
+/// Ends an open region. Returns the time of the end. `None` if the stack has too little room for
+/// it.
 #[inline(never)]
 pub(super) fn end_region(
     thread: &Thread,
@@ -194,7 +197,7 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     let begun = region.begun(end.off, end.switches);
     let inside_of_it = (tag & LEVELS).wrapping_add(LEVEL);
     if thread.place() & LEVELS != inside_of_it {
-        // Regions inside were not ended.
+        // Regions inside have not ended.
         thread.count(|counters| &counters.mismatched);
         thread.abandon_from(level_of(inside_of_it));
     }
@@ -205,9 +208,9 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     end.now
 }
 
-/// Ends a region on the fast path after all, if its record is the first of a page, or if it was only
-/// fenced; else says when it ended. The record is of the first point, and the second one is the
-/// region's own.
+/// Tries to end a region on the fast path, if its record is the first of a page, or if its point is
+/// fenced. If that fails, returns the time of the end. The record is for `point`, and `own` is the
+/// region's point.
 pub(super) fn end_turned(
     thread: &Thread,
     region: &Region,
@@ -227,12 +230,13 @@ pub(super) fn end_turned(
     if is_recorded::<true>(thread, region, place, of, turned) {
         return Ok(());
     }
-    // The next stamp is later by what this took, so the begin is, too.
+    // The next stamp is later by the time that this took, so the region's begin moves by the same
+    // time.
     region.delay(took);
     Err(end)
 }
 
-/// Ends the innermost region on the fast path, if it can be; see [`measure::record`].
+/// Ends the innermost region on the fast path, if possible; see [`measure::record`].
 #[inline(always)]
 pub(super) fn is_recorded<const TURNED: bool>(
     thread: &Thread,
@@ -241,7 +245,7 @@ pub(super) fn is_recorded<const TURNED: bool>(
     of: [Offset; 2],
     end: End,
 ) -> bool {
-    // A child that was forked while the page was turned finds no place, and nothing covered.
+    // In a child that was forked while the page was turned, the place and the covered ticks are 0.
     if !thread.is_in(place) {
         return false;
     }
@@ -265,7 +269,7 @@ mod tests {
     use crate::engine::process;
     use crate::{Guard, MeteredPoint};
 
-    /// What C++ allows: a scope in memory that another thread reaches.
+    /// In C++, another thread can reach a scope in memory. This wrapper does the same in Rust.
     struct Sent<T>(T);
     // SAFETY: the test ends the scope on another thread on purpose.
     unsafe impl<T> Send for Sent<T> {}

@@ -1,4 +1,4 @@
-//! The thread: one lane, and the private state that leads to it.
+//! The private state of a thread, which leads to its lane.
 //!
 //! ```text
 //!  thread-local pointer --> Thread (private pages, one per lane, reused)
@@ -6,12 +6,12 @@
 //!                           | table: an entry for each point   | --> cells in the segment
 //! ```
 //!
-//! The fast path goes on only if the table has the control word of a point. The table's pages read
-//! zero in a forked child, so the child cannot write to its parent's lane, however it was forked. A
-//! child that a signal handler forks in the middle of a region cannot, either: the covered ticks
-//! read zero, too, and are checked before anything is written. An entry of zeros also stands for a
-//! point without a cell and for a thread without a lane. All of these take one slow path,
-//! [`super::prepare::point`].
+//! The fast path requires that the thread's table has the control word of the point. The table's
+//! pages read zero in a forked child, so the child cannot write to its parent's lane, however it
+//! was forked. This also holds for a child that a signal handler forks in the middle of a region:
+//! the covered ticks read zero, too, and are checked before anything is written. An entry of zeros
+//! also means a point without a cell, or a thread without a lane. All these cases take the same
+//! slow path, [`super::prepare::point`].
 
 pub(super) mod calls;
 pub(crate) mod given;
@@ -46,9 +46,9 @@ use crate::clock::ThreadClock;
 use crate::point::Point;
 use crate::word;
 
-/// The private state of a thread. Everything is atomic because a signal handler
-/// of the same thread may come in between. Nothing is ordered, because no other
-/// thread takes part, but for `table`, which [`crate::stats`] reads too.
+/// The private state of a thread. Its words are atomic because a signal handler of the same thread
+/// may run in between. They need no ordering, because no other thread uses them, except `table`,
+/// which [`crate::stats`] reads, too.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Thread {
@@ -59,7 +59,7 @@ pub(crate) struct Thread {
     /// progress: a signal handler must not start another one.
     pub(crate) position: AtomicU64,
     ring: AtomicPtr<Slot>,
-    /// The calls that the thread shows, in the segment; null on the overflow lane.
+    /// The thread's published calls, in the segment; null on the overflow lane.
     pub(super) calls: AtomicPtr<Calls>,
     /// The stack of the current context, and the bytes of the regions that it has room for.
     stack: AtomicPtr<Region>,
@@ -70,7 +70,7 @@ pub(crate) struct Thread {
     chunk_count: AtomicU64,
     /// Number of the ring's records that are in the cells.
     pub(super) folded: AtomicU64,
-    /// Number of entries of the table.
+    /// Number of entries in the table.
     pub(super) points: AtomicU64,
 
     // Fields that only the cold paths use.
@@ -95,10 +95,10 @@ pub(crate) struct Thread {
     /// The lane's owner: the thread's kernel id in the lower half, its generation in the upper
     /// half. 0 without an owner. See `reap_dead` in `lane`.
     holder: AtomicU64,
-    /// Pages of the stack that the thread runs on outside of signal handlers; see
+    /// Pages of the stack on which the thread runs outside of signal handlers; see
     /// [`Thread::has_room`].
     pub(super) roomy_pages: [AtomicU64; 2],
-    /// Start and end of the stack for signal handlers on which the thread was last found.
+    /// Start and end of the last stack for signal handlers on which the thread was found.
     pub(super) signal_stack: [AtomicU64; 2],
     /// Regions of the thread's own context.
     pub(crate) own: Regions,
@@ -130,8 +130,8 @@ pub(crate) struct Thread {
 pub(crate) struct Entry {
     /// The control word that the cell follows; 0 while the thread has none.
     follows: AtomicU64,
-    /// Inclusive ticks of the ended regions, recursion counted once. A region notes the total as it
-    /// begins; ticks added by its end were inside the region.
+    /// Inclusive ticks of the ended regions, recursion counted once. A region stores the total at
+    /// its begin; ticks that are added by its end were inside the region.
     total: AtomicU64,
     cell: AtomicPtr<Cell>,
     /// During a fold, bytes from the first batch to the point's last one; else 0.
@@ -287,7 +287,7 @@ impl Thread {
         word::add_further::<Self, TOTAL>(self, u64::from(offset.bytes()), ticks);
     }
 
-    /// A noted inclusive total of a point minus the current one.
+    /// The inclusive total that a region stored, minus the current total of the point.
     #[inline(always)]
     pub(crate) fn less_total(&self, offset: Offset, noted: u64) -> u64 {
         const TOTAL: usize = TABLE + offset_of!(Entry, total);
@@ -318,8 +318,8 @@ impl Thread {
         self.covered.store(covered, Relaxed);
     }
 
-    /// Makes the open regions read the clock as they end. Called before the clock changes, so that
-    /// a jump out of the change cannot skip it.
+    /// Makes the open regions read the clock when they end. Called before the clock changes, so
+    /// that a jump out of the change cannot skip it.
     pub(crate) fn outdate(&self) {
         self.note_clock();
         self.outdate_by(next_generation);
@@ -342,7 +342,7 @@ impl Thread {
         self.place.store(place, Relaxed);
     }
 
-    /// The parts of the place that a context keeps while it is put aside: the run, and the level.
+    /// The parts of the place that a context keeps while it is suspended: its run and its level.
     pub(super) fn kept_place(&self) -> (u64, u64) {
         let place = self.place.load(Relaxed);
         ((place & RUNS) >> RUN, place & LEVELS)
