@@ -1,9 +1,9 @@
-//! What can be said to be an amount of a region.
+//! The types of numbers that a region can carry as amounts.
 
 /// A number that a region can carry: see [`crate::scope!`] and [`crate::MeteredPoint`].
 pub trait Amount {
-    /// As it is kept: what is negative, or no number, counts as 0, and what is more
-    /// than 64 bits hold as their most.
+    /// The amount as it is stored. Negative values and NaN are stored as 0, and values beyond 64
+    /// bits as the maximum.
     fn amount(self) -> u64;
 }
 
@@ -34,7 +34,7 @@ impl Amount for f64 {
     }
 }
 
-/// Amounts as they are kept: of fewer, the others are 0, and what is more is lost.
+/// Four amounts as they are stored: missing amounts are 0, and surplus amounts are ignored.
 #[inline(always)]
 pub(crate) fn in_order<A: Amount, const N: usize>(amounts: [A; N]) -> [u64; 4] {
     let given = amounts.map(Amount::amount);

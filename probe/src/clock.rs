@@ -1,10 +1,9 @@
 //! The clock: a thread's on-CPU time at the price of reading the tick counter.
 //!
-//! A thread's on-CPU clock is `ticks - off`, where `off` is the time the thread
-//! has spent off the CPU. `off` changes only when the kernel switches the thread
-//! out, so it is kept in the thread's private memory and refreshed only after a
-//! switch. A **clock source** is a way to notice a switch. The sources form a ladder, best first,
-//! and each comes down to one word that the thread watches:
+//! A thread's on-CPU clock is `ticks - off`, where `off` is the time that the thread has spent off
+//! the CPU. `off` changes only when the kernel switches the thread out, so it is kept in the
+//! thread's private memory and updated only after a switch. A **clock source** is a way to notice a
+//! switch. The sources form a ladder, best first. Each source has one word that the thread watches:
 //!
 //! | clock source | the word | noticed because |
 //! |---|---|---|
@@ -13,11 +12,12 @@
 //! | cputime | a word that never has the value expected | the CPU time is read at every stamp |
 //! | wall | a word that always has it | it is not: figures are wall-clock time |
 //!
-//! So the hot path is the same for all: read the counter, load the word, compare.
-//! The counter is read *before* the word: a switch between the two shows.
+//! So the hot path is the same for all sources: it reads the counter, loads the word, and compares
+//! it with the expected value. The counter is read *before* the word, so that a switch between the
+//! two is noticed.
 //!
-//! Where the counter cannot be relied on, the system's clock stands in for it
-//! ([`counter`]); then the word never has the value expected either.
+//! If the counter is unreliable, the system's clock replaces it ([`counter`]). Then the word never
+//! has the expected value either, so every stamp takes the slow path.
 
 mod arch;
 pub(crate) mod calibrate;
@@ -31,7 +31,7 @@ mod rseq;
 mod shared;
 mod thread;
 
-/// What a thread's clock reads. Unit tests have [`mock`] in its place.
+/// The clocks that a thread's clock reads. Unit tests use [`mock`] instead.
 #[cfg(not(test))]
 mod source {
     pub(crate) use super::arch::{cpu_time_ns, ticks};

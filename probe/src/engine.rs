@@ -1,4 +1,4 @@
-//! The engine: measures from `begin` to `end`, and makes what that needs.
+//! The engine: measures from `begin` to `end`, and creates the state for that.
 //!
 //! | word | meaning |
 //! |---|---|
@@ -21,32 +21,32 @@
 //! process_page, owner: whose memory this is     settings, names: the settings in the environment
 //! local: the state of a thread, for the modules below
 //! section, spin, lease, cold: work that one thread does once, without a handler in between
-//! state, facts: the state of a point, and what is read of it
+//! state, facts: the state of a point, and the facts that the engine reads of it
 //! region, regions: an open region; the state of a context
 //! thread: the private state that leads to a lane     current: the word that leads to it
-//! common: numbers that a forked child goes on with
+//! common: counters that a forked child continues
 //! copies: how a copy of pfp has another copy of the process do its work
 //! process: one segment, its beacon, its memory
 //! thread::{ring, calls}: records and edges as they are written
-//! room: whether the stack has any for a slow path
+//! room: whether the stack has room for a slow path
 //! overhead, clock_reading, measure: the hot path
 //! fold, thread::{record, space}, busy: what the ring holds, added to cells
-//! suspend: putting a context aside     thread::lane: how a thread comes to its lane
+//! suspend: suspending a context     thread::lane: how a thread claims its lane
 //! guard, lap: a region that lasts as long as a value     metered: points with amounts
 //! registry, process::making: how a point and the process are made
-//! calibrate, leader, image: what is done as this copy of pfp is loaded
+//! calibrate, leader, image: work that is done when this copy of pfp is loaded
 //! prepare: makes the process, a lane and a cell for a begin that lacks them
 //! finish, slow: the slow paths of begins and ends     by_hand: ends that search for their region
 //! elsewhere, polls, future: regions of devices, of the clock, and of futures
 //! context, point, figures, numeric, reading, program: behind the public types
 //! ```
 //!
-//! Three ways lead back up: making the process calibrates, which runs regions; the first question for
-//! the leader looks for other copies; and the functions that a leader has for other copies call what
-//! the public types call.
+//! Three calls lead to modules above: making the process calibrates, which measures regions; the
+//! first search for the leader looks for other copies; and the functions that a leader has for
+//! other copies are those that the public types call.
 //!
-//! The public types call the engine by names that `none.rs` has, too: the engine of a build that
-//! does not measure.
+//! The public types call the engine by names that also exist in `none.rs`, the engine of a build
+//! without measuring.
 
 mod busy;
 pub(crate) mod by_hand;
@@ -100,7 +100,7 @@ pub use self::guard::Guard;
 pub use self::metered::MeteredPoint;
 pub use crate::frame::__finish_frame;
 
-/// What the user can do if the system refuses shared memory, or private memory.
+/// Advice for the user if the system refuses shared memory, or private memory.
 pub(crate) fn advice(is_private: bool, errno: i32) -> String {
     use pfp_shm_layout::failure::Stage;
 

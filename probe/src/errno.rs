@@ -5,10 +5,10 @@
 pub(crate) fn preserve<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: no preconditions; the place is valid as long as the thread runs.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: see above.
+    // SAFETY: the location is valid as long as the thread runs.
     let before = unsafe { errno.read() };
     let result = work();
-    // SAFETY: see above; this is the same thread.
+    // SAFETY: the location is valid as long as the thread runs, and this is the same thread.
     unsafe { errno.write(before) };
     result
 }

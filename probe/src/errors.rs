@@ -1,4 +1,4 @@
-//! What can be asked for wrongly.
+//! Errors of the public functions.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::engine::advice;
 /// A weight for an exponential average that is not in (0, 1].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AlphaError {
-    /// The weight that was asked for.
+    /// The rejected weight.
     pub alpha: f64,
 }
 
@@ -25,26 +25,26 @@ impl fmt::Display for AlphaError {
 
 impl std::error::Error for AlphaError {}
 
-/// Why nothing can be measured.
+/// The reason why nothing can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InitError {
-    /// The system refused the shared memory. The program runs on without being measured.
+    /// The system refused shared memory. The program continues without being measured.
     NoSharedMemory {
-        /// The system's error; 0 where it gave none.
+        /// The system's error; 0 if there is none.
         errno: i32,
     },
-    /// The system refused private memory that a forked child sees as zeros. The program
-    /// runs on without being measured.
+    /// The system refused private memory that reads as zeros in a forked child. The program
+    /// continues without being measured.
     NoPrivateMemory {
-        /// The system's error; 0 where it gave none. `EINVAL` is a kernel before Linux 4.14.
+        /// The system's error; 0 if there is none. `EINVAL` means a kernel before Linux 4.14.
         errno: i32,
     },
-    /// Another thread is making the shared memory, or a signal handler has interrupted
-    /// that. It is there a moment later.
+    /// Another thread is making the shared memory, or a signal handler has interrupted that. Try
+    /// again a moment later.
     Busy,
-    /// The caller runs in the memory of another process, as a child of `vfork` does, or is a child of a
-    /// bare `clone`, which the C library does not know.
+    /// The caller runs in the memory of another process, like a child of `vfork`; or it is a child
+    /// of a bare `clone`, of which the C library does not know.
     BorrowedMemory,
     /// The caller is a signal handler whose stack is too small.
     SmallStack,
@@ -53,7 +53,7 @@ pub enum InitError {
 }
 
 impl InitError {
-    /// Writes what the system refused, and what to do about it.
+    /// Writes which memory the system refused, and what the user can do.
     fn refused(
         out: &mut fmt::Formatter<'_>,
         expected: &str,
@@ -102,7 +102,7 @@ impl fmt::Display for InitError {
 
 impl std::error::Error for InitError {}
 
-/// `period / tau`, or something outside (0, 1] where that is no number.
+/// `period / tau`. If that is no number, a value outside (0, 1].
 pub(crate) fn alpha_of(period: Duration, tau: Duration) -> f64 {
     if tau.is_zero() { 0.0 } else { period.as_secs_f64() / tau.as_secs_f64() }
 }

@@ -1,4 +1,4 @@
-//! What the timers of `pfp-timing` read and record.
+//! Clock readings and records for the timers of `pfp-timing`.
 
 use crate::Point;
 use crate::engine::{context, elsewhere, reading};
@@ -21,19 +21,20 @@ pub fn wall_ns() -> u64 {
     reading::wall_ns()
 }
 
-/// The calling thread, by the kernel's id.
+/// The kernel's id of the calling thread.
 #[must_use]
 pub fn thread_id() -> u32 {
     reading::thread_id()
 }
 
-/// The calling thread's id and its CPU time in nanoseconds; zeros where that cannot be read.
+/// The calling thread's id and its CPU time in nanoseconds; zeros if the CPU time cannot be read.
 #[must_use]
 pub fn cpu_time() -> (u64, u64) {
     reading::cpu_time()
 }
 
-/// The thread's on-CPU clock, or where it has none that of all stamps; none without measuring.
+/// The thread's on-CPU clock. If the thread has none, the counter. `None` if nothing can be
+/// measured.
 #[must_use]
 pub fn now() -> Option<u64> {
     reading::now()
@@ -51,19 +52,19 @@ pub fn next_number() -> u32 {
     context::next_context()
 }
 
-/// Records what a device has measured, for a point [of a device](of_a_device).
+/// Records a measurement of a device, for a point [of a device](of_a_device).
 pub fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
     elsewhere::record_of_a_device(point, start, ticks, number);
 }
 
-/// The point, of a device's time: viewers count it as no CPU's.
+/// Marks the point as measuring a device's time, which viewers do not count as a CPU's.
 #[cfg(feature = "enabled")]
 #[must_use]
 pub const fn of_a_device(point: Point) -> Point {
     point.of_a_device()
 }
 
-/// Does something that may change `errno`, and leaves that as it was.
+/// Runs `work`, and restores `errno` afterwards.
 pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(feature = "enabled")]
     return crate::errno::preserve(work);

@@ -104,7 +104,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
                     Ok(_) => return Some(unsafe { &*new }),
                     Err(other) => {
                         found = other;
-                        // SAFETY: made from a box just now, and nobody has seen it.
+                        // SAFETY: made from a box just now, and no other code has seen the pointer.
                         made = Some(unsafe { Box::from_raw(new) });
                     }
                 }

@@ -1,10 +1,10 @@
-//! What the hot path does to words of its thread's own state in one instruction: a signal handler
-//! can come before it or after it, and no register is needed for the word.
+//! Single instructions of the hot path on words of the thread's own state. A signal handler can run
+//! before or after such an instruction, but not within it, and the word takes no register.
 //!
-//! A word is named by its offset in a state. No other thread writes it, so no instruction is locked.
-//! For x86-64, `add` and `exchange` are in assembly for correctness: a handler between a load and a
-//! store would be lost. The others are because the compiler would load the word first: a begin and
-//! an end would have 23 instructions more.
+//! A word is named by its offset in a struct. No other thread writes to it, so no instruction needs
+//! a lock prefix. On x86-64, `add` and `exchange` are assembly for correctness: a handler's change
+//! between a load and a store would be lost. The other functions are assembly because the compiler
+//! would load the word into a register first: a begin and an end would have 23 instructions more.
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(crate) use self::portable::*;
@@ -15,11 +15,11 @@ pub(crate) use self::x86_64::*;
 mod x86_64 {
     use std::arch::asm;
 
-    /// Compares a word with a value, and returns false if that jumps. The compiler takes it for a
-    /// fence: what is read before and after it is read before and after it.
+    /// Compares a word with a value, and returns false if the jump is taken. To the compiler it is
+    /// a fence: no access to memory moves across it.
     macro_rules! compare {
         ($jump:literal, $word:literal, $of:ident, $($operand:tt)*) => {{
-            // SAFETY: reads a word of the state.
+            // SAFETY: the instruction reads a word of the state.
             unsafe {
                 asm!(
                     concat!("cmp qword ptr [", $word, "], {value}"),
@@ -39,7 +39,7 @@ mod x86_64 {
     macro_rules! read {
         ($instruction:literal, $word:literal, $of:ident, $value:ident $(, $operand:tt)*) => {{
             let mut value = $value;
-            // SAFETY: reads a word of the state.
+            // SAFETY: the instruction reads a word of the state.
             unsafe {
                 asm!(
                     concat!($instruction, " {value}, qword ptr [", $word, "]"),
@@ -57,7 +57,7 @@ mod x86_64 {
     /// Adds a value to a word.
     macro_rules! add {
         ($word:literal, $of:ident, $($operand:tt)*) => {
-            // SAFETY: adds to a word of the state.
+            // SAFETY: the instruction adds to a word of the state.
             unsafe {
                 asm!(
                     concat!("add qword ptr [", $word, "], {more}"),
@@ -70,25 +70,25 @@ mod x86_64 {
         };
     }
 
-    /// Whether a word has a value. The compiler takes it for a fence.
+    /// Whether a word equals a value. To the compiler it is a fence.
     #[inline(always)]
     pub(crate) fn is<T, const WORD: usize>(of: *const T, value: u64) -> bool {
         compare!("jne", "{of} + {word}", of, value = in(reg) value)
     }
 
-    /// [`is`] of a constant, without a register for it.
+    /// Like [`is`], for a constant, which takes no register.
     #[inline(always)]
     pub(crate) fn is_constant<T, const WORD: usize, const VALUE: i32>(of: *const T) -> bool {
         compare!("jne", "{of} + {word}", of, value = const VALUE)
     }
 
-    /// Whether the word `further` bytes behind it has a value.
+    /// Whether the word `further` bytes behind it equals a value.
     #[inline(always)]
     pub(crate) fn is_further<T, const WORD: usize>(of: *const T, further: u64, value: u64) -> bool {
         compare!("jne", "{of} + {further} + {word}", of, further = in(reg) further, value = in(reg) value)
     }
 
-    /// Whether a word is above a value.
+    /// Whether a word is greater than a value.
     #[inline(always)]
     pub(crate) fn is_above<T, const WORD: usize>(of: *const T, value: u64) -> bool {
         compare!("jbe", "{of} + {word}", of, value = in(reg) value)
@@ -100,13 +100,13 @@ mod x86_64 {
         read!("add", "{of} + {word}", of, value)
     }
 
-    /// A value less a word.
+    /// A value minus a word.
     #[inline(always)]
     pub(crate) fn minus<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
         read!("sub", "{of} + {word}", of, value)
     }
 
-    /// A value less the word `further` bytes behind it.
+    /// A value minus the word `further` bytes behind it.
     #[inline(always)]
     pub(crate) fn minus_further<T, const WORD: usize>(
         of: *const T,
@@ -116,19 +116,20 @@ mod x86_64 {
         read!("sub", "{of} + {further} + {word}", of, value, further)
     }
 
-    /// A value or a word. The halves of the word may be written one by one, and by other processes.
+    /// The bits of a value and of a word. Other processes may write the two halves of the word one
+    /// by one.
     #[inline(always)]
     pub(crate) fn or_halves<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
         read!("or", "{of} + {word}", of, value)
     }
 
-    /// Adds to a word.
+    /// Adds a value to a word.
     #[inline(always)]
     pub(crate) fn add<T, const WORD: usize>(of: *const T, more: u64) {
         add!("{of} + {word}", of, more = in(reg) more);
     }
 
-    /// Adds to the word `further` bytes behind it.
+    /// Adds a value to the word `further` bytes behind it.
     #[inline(always)]
     pub(crate) fn add_further<T, const WORD: usize>(of: *const T, further: u64, more: u64) {
         add!("{of} + {further} + {word}", of, further = in(reg) further, more = in(reg) more);
@@ -140,10 +141,10 @@ mod x86_64 {
         add!("{of} + {word}", of, more = const MORE);
     }
 
-    /// Stores a value in a word that has an expected one; false if it has another one.
+    /// Replaces a word by a value, if the word has the expected value; otherwise returns false.
     #[inline(always)]
     pub(crate) fn exchange<T, const WORD: usize>(of: *const T, expected: u64, value: u64) -> bool {
-        // SAFETY: changes a word of the state.
+        // SAFETY: the instruction changes a word of the state.
         unsafe {
             asm!(
                 "cmpxchg qword ptr [{of} + {word}], {value}",
@@ -169,11 +170,11 @@ mod portable {
         compiler_fence,
     };
 
-    /// A word of a state, and as many bytes further.
+    /// The word at an offset of a struct, and `further` bytes behind it.
     #[inline(always)]
     fn word<'a, T, const WORD: usize>(of: *const T, further: u64) -> &'a AtomicU64 {
         let word = of.expose_provenance() + WORD + further as usize;
-        // SAFETY: an atomic word at that offset, as the callers say.
+        // SAFETY: the callers state that there is an atomic word at that offset.
         unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(word) }
     }
 
@@ -227,7 +228,7 @@ mod portable {
     #[inline(always)]
     pub(crate) fn or_halves<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
         let halves = of.expose_provenance() + WORD;
-        // SAFETY: two atomic halves at that offset, as the callers say.
+        // SAFETY: the callers state that there are two atomic halves at that offset.
         let [low, high] =
             unsafe { &*ptr::with_exposed_provenance::<[AtomicU32; 2]>(halves) }.each_ref();
         value | u64::from(low.load(Relaxed)) | u64::from(high.load(Relaxed)) << u32::BITS

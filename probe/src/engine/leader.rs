@@ -1,15 +1,15 @@
-//! Which copy of pfp in a process leads, and how the others find it.
+//! Decides which copy of pfp in a process leads, and how the others find it.
 //!
-//! The [`copies`] find each other by a note in the headers of the object that each
-//! is linked into: statics of Rust programs and hidden symbols are in no table that `dlsym`
-//! reads, but notes are loaded however a program is linked, and end with an `exec`. A note has
-//! the [`VERSION`] of the [`FunctionTable`] and says where the [`CopyInfo`] is. Copies with other
-//! versions are not compatible: each of them makes a segment of its own.
+//! The [`copies`] find each other by a note in the headers of the object that contains each of
+//! them. `dlsym` does not find statics of Rust programs or hidden symbols, but notes are loaded
+//! however a program is linked, and end with an `exec`. A note has the [`VERSION`] of the
+//! [`FunctionTable`] and the location of the [`CopyInfo`]. Copies with other versions are not
+//! compatible: each of them makes a segment of its own.
 //!
-//! Who leads is decided as each copy is loaded, while the loader's list is locked, so that
-//! nothing in it can be unloaded: a copy that leads already, else the first that asks.
-//! Later that lock may be another thread's, which a forked child does not have. A copy asks
-//! once its object cannot be unloaded any more.
+//! Each copy chooses the leader when it is loaded: a copy that already leads, else the first copy
+//! that searches. The loader's list is locked then, so that no object in it can be unloaded. Later
+//! the lock may be held by another thread, which does not exist in a forked child. A copy searches
+//! only once its own object cannot be unloaded any more.
 
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
@@ -22,22 +22,22 @@ use std::sync::atomic::{
 use super::copies::{self, FunctionTable, TABLE, VERSION};
 use crate::errno;
 
-/// One copy, as the others see it.
+/// One copy, in the form that other copies read.
 #[repr(C)]
 #[derive(Debug)]
 struct CopyInfo {
-    /// Whether it leads.
+    /// Whether this copy leads.
     leads: AtomicBool,
-    /// In the first copy of the loader's list: the copy that was made the leader.
+    /// The elected leader. Only the first copy of the loader's list uses this field.
     elected: AtomicPtr<Self>,
-    /// Its functions. A newer copy's table may be larger than `FunctionTable` here. Atomic only
-    /// because a raw pointer is not `Sync`.
+    /// The functions of this copy. A newer copy's table may be larger than `FunctionTable` here.
+    /// Atomic only because a raw pointer is not `Sync`.
     table: AtomicPtr<FunctionTable>,
 }
 
 impl CopyInfo {
-    /// Its table. `None` if that lacks a function, as an older copy's of the same version may: a copy that
-    /// finds such a leader does not follow it, and makes a segment of its own.
+    /// The functions of this copy. `None` if a function is missing, as in an older copy of the same
+    /// version. A copy that finds such a leader does not follow it, and makes a segment of its own.
     fn table(&self) -> Option<&'static FunctionTable> {
         let table = self.table.load(Relaxed);
         // SAFETY: a static of an object that is not unloaded, which begins with its own size.
@@ -54,9 +54,9 @@ static COPY: CopyInfo = CopyInfo {
     table: AtomicPtr::new((&raw const TABLE).cast_mut()),
 };
 
-// The note: the sizes of name and content, the type, the name, and the content, which is
-// the version and how far it is from there to the copy. A distance needs no relocation. In assembly,
-// since a `static` cannot hold a distance.
+// The note: the sizes of name and content, the type, the name, and the content, which is the
+// version and the distance from there to the copy. A distance needs no relocation. This is
+// assembly, since a `static` cannot hold a distance.
 #[cfg(not(miri))]
 std::arch::global_asm!(
     ".pushsection .note.pfp.copy, \"a\", %note",
@@ -73,7 +73,7 @@ std::arch::global_asm!(
 
 const KIND: u32 = 1;
 
-/// What the header of a note has, before its name.
+/// The header of a note, up to its name.
 #[repr(C)]
 struct NoteHeader {
     name: u32,
@@ -81,7 +81,7 @@ struct NoteHeader {
     kind: u32,
 }
 
-/// What a note of ours has.
+/// A note of pfp.
 #[repr(C)]
 struct Note {
     header: NoteHeader,
@@ -90,19 +90,18 @@ struct Note {
     distance: i64,
 }
 
-/// What the loader's list was searched for.
+/// The state and result of a search in the loader's list.
 struct Search {
-    /// The first copy in it, and who was elected there before.
+    /// The first copy in the list, and the leader that was elected there before.
     first: *const CopyInfo,
     elected: *mut CopyInfo,
-    /// Who leads.
+    /// The leader, if one is found.
     leader: *const CopyInfo,
-    /// Whether to elect this copy, if nobody was elected since.
+    /// Whether to elect this copy, if no other copy was elected since.
     elects: bool,
 }
 
-/// Finds out which copy leads; this one, if no other one does. Once, as the object that
-/// this copy is in is loaded.
+/// Finds the leading copy, or elects this copy. Called once, when this copy's object is loaded.
 pub(super) fn choose() {
     let found = search(false, ptr::null_mut());
     let leader = match found.leader.is_null() {
@@ -120,7 +119,7 @@ fn own() -> *mut CopyInfo {
 
 fn search(elects: bool, elected: *mut CopyInfo) -> Search {
     let mut search = Search { first: ptr::null(), elected, leader: ptr::null(), elects };
-    // The interpreter has no loader.
+    // Miri has no loader.
     if !cfg!(miri) {
         // SAFETY: the function gets a pointer to what it expects.
         errno::preserve(|| unsafe {
@@ -130,7 +129,8 @@ fn search(elects: bool, elected: *mut CopyInfo) -> Search {
     search
 }
 
-/// Looks for copies in one object of the loader's list; not 0 once the search is over.
+/// Searches one object of the loader's list for copies. Returns a value other than 0 when the
+/// search is over.
 unsafe extern "C" fn look_at(
     info: *mut libc::dl_phdr_info,
     _size: libc::size_t,
@@ -146,7 +146,7 @@ unsafe extern "C" fn look_at(
     c_int::from(!search.leader.is_null())
 }
 
-/// Where an object has notes, and how many bytes, as far as they are loaded.
+/// The address and length of an object's notes, as far as they are loaded.
 fn notes(info: &libc::dl_phdr_info) -> impl Iterator<Item = (usize, usize)> {
     // SAFETY: there are that many.
     let part = |number| unsafe { &*info.dlpi_phdr.add(number) };
@@ -185,7 +185,7 @@ impl Search {
     }
 }
 
-/// Elects this copy, unless another one was elected after `before`. Returns the leader.
+/// Elects this copy, unless another copy was elected after `before`. Returns the leader.
 fn elect(first: &CopyInfo, before: *mut CopyInfo) -> *const CopyInfo {
     match first.elected.compare_exchange(before, own(), AcqRel, Acquire) {
         Ok(_) => {
@@ -196,7 +196,7 @@ fn elect(first: &CopyInfo, before: *mut CopyInfo) -> *const CopyInfo {
     }
 }
 
-/// Calls a function for each copy that notes lead to.
+/// Calls a function for each copy to which the notes lead.
 ///
 /// # Safety
 ///

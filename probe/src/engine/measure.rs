@@ -1,8 +1,8 @@
 //! Begin and end: the hot path.
 //!
-//! A begin pushes a [`Region`] to the stack of the current context, and an end pops it. For
-//! exclusive time the thread keeps one number that only grows, the ticks of all regions that have
-//! ended (`covered`), those inside others counted once:
+//! A begin pushes a [`Region`] onto the stack of the current context, and an end pops it. To
+//! compute exclusive time, the thread keeps one number that only grows: the covered ticks, which
+//! are the ticks of all regions that have ended, where nested regions count once:
 //!
 //! ```text
 //!            A begins        B begins      B ends           A ends
@@ -11,14 +11,13 @@
 //! recorded                                 B - 0            A - B
 //! ```
 //!
-//! A signal handler may measure between any two instructions. It then changes what is covered,
-//! which is read before and after each stamp: if it differs, the stamp is taken again. A
-//! handler that comes before the region is pushed uses the same place of the stack, and that shows
-//! in what is covered, too.
+//! A signal handler may measure between any two instructions, which changes the covered ticks. So
+//! these are read before and after each stamp. If they differ, the stamp is taken again. If a
+//! handler measures before the region is pushed, it uses the same slot of the stack, which also
+//! shows in the covered ticks.
 //!
-//! What it costs is the longest chain of dependent instructions after the counter is read, so
-//! everything that does not depend on it is done before, and everything rare leaves to
-//! [`super::slow`].
+//! The cost is the longest chain of dependent instructions after the counter is read. So everything
+//! that does not depend on the counter is done before, and rare cases are left to [`super::slow`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -36,8 +35,8 @@ use crate::clock::{ThreadClock, ticks, ticks_or_stamp};
 use crate::marker;
 use crate::point::Point;
 
-/// The calling thread and its entry of a point, if there is a cell that follows the
-/// control word.
+/// The calling thread and its entry of a point, if the thread has a cell that follows the control
+/// word.
 #[inline(always)]
 pub(crate) fn ready(
     point: &'static Point,
@@ -48,19 +47,19 @@ pub(crate) fn ready(
     if thread.follows(offset, control) { Some((thread, thread.entry_at(offset))) } else { None }
 }
 
-/// [`ready`] for a fenced point: no cell equals its word.
+/// [`ready`] for a fenced point, whose word no cell has.
 pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'static Entry)> {
     let control = point.control();
     let is_fenced = control.fenced() && control.enabled() && control.0 != UNREGISTERED;
     if is_fenced { ready(point, control.sanitized()) } else { None }
 }
 
-/// A region that a guard keeps the tag of.
+/// A region whose tag a guard keeps.
 pub(crate) const SCOPE: u64 = 0;
-/// A region that is begun and ended by hand, and found by its point.
+/// A region that is begun and ended by hand, and is found by its point.
 pub(crate) const HAND: u64 = BY_HAND;
-/// A function that a compiler's hooks begin and end. Its hooks cost more than a scope: the region starts
-/// later by that, and the region around is charged less.
+/// A function that a compiler's hooks begin and end. The hooks cost more than a scope, so the
+/// region starts later by that cost, and less of it counts for the enclosing region.
 pub(crate) const FUNCTION: u64 = 1;
 
 /// Begins a region of a point that is on. Returns its tag; 0 if it is not measured.
@@ -79,7 +78,8 @@ pub(super) fn begin_in<const HOW: u64>(
     point: &'static Point,
     control: Control,
 ) -> u64 {
-    // All before the test: in a forked child these read zero, and so does what is tested.
+    // All loads come before the test: in a forked child they read zero, and so does the word that
+    // is tested.
     let tag = thread.place();
     let offset = point.offset();
     let mut covered = thread.covered();
@@ -97,9 +97,9 @@ pub(super) fn begin_in<const HOW: u64>(
     region.set_inclusive(thread.entry_at(offset).total());
     region.set_point(point);
     region.open(tag);
-    // The caller of what a signal handler measures from now on.
+    // From here on, regions of signal handlers are nested in this one.
     thread.push();
-    // Last, so that as little as possible of this is inside the region.
+    // The counter is read last, so that as little as possible of this code is inside the region.
     let now = ticks();
     if !thread.has_covered(covered) || thread.clock.is_outdated(now) {
         return slow::begin_again::<HOW>(point);
@@ -138,10 +138,10 @@ fn end_far(tag: u64) {
 #[inline(always)]
 fn end_in(thread: &'static Thread, tag: u64, ticks: impl FnOnce() -> u64) {
     let covered = thread.covered();
-    // As early as that: the counter is read when everything before it is done, and
-    // what comes after it goes on side by side with what waits for the reading.
+    // Read the counter early. The reading starts when the instructions before it are done, and
+    // later instructions that do not need its result run in parallel with it.
     let now = ticks();
-    // A forked child finds no place: its pages are wiped.
+    // This fails in a forked child, whose pages are wiped.
     if !thread.is_in(tag) {
         return slow::end(tag, now, covered);
     }
@@ -155,11 +155,12 @@ fn end_in(thread: &'static Thread, tag: u64, ticks: impl FnOnce() -> u64) {
     });
 }
 
-/// Pops the region of a tag, which is innermost, and writes its record; else `slow` ends it, with
-/// whether the thread is [marked](marker), and with the counter. The first is a constant at each
-/// call, the second is computed anew: neither takes a register.
-/// With `TURNED`, there is room for the record, and what that took was covered since. The record is
-/// of the first point, and inclusive time is added up for the second, which is the region's own.
+/// Pops the innermost region, whose tag is `tag`, and writes its record. If that is impossible,
+/// calls `slow` with whether the thread is [marked](marker), and with the counter. The former is a
+/// constant at each call and the latter is computed again, so neither takes a register. With
+/// `TURNED`, the ring has room for the record, and the ticks that turning the page took were
+/// covered. The record is for the point `of`; inclusive time is added to the point `total`, which
+/// is the region's own.
 #[inline(always)]
 pub(super) fn record<const TURNED: bool, const HOW: u64>(
     thread: &Thread,
@@ -180,24 +181,24 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     if !may_be_written {
         return slow(false, now());
     }
-    // From here on signal handlers and other fibres leave the ring alone. If one has written a
-    // record since the position was read, the position has moved; if one has measured since the
-    // counter was read, it has covered something; a child that one forked finds nothing covered. In
-    // all three cases, nothing may be written.
+    // From here on, signal handlers and other fibres do not use the ring. If one of them wrote a
+    // record since the position was read, the position has moved. If one measured since the counter
+    // was read, the covered ticks have changed. In a child that one of them forked, they are 0. In
+    // all three cases nothing may be written.
     let marker = &mut marker::new();
     if !thread.mark_at(position, marker::prepare(marker)) {
         return slow(false, now());
     }
-    // Less what inner regions of the point have added. Read before the two questions below, which
-    // show whether another fibre or a handler has added to it since.
+    // Subtract what inner regions of the point have added. This is read before the two tests below,
+    // which show whether another fibre or a handler has added to it since.
     let inside = thread.less_total(total, region.inclusive());
-    // The clock first: a handler that measures brings it up to date, and has covered something.
+    // Test the clock first: a handler that measures updates it, and changes the covered ticks.
     if thread.clock.was_switched() || !thread.has_covered(covered) {
         return slow(true, now());
     }
     let slot = thread.slot_at(position);
-    // Each figure goes where it belongs as soon as it is known, and words of the region are
-    // looked at anew, so that few registers do.
+    // Each figure is stored as soon as it is known, and words of the region are loaded again, so
+    // that few registers are in use.
     slot.fill_place(tag as u32);
     slot.fill_names(thread.open_at(tag).names(of.bytes()));
     slot.fill_times(region.start(), elapsed);
@@ -214,7 +215,7 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     thread.publish(position);
 }
 
-/// What a record says of a region of a tag beside its ticks.
+/// The words of a region's record beside its ticks.
 pub(crate) fn what(thread: &Thread, point: &Point, tag: u64) -> What {
     What::at(point.offset().bytes(), thread.caller(tag), tag as u32)
 }

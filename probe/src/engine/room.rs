@@ -1,8 +1,8 @@
 //! Room on the stack for slow paths.
 //!
 //! A signal handler may run on a stack of a few kilobytes, with memory of the host below it. The
-//! hot path takes little of that stack. A slow path takes more, so it first asks for room, in a
-//! function with a small frame. A region that finds no room counts as missed.
+//! hot path uses little stack. A slow path uses more, so it first checks the room, in a function
+//! with a small frame. If a region finds no room, it counts as missed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,13 +13,13 @@ use super::thread::Thread;
 use super::{cold, current, process};
 use crate::clock::ticks;
 
-/// Stack that the slow path of a begin or end takes, with room to spare.
+/// Stack that the slow path of a begin or end uses, with some reserve.
 const STACK: usize = 4 << 10;
-/// Stack that a thread's first region takes, with room to spare.
+/// Stack that a thread's first region uses, with some reserve.
 const STACK_FOR_A_LANE: usize = 6 << 10;
 
-/// Whether the calling thread's stack has room for the slow path of a begin. The caller has a small
-/// frame, and calls the function with the large one afterwards.
+/// Whether the calling thread's stack has room for the slow path of a begin. The caller must have a
+/// small frame, and calls the function with the large frame afterwards.
 #[inline(never)]
 pub(crate) fn has_room() -> bool {
     match current::thread().filter(|thread| thread.is_alive()) {
@@ -31,8 +31,8 @@ pub(crate) fn has_room() -> bool {
 impl Thread {
     /// Whether the calling thread's stack has room for a slow path.
     ///
-    /// It makes a system call if it has not found the thread on that page before. It misses that
-    /// the host has turned a page of the stack into a stack for signal handlers since.
+    /// This makes a system call if the thread was not found on this page before. It does not notice
+    /// if the host has since made a stack for signal handlers of the page.
     pub(crate) fn has_room(&self) -> bool {
         let here = 0u8;
         let here = (&raw const here).addr() as u64;
@@ -44,7 +44,7 @@ impl Thread {
         self.roomy_page(page).load(Relaxed) == page || self.look_for_room(page)
     }
 
-    /// The word that notes a page; neighbouring pages have different words.
+    /// The word in which a page is remembered. Adjacent pages have different words.
     fn roomy_page(&self, page: u64) -> &AtomicU64 {
         &self.roomy_pages[page as usize % 2]
     }
@@ -63,12 +63,13 @@ impl Thread {
     }
 
     /// Abandons the region of a tag, and the regions inside it, because the stack has no room for
-    /// its end. It counts as missed, and the region around it keeps its ticks.
+    /// its end. The region counts as missed, and its ticks count for the enclosing region.
     #[cold]
     #[inline(never)]
     pub(super) fn leave_out(&self, tag: u64) {
         self.abandon_from(level_of(tag));
-        // Tells a begin that this has interrupted that its place on the stack was used.
+        // If this handler has interrupted a begin, the change of the covered ticks shows it that
+        // its slot of the stack was used.
         self.cover(1);
         self.show_end(ticks());
         process::miss();

@@ -34,7 +34,7 @@ pub(crate) fn pause_latecomer(point: &'static Point) {
 /// Pauses or resumes, as the last caller requested. Repeats it if another thread requests the
 /// opposite in between, because that thread may finish before this one.
 fn as_asked(pause: impl Fn(bool)) {
-    /// One such thread is rare, and a second one rarer.
+    /// Maximum number of repetitions. One such thread is rare, and a second one rarer.
     const TURNS: u32 = 64;
     for _ in 0..TURNS {
         // Pairs with itself: either this finds the point in the list, or the thread that adds the
