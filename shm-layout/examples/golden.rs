@@ -1,15 +1,14 @@
-//! Makes `assets/segment-v3.pfp` and `assets/segment-v3-amounts.pfp`: what programs that
-//! were killed have left in their segments, every figure of them known.
+//! Creates `assets/segment-v3.pfp` and `assets/segment-v3-amounts.pfp`: the segments of programs
+//! that were killed, with known figures.
 //!
 //! `cargo run -p pfp-shm-layout --example golden -- STORY FILE`, where the story is
 //! `first` or `amounts`.
 //!
-//! The files that are kept were written once, when layout version 3.0 was made, and
-//! prove that later readers understand them. They are not made again: what a new
-//! minor version has gets a file of its own beside them. What they hold is told
-//! here by the writer's half of the layout, in the order in which the threads of a
-//! program would do it, and is written down a second time, as figures, in
-//! `tests/golden.rs` and `tests/golden_amounts.rs`.
+//! The files in `assets` were written once, when layout version 3.0 was made, and prove that later
+//! readers understand them. They are never written again: a new minor version adds files of its
+//! own. This example writes them with the writer's half of the layout, in the order in which the
+//! threads of a program would do it. The expected figures are in `tests/golden.rs` and
+//! `tests/golden_amounts.rs`.
 
 #[path = "golden/amounts.rs"]
 mod amounts;
@@ -31,9 +30,9 @@ use pfp_shm_layout::lane::Lane;
 use pfp_shm_layout::ring::{self, MAX_TICKS, POINT_SHIFT, Slot, What};
 use pfp_shm_layout::segment::Segment;
 
-/// The first number of a point with a name.
+/// Number of the first named point.
 const FIRST_NAMED: usize = 64;
-/// Records of a ring that are folded together.
+/// Number of records that are folded together.
 const RECORDS_PER_PAGE: u64 = (PAGE / size_of::<Slot>()) as u64;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -58,7 +57,7 @@ fn first() -> Option<Segment> {
     let [parse, compress, wait, lookup] = points(&segment)?;
 
     let main = Thread::start(&segment, 0, 4_711, b"main")?;
-    // More than the ring holds; then a reset.
+    // The lane gets more records than its ring holds, and then a reset.
     for _ in 0..2_100 {
         main.record(parse, Region { own: 100, inside: 5, ..Region::default() });
     }
@@ -104,7 +103,7 @@ fn first() -> Option<Segment> {
         second.record(parse, Region { own: 1_000, inside: 5, ..Region::default() });
     }
 
-    // A thread that ended before it measured anything, for want of space.
+    // A thread that ended before it measured anything, because there was no space.
     let lane = segment.back_lane(2).ok()??;
     let generation = lane.claim()?;
     lane.announce(generation, 4_714, 2_004_714, b"a name of 32 bytes is all we keep");
@@ -114,7 +113,7 @@ fn first() -> Option<Segment> {
     share(&segment, parse)?;
     main.show_calls(parse, compress, wait)?;
 
-    // The end: killed in the middle of a reset, and of a fold. Its time was not left.
+    // The program is killed in the middle of a reset, and of a fold.
     apply(lookup.word, Change::Reset);
     main.die_following(lookup);
     second.die_folding(parse);
@@ -154,7 +153,7 @@ fn clock(segment: &Segment, name: &str) {
 struct Point<'a> {
     number: usize,
     word: &'a AtomicU64,
-    /// Its cells have the sums of amounts.
+    /// Whether its cells have sums of amounts.
     has_sums: bool,
 }
 
@@ -164,7 +163,7 @@ impl Point<'_> {
     }
 }
 
-/// Enters the points; those that the threads use are returned.
+/// Registers the points. Returns those that the threads use.
 fn points(segment: &Segment) -> Option<[Point<'_>; 4]> {
     let enter = |wanted, name, file, line, change| {
         let number = segment.enter_point(wanted, FIRST_NAMED, name, file, line)?;
@@ -173,7 +172,7 @@ fn points(segment: &Segment) -> Option<[Point<'_>; 4]> {
         Some(Point { number, word, has_sums: false })
     };
     enter(Some(0), "overhead", "", 0, Change::Enable)?;
-    // By number, named later, and begun twice.
+    // A point by number, which was named later, and begun twice.
     let numbered = enter(Some(5), "", "", 0, Change::Invalidate)?;
     segment.entry(numbered.number)?.rename(segment.enter_text("period")?);
     let used = [
@@ -183,12 +182,12 @@ fn points(segment: &Segment) -> Option<[Point<'_>; 4]> {
         enter(None, "lookup", "src/lookup.rs", 40, Change::Enable)?,
     ];
     enter(None, "never ran", "src/never.rs", 50, Change::Disable)?;
-    // Beyond the table.
+    // A refused number, beyond the table.
     assert!(enter(Some(128), "too many", "src/never.rs", 60, Change::Enable).is_none());
     Some(used)
 }
 
-/// What one begin and end measured, in ticks.
+/// The measurement of one begin and end, in ticks.
 #[derive(Clone, Copy, Default)]
 struct Region {
     own: u64,
@@ -196,27 +195,27 @@ struct Region {
     away: Option<Away>,
     depth: u8,
     context: u32,
-    /// What it adds to the sums of its point.
+    /// The figures that it adds to the sums of its point.
     amounts: Amounts,
 }
 
-/// A thread with a lane, as the probe keeps it.
+/// A thread with a lane, and the private state that the probe keeps for it.
 struct Thread<'a> {
     segment: &'a Segment,
     lane: &'a Lane,
     generation: u32,
     ring: u64,
-    /// Its block of cells, which it does not fill.
+    /// Its block of cells, which never becomes full.
     cells: u64,
-    /// The next chunk of its block of chunks.
+    /// The number of its next free chunk.
     chunk: LocalCell<u32>,
-    /// Records of the ring that are in the cells.
+    /// Number of the ring's records that are in the cells.
     folded: LocalCell<u64>,
     now: LocalCell<u64>,
 }
 
 impl<'a> Thread<'a> {
-    /// Claims a lane that nobody has had.
+    /// Claims a lane that has had no owner yet.
     fn start(segment: &'a Segment, number: usize, tid: u32, name: &[u8]) -> Option<Self> {
         let lane = segment.back_lane(number).ok()??;
         let generation = lane.claim()?;
@@ -231,7 +230,7 @@ impl<'a> Thread<'a> {
         Some(Self { segment, lane, generation, ring, cells, chunk, folded, now })
     }
 
-    /// Shows that two regions are open, and that one point ran inside another one.
+    /// Publishes two open regions, and an edge for one point inside the other.
     fn show_calls(&self, parse: Point<'_>, compress: Point<'_>, wait: Point<'_>) -> Option<()> {
         let block = self.segment.take_blocks(CALLS_BLOCKS).ok()?;
         let shown = self.segment.calls(block)?;
@@ -282,7 +281,7 @@ impl<'a> Thread<'a> {
         cell
     }
 
-    /// The counter of a duration.
+    /// The counter of a duration's bucket.
     fn bucket(&self, cell: &Cell, ticks: u64) -> Option<&'a AtomicU64> {
         let (part, bucket) = locate(ticks.min(LIMIT - 1));
         if cell.part(part) == 0 {
@@ -296,8 +295,8 @@ impl<'a> Thread<'a> {
         &slots[number as usize % RING_SLOTS]
     }
 
-    /// The first record of a page folds all that were before. What a record cannot say goes
-    /// into the cell at once.
+    /// The first record of a page folds all records before it. A measurement that does not fit into
+    /// a record is added to the cell at once.
     fn record(&self, point: Point<'_>, region: Region) {
         let cell = self.cell(point);
         assert_eq!(cell.control(), point.control(), "followed before");
@@ -322,7 +321,7 @@ impl<'a> Thread<'a> {
         self.now.set(self.now.get() + span);
     }
 
-    /// Adds what is in the ring only to the cells.
+    /// Adds the records that are only in the ring so far to the cells.
     fn fold(&self) {
         let written = self.lane.counters.written.now();
         let (cells, _) = self.segment.cell_block(self.cells).expect("taken at the start").read();
@@ -335,7 +334,7 @@ impl<'a> Thread<'a> {
         ring::announce_folded(&self.lane.counters.folded, written);
     }
 
-    /// Adds the first ones of a cell to what it holds; none if there are none.
+    /// Stages the first `most` records of a cell's point. `None` if there are none.
     fn stage(&self, cell: &Cell, most: usize) -> Option<Sums> {
         let numbers = self.folded.get()..self.lane.counters.written.now();
         let additions = numbers.filter_map(|number| self.slot(number).addition());
@@ -349,7 +348,7 @@ impl<'a> Thread<'a> {
         Some(live)
     }
 
-    /// Folds, and gets no further than the first of the cell's records.
+    /// Starts a fold that stops after the first record of the cell.
     fn die_folding(&self, point: Point<'_>) {
         assert!(self.stage(self.cell(point), 1).is_some());
     }
@@ -366,8 +365,7 @@ impl<'a> Thread<'a> {
         });
     }
 
-    /// Begins to follow it, and gets no further than the first part of the
-    /// histogram that has to be cleared.
+    /// Starts to follow it, but stops at the first part of the histogram that must be cleared.
     fn die_following(&self, point: Point<'_>) {
         self.fold();
         let cell = self.cell(point);

@@ -77,7 +77,7 @@ fn the_ledger_reads_as_it_was_written() {
         clock_anomalies: 4,
         records_lost: 70,
         cells_busy: 0,
-        // The other file counts some.
+        // Only the other file has losses of these kinds.
         begins_missed: 0,
         records_missed: 0,
     };

@@ -1,7 +1,7 @@
 //! The story of `assets/segment-v3-amounts.pfp`: amounts, a device, and losses.
 //!
-//! A program copies blocks, mostly of 4,096 bytes and of 64, and takes steps, of which
-//! no two are alike; a device works for it.
+//! A program copies blocks, mostly of 4,096 and of 64 bytes, and takes steps, each with different
+//! amounts. A device works for it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -52,7 +52,7 @@ pub(crate) fn fill() -> Option<Segment> {
     main.record(step, region(400, [8, 2, 1 << 41, 0]));
     main.lane.counters.unrecorded.store(2, Relaxed);
 
-    // A lane with two owners, the second of which copies no lines.
+    // A lane with two owners. The second owner copies no lines.
     let first = Thread::start(&segment, 1, 4_712, b"worker 1")?;
     first.record(lines, region(40, [0; 4]));
     first.record(copy, region(700, [1_000, 0, 0, 0]));
@@ -69,7 +69,7 @@ pub(crate) fn fill() -> Option<Segment> {
     share(&segment, first_chunk as u32, blocks, &[(95, [0; 4])])?;
     share(&segment, first_chunk as u32 + 5, copy, &[(90, [10, 0, 0, 0]), (90, [20, 0, 0, 0])])?;
 
-    // The end: killed in the middle of a reset, before the sums are cleared.
+    // The program is killed in the middle of a reset, before the sums are cleared.
     apply(step.word, Change::Reset);
     main.die_following(step);
     Some(segment)
@@ -101,10 +101,10 @@ fn points<'a>(segment: &'a Segment) -> Option<Points<'a>> {
     let device = enter("gpu:copy", DEVICE | 20, "")?;
     let blocks = tuple(copy, "4096")?;
     let lines = tuple(copy, "64")?;
-    // A thread was killed before it had measured this one.
+    // A thread was killed before it had measured this tuple.
     tuple(copy, "128")?;
     let step = enter("step", 30, "items,errors,cost")?;
-    // Eight that were met, and only once each, before all others.
+    // The first eight tuples were measured only once each, before all others.
     for items in 0..8 {
         tuple(step, &format!("{items},0,{}", u64::MAX - items))?;
     }
@@ -112,7 +112,7 @@ fn points<'a>(segment: &'a Segment) -> Option<Points<'a>> {
 }
 
 impl Thread<'_> {
-    /// What a device has measured has no record: the thread was elsewhere.
+    /// A measurement of a device has no record, because the thread was doing other work.
     fn work_of_a_device(&self, point: Point<'_>, own: u64) {
         let cell = self.cell(point);
         self.fold();
