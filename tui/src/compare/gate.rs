@@ -340,7 +340,7 @@ pub struct Row {
     pub finding: Finding,
     /// Geometric mean over the runs; times in seconds, loads in CPUs.
     pub before: f64,
-    /// Geometric mean over the runs now.
+    /// Geometric mean over the new runs.
     pub now: f64,
     /// The relative change.
     pub change: f64,
@@ -364,9 +364,9 @@ pub struct Row {
 /// The result of a gate. Reports contain it in this form.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judgement {
-    /// Runs before.
+    /// Number of earlier runs.
     pub runs_before: usize,
-    /// Runs now.
+    /// Number of new runs.
     pub runs_now: usize,
     /// The assumed deviation between runs. `None` if several runs show it.
     #[serde(rename = "assumed_deviation")]
@@ -374,10 +374,10 @@ pub struct Judgement {
     /// All judged metrics, the worst first.
     #[serde(rename = "gates")]
     pub rows: Vec<Row>,
-    /// Points that only the runs before have.
+    /// Points that only the earlier runs have.
     #[serde(rename = "only_before")]
     pub gone: Vec<String>,
-    /// Points that only the runs now have.
+    /// Points that only the new runs have.
     #[serde(rename = "only_now")]
     pub new: Vec<String>,
     /// Points and metrics without a finding: too few measurements, or a reset that hides their
