@@ -145,7 +145,8 @@ fn regions_in_a_threads_destructors_count() {
     let picture = watch.poll();
     assert_eq!(watch::named(picture, "work").count, THREADS);
     assert_eq!(watch::named(picture, "in a destructor").count, THREADS);
-    // In the destructors of a key that is older than the probe's, and of one that is newer.
+    // Each thread measures the point twice: in the destructor of a key that is older than the
+    // probe's, and in that of a newer key.
     assert_eq!(watch::named(picture, "in a key's destructor").count, 2 * THREADS);
     // The first thread, and one other at a time.
     assert_eq!(picture.lanes.len(), 2);
