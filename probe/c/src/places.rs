@@ -15,7 +15,7 @@ use probe::Point;
 use crate::arena;
 use crate::trie::Trie;
 
-/// Names that are kept; far more than a segment has points.
+/// Maximum number of names, far more than a segment has points.
 const MAX_POINTS: usize = 1 << 17;
 
 /// A point and its place in the source.
@@ -52,7 +52,7 @@ pub(crate) fn hash(texts: [&[u8]; 3], line: u32) -> u64 {
     hash ^ hash >> 32
 }
 
-/// The bytes of a text, with what is not UTF-8 in it replaced.
+/// The bytes of a text, with invalid UTF-8 replaced.
 pub(crate) fn text(bytes: &[u8]) -> impl Iterator<Item = u8> {
     bytes.utf8_chunks().flat_map(|chunk| {
         let replacement = if chunk.invalid().is_empty() { "" } else { "\u{fffd}" };
@@ -64,13 +64,13 @@ fn bytes(kept: &[AtomicU8]) -> impl Iterator<Item = u8> {
     kept.iter().map(|byte| byte.load(Relaxed))
 }
 
-/// Keeps a text; the same in two forms.
+/// Stores a text for good. Returns it as atomic bytes and as a `str`.
 pub(crate) fn keep(bytes: &[u8]) -> Option<(&'static [AtomicU8], &'static str)> {
     let kept = arena::keep_bytes(text(bytes).count())?;
     for (to, byte) in kept.iter().zip(text(bytes)) {
         to.store(byte, Relaxed);
     }
-    // SAFETY: bytes of both types are alike, and nobody changes them any more.
+    // SAFETY: both types have the same layout, and the bytes are not changed any more.
     let kept_text = unsafe { std::slice::from_raw_parts(kept.as_ptr().cast::<u8>(), kept.len()) };
     // SAFETY: filled just now, with text.
     Some((kept, unsafe { std::str::from_utf8_unchecked(kept_text) }))

@@ -80,8 +80,8 @@ pub(crate) struct Region {
     // Valid if the tag has `NOTED`. Otherwise the clock has not changed since the region began.
     off: AtomicU64,
     switches: AtomicU64,
-    /// While the context is put aside, the ticks that were added to the inclusive total since the
-    /// region began.
+    /// Ticks that were added to the point's inclusive total since the region began. Valid while the
+    /// context is suspended.
     pub(super) kept: AtomicU64,
 }
 

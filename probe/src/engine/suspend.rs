@@ -50,9 +50,9 @@ fn keep(thread: &Thread, now: u64) {
     paused.is_paused.store(true, Relaxed);
 }
 
-/// Makes a context current, after the current one was put aside; null means the thread's own.
-/// Returns the context that was current. A signal handler in between pushes above the regions of
-/// both contexts.
+/// Makes a context current after the current one was suspended; null means the thread's own.
+/// Returns the context that was current. If a signal handler runs in between, it pushes above the
+/// regions of both contexts.
 pub(super) fn replace_current(thread: &Thread, next: *mut Shared) -> *mut Shared {
     // SAFETY: null, or a context that the caller keeps alive.
     let regions = unsafe { next.as_ref() }.map_or(&thread.own, |next| &next.regions);

@@ -74,8 +74,7 @@ pub(crate) struct Thread {
     pub(super) points: AtomicU64,
 
     // Fields that only the cold paths use.
-    /// The marker in [`Thread::position`] of a context that was put aside, until it is resumed;
-    /// else 0.
+    /// The marker in [`Thread::position`] of a suspended context; 0 once it is resumed.
     pub(super) suspended: AtomicU64,
     /// The counter when the lane was claimed.
     pub(super) claimed: AtomicU64,

@@ -1,4 +1,4 @@
-//! How a thread claims its lane, and releases it: cold.
+//! How a thread claims its lane and releases it. Only cold paths call this.
 
 use std::io;
 use std::ptr;
@@ -28,7 +28,8 @@ use crate::engine::regions::NOTHING_COVERED;
 use crate::engine::{cold, common, section, suspend};
 use crate::errno;
 
-/// The calling thread has jumped out of the code that claimed a lane for it: releases that lane.
+/// Releases a lane that was claimed for the calling thread, if the thread has jumped out of the
+/// code that claimed it.
 fn release_claimed(local: &Local) {
     let (lane, generation) = local.claimed.replace((0, 0));
     let process = process::current().filter(|_| lane != 0);
@@ -37,8 +38,8 @@ fn release_claimed(local: &Local) {
     }
 }
 
-/// In a forked child, in whose memory a parent's segment is private now: the calling thread has no
-/// lane, and its clock does not watch for the parent any more.
+/// In a forked child, where the parent's segment has become private memory: the calling thread has
+/// no lane from now on, and its clock does not watch for the parent any more.
 pub(in crate::engine) fn forget() {
     let Some(local) = local::known() else { return };
     local.claimed.set((0, 0));
@@ -59,7 +60,8 @@ pub(in crate::engine) fn of(process: &'static Process) -> Option<&'static Thread
 }
 
 fn claim(process: &'static Process) -> Option<&'static Thread> {
-    // The lane would be the parent's thread's, under a name and an id that go.
+    // A child in its parent's memory must not claim a lane: the lane would belong to the parent's
+    // thread, but have the name and id of the child, which will end.
     if !process.is_callers_threads(tid()) {
         return None;
     }
@@ -75,7 +77,7 @@ fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'sta
     }
     // A parent's table may have fewer entries than the points of this process need.
     local.thread.set(ptr::null());
-    // A handler of a fault in the middle of claiming measures nothing.
+    // If a fault interrupts the claim, its handler measures nothing.
     if local.is_claiming.replace(true) {
         if !section::is_outermost() {
             return None;
@@ -85,7 +87,7 @@ fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'sta
     let claimed = claim_lane(process, local).or_else(|| claim_overflow(process, local));
     local.claimed.set((0, 0));
     local.moving_in.set(ptr::null());
-    // In a child that was forked meanwhile the lane is not one of its own.
+    // In a child that was forked in the meantime, the lane belongs to the parent.
     let claimed = claimed.filter(|thread| {
         let is_ours = process.is_current();
         if !is_ours {
@@ -106,7 +108,7 @@ fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'sta
 fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Thread> {
     let segment = &process.segment;
     let lanes = segment.geometry().lanes();
-    // If many threads have no lane, not each of them checks all the others.
+    // If many threads have no lane, they do not all check all the others.
     let overflowed = segment.counters().lanes_overflowed.load(Relaxed);
     let mut reaps = overflowed == 0 || overflowed.is_power_of_two();
     let mut next = 0;
@@ -116,7 +118,8 @@ fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Threa
         let used = segment.lanes_used();
         if reaps && number as u64 >= used {
             reaps = false;
-            // Checked once at each doubling, so that a lane costs the same however many there are.
+            // Checked once at each doubling, so that the cost of a lane does not grow with their
+            // number.
             if (used.is_power_of_two() || number == lanes) && reap_dead(process) {
                 next = 0;
                 continue;
@@ -234,8 +237,8 @@ fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
     Some(thread)
 }
 
-/// Number of entries of a thread's table: for all numbers that the process may give to points, and
-/// for those that its parents gave, which may have had more room.
+/// Number of entries of a thread's table: enough for all numbers that the process may give to
+/// points, and for those that its parents gave, whose tables may have been larger.
 fn table_of(process: &Process) -> usize {
     let last = common::last_point().map_or(0, |last| last as usize + 1);
     process.segment.geometry().points().max(last)
@@ -248,9 +251,9 @@ fn map_pages(points: usize) -> Option<&'static Thread> {
     const { assert!(align_of::<EdgeIndex>() <= align_of::<Entry>()) };
     const { assert!(size_of::<EdgeIndex>().is_multiple_of(align_of::<Batches>())) };
     let pages = private_pages(bytes)?;
-    // Exposed for `entry`.
+    // The address is exposed for `entry`.
     let _ = pages.expose_provenance();
-    // If the system refuses, a child must not be forked in the middle of a region.
+    // If the system refuses this, a child must not be forked in the middle of a region.
     #[cfg(not(miri))]
     // SAFETY: advice about pages that were mapped just now.
     errno::preserve(|| unsafe { libc::madvise(pages.cast(), STACK + KEPT, libc::MADV_KEEPONFORK) });
@@ -282,9 +285,9 @@ pub(in crate::engine) fn register(thread: &Thread, process: &Process, name: &str
 }
 
 /// Runs last in a thread that has a lane, after the destructors of thread-local values, so that
-/// regions in those still count. A region that begins even later claims a lane again. Then this may
-/// not run a second time: the threads library runs destructors at most four times, and stops once
-/// no key is set. See [`reap_dead`].
+/// regions in those still count. If a region begins even later, it claims a lane again, and this
+/// function may not run again: the threads library runs destructors at most four times, and stops
+/// once no key is set. See [`reap_dead`].
 pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
     cold::section(|| {
         if let Some(local) = local::known() {
@@ -324,10 +327,10 @@ pub(in crate::engine) fn exit_key() -> io::Result<libc::pthread_key_t> {
     make_key(&KEY, at_thread_exit)
 }
 
-/// Releases the lanes of threads that have ended and could not release them: a signal handler, or a
+/// Releases the lanes of ended threads that could not release them: a signal handler, or a
 /// destructor that requested its own repetition, has measured after the last call of
-/// [`at_thread_exit`]. Called before a lane is taken that had no owner yet. Returns whether there
-/// was such a lane.
+/// [`at_thread_exit`]. Called before a thread takes a lane that had no owner yet. Returns whether
+/// there was such a lane.
 fn reap_dead(process: &Process) -> bool {
     let mut any = false;
     for kept in &process.lanes {
@@ -376,7 +379,7 @@ mod tests {
     use super::*;
     use crate::point::Point;
 
-    /// A reference to the state reaches no further than the state; Miri checks that.
+    /// A reference to the state does not reach beyond the state, which Miri checks.
     #[test]
     fn the_table_is_reached_to_its_end() {
         const POINTS: usize = 700;
