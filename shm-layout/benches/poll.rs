@@ -76,7 +76,7 @@ fn measure(what: &str, room: Config, load: Load, changed: &[usize]) {
     }
 }
 
-/// Creates a segment as a program with this many busy points leaves it.
+/// Creates a segment with this many busy points, as a program would leave it.
 fn fill(room: Config, load: Load) -> Segment {
     let segment = Segment::in_private_memory(room, &Facts::default());
     for point in 0..load.points {

@@ -89,7 +89,7 @@ fn first() -> Option<Segment> {
         word.store(value, Relaxed);
     }
 
-    // A lane with two owners. The second uses one of the first one's two cells.
+    // A lane with two owners. The second owner uses one of the first owner's two cells.
     let first = Thread::start(&segment, 1, 4_712, b"worker 1")?;
     for _ in 0..3 {
         first.record(parse, Region { own: 400, inside: 5, ..Region::default() });

@@ -76,13 +76,13 @@ impl WholeFile {
         }
         let (file, draft) = match nameless(&folder) {
             Ok(file) => (file, None),
-            // An old file system, or a reason for which a named file fails, too.
+            // An old file system, or an error that `named` will return, too.
             Err(_) => named(&folder)?,
         };
         Ok(Self { file, path, folder, existing, draft, len: 0 })
     }
 
-    /// Leaves out bytes, which read as zeros and take no space.
+    /// Skips bytes, which become a hole: they read as zeros and take no space.
     ///
     /// # Errors
     ///
@@ -98,9 +98,9 @@ impl WholeFile {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if a file of that name has appeared meanwhile and is to be kept; else the
-    /// system's error. The name then has the old file, or none, unless the error came from syncing
-    /// the folder.
+    /// `AlreadyExists` if the file is not to be replaced and another file has taken its name in the
+    /// meantime; else the system's error. The name then has the old file, or none, unless the error
+    /// came from syncing the folder.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         match (&self.draft, self.existing) {
@@ -185,7 +185,8 @@ fn kind_of(path: &CStr) -> Option<libc::mode_t> {
     (!refused).then(|| unsafe { stat.assume_init() }.st_mode & libc::S_IFMT)
 }
 
-/// Opens a file, or makes it as the flags say, with the permissions that the umask leaves.
+/// Opens a file, or creates it if the flags request that, with the permissions that the umask
+/// leaves.
 fn open(path: &CStr, flags: libc::c_int) -> io::Result<File> {
     loop {
         // SAFETY: a NUL-terminated path that outlives the call; plain numbers else.
@@ -271,7 +272,7 @@ pub(crate) fn rename_new(old: &CStr, new: &CStr) -> io::Result<()> {
     if unsafe { libc::link(old.as_ptr(), new.as_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // If the removal fails, the draft's name stays beside the file.
+    // If the removal fails, the file keeps the draft's name as a second name.
     let _ = remove(old);
     Ok(())
 }
@@ -284,7 +285,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
-    /// A folder that goes with the test.
+    /// A folder that is removed after the test.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -307,8 +308,7 @@ mod tests {
         }
     }
 
-    /// A file by the method that this file system takes, and by the method for file systems without
-    /// nameless files.
+    /// Writes a file as this file system allows, and as if it had no nameless files.
     fn begun(path: &Path, existing: Existing, by_name: bool) -> io::Result<WholeFile> {
         let mut file = WholeFile::create(path, existing)?;
         if by_name {

@@ -15,8 +15,8 @@ use std::sync::atomic::{
 const FIRST: RawFd = 3;
 /// Kernel id of the thread that opens something; 0 if there is none.
 static OPENING: AtomicU32 = AtomicU32::new(0);
-/// Attempts to wait for another thread, which take less than a millisecond. In a forked child the
-/// thread may be the parent's.
+/// Attempts to wait for another thread; all of them take less than a millisecond. In a forked
+/// child, that thread may exist only in the parent.
 const TRIES: u32 = 10_000;
 
 /// Runs `open`, whose descriptors get numbers from 3 on.
@@ -92,7 +92,8 @@ fn give_back(number: RawFd) {
 
 /// Closes a descriptor that [`placeholder`] has opened.
 fn close(number: RawFd) {
-    // SAFETY: a plain number. The caller has checked that it is a placeholder's.
+    // SAFETY: `close` takes a plain number. The caller has checked that the number is a
+    // placeholder's.
     unsafe { libc::syscall(libc::SYS_close, number) };
 }
 
@@ -109,7 +110,7 @@ mod tests {
         // SAFETY: the child makes system calls only, and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: the child's own descriptors.
+            // SAFETY: `close` takes plain numbers, and the descriptors belong to the child alone.
             (0..FIRST).for_each(|number| unsafe {
                 libc::close(number);
             });

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 pub struct NoMemory;
 
 impl NoMemory {
-    /// Whether an error was made from this one. The system's ENOMEM was not: it may also mean
-    /// address space or locked memory.
+    /// Whether an error was made from [`NoMemory`]. The system's ENOMEM is not such an error: it
+    /// may also mean that address space or locked memory has run out.
     #[must_use]
     pub fn is_in(error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::OutOfMemory && error.raw_os_error().is_none()

@@ -1,4 +1,4 @@
-//! A histogram matches the figures beside it, also while a writer runs.
+//! A histogram matches the figures of its cell, also while a writer runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

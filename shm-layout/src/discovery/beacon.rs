@@ -82,11 +82,11 @@ pub struct Info {
 pub enum Malformed {
     /// Another version, newer or older.
     Version(u32),
-    /// Another defect, and its line.
+    /// Any other defect, with the number of its line.
     Text {
         /// Counted from 1.
         line: usize,
-        /// What the line should contain.
+        /// The expected content of the line.
         expected: &'static str,
     },
     /// Memory ran out, so nothing is known of the text.
@@ -114,7 +114,7 @@ impl Info {
     ///
     /// # Errors
     ///
-    /// The beacon cannot be read, for another reason than that it is gone.
+    /// The beacon exists, but cannot be read.
     pub fn liveness(&self, dir: &Directory) -> io::Result<Liveness> {
         match self.open(dir)? {
             Some(file) => judge(&file, &self.process),
@@ -126,7 +126,7 @@ impl Info {
     ///
     /// # Errors
     ///
-    /// As [`Self::liveness`].
+    /// Fails like [`Self::liveness`].
     pub fn watch(&self, dir: &Directory) -> io::Result<Option<Watch>> {
         Ok(self.open(dir)?.map(|file| Watch::new(file, self.process)))
     }
@@ -181,7 +181,7 @@ impl Info {
     ///
     /// # Errors
     ///
-    /// [`Malformed`]; it panics for no bytes.
+    /// [`Malformed`] for any other text. No bytes make it panic.
     pub fn parse(text: &[u8]) -> Result<Info, Malformed> {
         let mut lines = Lines { rest: text, line: 0 };
         if text.len() > MAX_BYTES {
@@ -279,7 +279,7 @@ pub struct Beacon {
     is_lit: AtomicBool,
     /// The page that holds the lock. `None` if the file system supports no locks.
     page: Option<LockPage>,
-    /// Asks whether a viewer collects what ended processes leave.
+    /// Finds out whether a viewer collects the segments of ended processes.
     question: Question,
 }
 
@@ -288,7 +288,7 @@ impl Beacon {
     ///
     /// # Errors
     ///
-    /// As [`Beacon::prepare`] and [`Beacon::light`]. It leaves no file behind.
+    /// Fails like [`Beacon::prepare`] and [`Beacon::light`]. It leaves no file behind.
     pub fn lit(dir: &Directory, info: &Info) -> io::Result<Box<Beacon>> {
         let beacon = Beacon::prepare(dir, info)?;
         if let Err(error) = beacon.light() {
@@ -311,7 +311,8 @@ impl Beacon {
         let draft = file_name(&info.object, DRAFT.as_bytes())?;
         let file = dir.create_file(&draft)?;
         let prepared = Beacon::fill(dir, info, &draft, &file);
-        // After a sweeper has removed the draft, its name may be another thread's.
+        // If a sweeper has removed this draft, another thread may have made a draft of the same
+        // name.
         if prepared.is_err() && dir.leads_to(&draft, &file).unwrap_or(true) {
             dir.remove(&draft).ok();
         }
@@ -375,8 +376,9 @@ impl Beacon {
         &self.info
     }
 
-    /// Whether a viewer waits for what this process leaves: then object and beacon must stay when
-    /// it ends. It makes one system call, of a kind that an end makes anyway.
+    /// Whether a viewer collects the segments of ended processes. If so, this process must leave
+    /// its object and its beacon when it ends. Makes one system call, of a kind that an ending
+    /// process makes anyway.
     pub fn is_awaited(&self) -> bool {
         self.question.is_answered()
     }
@@ -386,7 +388,7 @@ impl Beacon {
     ///
     /// # Errors
     ///
-    /// As [`Beacon::remove`].
+    /// Fails like [`Beacon::remove`].
     pub fn extinguish(self) -> io::Result<()> {
         let removed = self.remove();
         if self.is_callers()

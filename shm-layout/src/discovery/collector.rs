@@ -1,4 +1,4 @@
-//! Viewers that watch all processes, and what ended processes leave for them.
+//! Viewers that watch all processes, and collect the segments that ended processes leave for them.
 //!
 //! ```text
 //!  viewer                                 process
@@ -27,7 +27,7 @@ const FOLDER: &str = "collectors";
 /// Maximum number of collectors that are read.
 const MAX_NAMES: usize = 256;
 
-/// A viewer that collects what ended processes leave, until it is dropped.
+/// Registers this viewer as a collector of ended processes' segments, until it is dropped.
 #[derive(Debug)]
 pub struct Collector {
     held: LockedFile,
@@ -44,7 +44,7 @@ impl Collector {
         Ok(Self { held: LockedFile::start(dir, FOLDER, name)? })
     }
 
-    /// Whether no other collector lives that may still want the segments.
+    /// Whether there is no other living collector, which may still want the segments.
     pub fn is_alone(&self) -> bool {
         count_living(&self.held.folder, Some(&self.held.name)).is_ok_and(|living| living == 0)
     }
@@ -79,7 +79,7 @@ fn folder_of(dir: &Directory) -> Result<PathBuf, NoMemory> {
     heap::path(&[dir.path().as_os_str().as_bytes(), b"/", FOLDER.as_bytes()])
 }
 
-/// The system call by which an ending process finds collectors; its path is made beforehand.
+/// The system call by which an ending process finds collectors. Its path is prepared in advance.
 #[derive(Debug)]
 pub(crate) struct Question(CString);
 

@@ -41,10 +41,10 @@ pub struct Directory {
 /// The form of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Errors {
-    /// Words: which path was refused, what was expected and what was found.
+    /// A text with the refused path, the expected state and the state that was found.
     InWords,
-    /// Only the kind, or the system's number. A measured program uses this form, because words take
-    /// memory, which may have run out.
+    /// Only the kind, or the system's number. A measured program uses this form, because a text
+    /// takes memory, which may have run out.
     Plain,
 }
 
@@ -84,8 +84,8 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// If all candidates fail: as [`Directory::create`] for the first one, but without words.
-    /// `OutOfMemory`.
+    /// If all candidates fail, the error of [`Directory::create`] for the first candidate, without
+    /// a text. `OutOfMemory` if memory runs out.
     pub fn for_this_process() -> io::Result<Directory> {
         let mut first_error = None;
         for path in Directory::try_candidates()? {
@@ -102,7 +102,8 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// As [`Directory::open`], but `NotFound` is about the directory above.
+    /// Fails like [`Directory::open`], except that `NotFound` means that the directory above is
+    /// missing.
     pub fn create(path: &Path) -> io::Result<Directory> {
         Directory::create_with(path, Errors::InWords)
     }
@@ -112,7 +113,7 @@ impl Directory {
         // SAFETY: a NUL-terminated path that outlives the call.
         if unsafe { libc::mkdir(name.as_ptr(), 0o700) } != 0 {
             let error = io::Error::last_os_error();
-            // `open_with` checks what exists already.
+            // A directory that exists already is checked by `open_with`.
             if error.kind() != io::ErrorKind::AlreadyExists {
                 return Err(errors.at(path, error));
             }
@@ -138,8 +139,8 @@ impl Directory {
 
     fn open_with(path: &Path, errors: Errors) -> io::Result<Directory> {
         let name = to_c(path.as_os_str())?;
-        // O_PATH: the directory is checked before anything is opened. Only so can a directory be
-        // reached that a umask of 0777 has just closed to this process.
+        // O_PATH, so that the directory is checked before anything in it is opened. Also, only
+        // O_PATH opens a directory that this process has created under a umask of 0777.
         let at = |error| errors.at(path, error);
         let look = open_at(libc::AT_FDCWD, &name, libc::O_PATH, 0).map_err(at)?;
         let stat = status(look.as_raw_fd())?;
@@ -193,8 +194,8 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// `NotFound`; `PermissionDenied` if this user could not have made the file here; else what the
-    /// system answered.
+    /// `NotFound`; `PermissionDenied` if this user could not have made the file here; else the
+    /// system's error.
     pub fn open_to_lock(&self, name: &CStr) -> io::Result<File> {
         self.open_as(name, libc::O_RDWR)
     }
@@ -447,7 +448,7 @@ impl Drop for Entries {
     }
 }
 
-/// Sets the mode of the file behind a descriptor, which may be an O_PATH one.
+/// Sets the mode of the file behind a descriptor, which may have been opened with O_PATH.
 pub(crate) fn chmod(file: &OwnedFd, mode: libc::mode_t) -> io::Result<()> {
     // fchmod refuses O_PATH descriptors, and a path could lead to another file; this path leads to
     // exactly the file that is open.

@@ -22,7 +22,7 @@ pub enum End {
 }
 
 impl End {
-    /// Decodes what `wait` returns.
+    /// Decodes a status of `wait`.
     fn of_wait(status: i32) -> Self {
         match status & 0x7f {
             0 => Self::Status((status >> 8) as u8),

@@ -36,7 +36,7 @@ const MAX_BYTES: usize = 4096;
 pub enum Stage {
     /// The shared memory: nothing is measured.
     Segment,
-    /// The private memory that leads to it: nothing is measured.
+    /// The private memory that refers to the shared memory: nothing is measured.
     Process,
     /// The beacon: the process is measured, and viewers do not find it.
     Beacon,
@@ -131,7 +131,8 @@ impl Failure {
         written
     }
 
-    /// [`Self::note`] if the directory cannot be opened.
+    /// Leaves the note as a symbolic link, without opening the directory, which would take a
+    /// descriptor.
     ///
     /// # Errors
     ///
@@ -193,7 +194,7 @@ pub fn forget(dir: &Directory, exe: &Path) {
     let _ = file_name(exe).and_then(|name| dir.remove(&name));
 }
 
-/// All notes in a directory. Other files are left out.
+/// All notes in a directory. Other files are skipped.
 ///
 /// # Errors
 ///

@@ -76,7 +76,7 @@ impl Swept {
     }
 }
 
-/// Reads every beacon in a directory. Beacons that vanish in between are left out.
+/// Reads every beacon in a directory. Beacons that vanish in between are skipped.
 ///
 /// # Errors
 ///
@@ -132,8 +132,8 @@ pub fn remove_one(dir: &Directory, object: &Name) -> io::Result<bool> {
     }
 }
 
-/// Reads every beacon in all directories where this user's beacons may be. A directory
-/// that is missing is left out; a refused directory is reported, by its path.
+/// Reads every beacon in all directories where this user's beacons may be. Missing directories are
+/// skipped; a refused directory is reported with its path.
 #[allow(clippy::disallowed_methods, reason = "only viewers look everywhere")]
 pub fn find_everywhere() -> (Vec<Found>, Vec<String>) {
     let mut all = Vec::new();

@@ -25,8 +25,8 @@ impl LockedFile {
         folder: &str,
         name: impl Fn() -> io::Result<CString>,
     ) -> io::Result<Self> {
-        /// Each program that starts meanwhile may remove the folder while it is empty, or the file
-        /// before it is locked.
+        /// Any program that starts at the same time may remove the folder while it is empty, or the
+        /// file before it is locked.
         const TRIES: u32 = 1000;
         let path = heap::path(&[dir.path().as_os_str().as_bytes(), b"/", folder.as_bytes()])?;
         let make = |name: &CStr| -> io::Result<(Directory, File)> {

@@ -79,7 +79,7 @@ impl Identity {
         there && of_own_thread(thread).is_none_or(|it| self.start == 0 || it.start == self.start)
     }
 
-    /// What the identity proves without a lock; `here` is the caller's identity.
+    /// Evidence from the identity alone, without a lock. `here` is the caller's identity.
     fn evidence(&self, here: &Identity) -> Evidence {
         if self.boot == 0 || here.boot == 0 {
             return Evidence::None;
@@ -99,11 +99,11 @@ impl Identity {
         if missing {
             return Evidence::Gone;
         }
-        // Whether a process of this id is that one cannot be known.
+        // Without a start time, a process with this id may or may not be the same process.
         if self.start == 0 {
             return Evidence::None;
         }
-        // An unreadable stat says nothing: /proc may hide foreign processes.
+        // An unreadable stat proves nothing: /proc may hide foreign processes.
         let path = ShortText::<64>::of(format_args!("/proc/{pid}/task/{pid}/stat"));
         match Stat::read(path.as_str()) {
             Some(stat) if stat.is_over() => Evidence::Gone,
@@ -134,8 +134,8 @@ impl Identity {
     }
 }
 
-/// What an identity proves. The existence of a process proves nothing: it may have become another
-/// program.
+/// Evidence that a process is dead. An existing process with its id is no evidence that it lives:
+/// the process may have become another program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evidence {
     None,
@@ -237,7 +237,7 @@ impl Watch {
     }
 }
 
-/// What a sweeper may do with a beacon.
+/// Whether a sweeper may remove a beacon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     /// Its process is dead, no other sweeper is removing it, and none will as long as the file
@@ -269,8 +269,8 @@ fn take_over(file: &File, process: Option<&Identity>) -> io::Result<bool> {
     for _ in 0..ATTEMPTS {
         match lock(file, libc::LOCK_EX)? {
             Lock::Taken => return Ok(true),
-            // Without locks only a proof counts; the file of another boot may belong to another
-            // machine, whose processes are not visible here.
+            // Without locks, a sweeper needs proof that the process is gone. Another boot id is no
+            // proof: the file may belong to another machine, whose processes are not visible here.
             Lock::Unsupported => {
                 let here = Identity::of_this_process();
                 return Ok(process.is_some_and(|it| it.evidence(&here) == Evidence::Gone));
@@ -368,7 +368,7 @@ mod tests {
         assert!(me.evidence(&me) == Evidence::None);
         let reused = Identity { start: me.start - 1, ..me };
         assert!(reused.evidence(&me) == Evidence::Gone);
-        // A program that could not read when it started is gone with its id.
+        // Without a start time, a process is known to be gone only if no process has its id.
         let without_start = Identity { start: 0, ..me };
         assert!(without_start.evidence(&me) == Evidence::None);
         let past = Identity { pid: i32::MAX as u32, ..without_start };

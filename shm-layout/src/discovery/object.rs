@@ -82,7 +82,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// As [`Object::create_as`] and [`Name::random`].
+    /// Fails like [`Object::create_as`] and [`Name::random`].
     pub fn create(bytes: usize) -> io::Result<Object> {
         Object::create_as(Name::random()?, bytes)
     }
@@ -168,7 +168,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// As [`Object::open`].
+    /// Fails like [`Object::open`].
     pub fn open_shared(name: &Name) -> io::Result<Object> {
         let descriptor = open(name, libc::O_RDWR | libc::O_NONBLOCK)?;
         let file = FileStatus::of(descriptor.as_raw_fd())?;
@@ -273,7 +273,8 @@ impl Object {
         &self.name
     }
 
-    /// Makes whole pages of an opened object writable: the control pages.
+    /// Makes a range of an opened object writable, such as the control pages. The range must be
+    /// whole pages.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Files beside the beacons that note which points a viewer has switched and will put back. By them
-//! other viewers find the switches of a viewer that was killed.
+//! Files beside the beacons that note which points a viewer has switched and will put back. If a
+//! viewer is killed, other viewers find its switches in these files.
 //!
 //! ```text
 //!  DIR/switched/<hex of the segment>.<hex of the viewer>
@@ -76,7 +76,7 @@ pub struct Others {
     file: File,
     /// The viewer was killed.
     pub is_dead: bool,
-    /// By the point's id: true if the point was switched on, false if it was switched off.
+    /// The switched points by id: true if a point was switched on, false if it was switched off.
     pub points: BTreeMap<u32, bool>,
 }
 

@@ -8,7 +8,7 @@ use crate::discovery::stat::{inode_of, read_small};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// What the namespace of the calling process adds to the clocks, in nanoseconds.
+/// The offsets that the time namespace of the calling process adds to the clocks, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Offsets {
     monotonic: i64,

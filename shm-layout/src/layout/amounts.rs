@@ -1,11 +1,11 @@
-//! Amounts: how much a region processed, beside how long it took.
+//! Amounts: how much work a region did, in addition to how long it took.
 //!
-//! A region may say how many bytes it moved, how many operations it did, how many
-//! items it had: at most [`MAX_AMOUNTS`] numbers under names of its *metered* point. A tuple of
-//! amounts is a point of its own, with an entry of the point table and cells like any other, so that
-//! its sums are its count times its amounts and nothing is written for them. A metered point
-//! has up to [`TUPLES`] of them. Regions with other amounts are its own, and its cells have the sums
-//! of those in a chunk beside them:
+//! The regions of a *metered* point report amounts, such as the bytes they moved, the operations
+//! they did, or the items they processed. The point has a name for each amount, at most
+//! [`MAX_AMOUNTS`]. Each tuple of amounts is a point of its own, with an entry in the point table
+//! and cells like any other point. Its sums are its count times its amounts, so they need not be
+//! stored. A metered point has up to [`TUPLES`] tuples. Regions with other amounts count for the
+//! metered point itself, whose cells have the sums of those amounts in a separate chunk:
 //!
 //! ```text
 //!   0 +-------------------------------------------------+
@@ -29,7 +29,7 @@ pub const TUPLES: usize = 8;
 /// Amounts of one measurement, or their sums; 0 beyond the amounts that a point has.
 pub type Amounts = [u64; MAX_AMOUNTS];
 
-/// The sums beside a cell; see the module for the drawing.
+/// The sums of amounts of a cell. The module's documentation shows their layout.
 pub type SumWords = [AtomicU64; SUM_WORDS];
 /// Words of the sums.
 pub(crate) const SUM_WORDS: usize = 4 * MAX_AMOUNTS;
@@ -58,7 +58,7 @@ pub(crate) fn add(words: &SumWords, published: u64, amounts: &Amounts) {
     }
 }
 
-/// Adds amounts beside a cell that many threads write.
+/// Adds amounts to the sums of a cell that many threads write.
 pub(crate) fn add_shared(words: &SumWords, amounts: &Amounts) {
     for (word, amount) in words.iter().zip(amounts) {
         let add = |sum: u64| Some(sum.saturating_add(*amount));
@@ -80,8 +80,9 @@ pub(crate) fn clear(words: &SumWords, copy: u64) {
     live(words, copy).iter().for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
-/// The sums beside a cell whose live copy has the number `published`, after `commit` restarts. The
-/// live sums are void while the cell is being restarted.
+/// The sums of amounts of a cell. The two numbers select the published copies: the copy of the live
+/// sums, and the number of restarts, `commit`. With `void`, the live sums read as zeros, because
+/// the cell is being restarted.
 pub(crate) fn read(words: &SumWords, (published, commit): (u64, u64), void: bool) -> SumsPicture {
     let get = |words: &[AtomicU64]| -> Amounts {
         core::array::from_fn(|place| words[place].load(Ordering::Relaxed))

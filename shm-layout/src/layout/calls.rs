@@ -191,7 +191,7 @@ impl Calls {
         self.resume(now, 0);
     }
 
-    /// Publishes that `level` regions are open from `now` on, whatever the last record says.
+    /// Publishes that `level` regions are open from `now` on, regardless of the last record.
     pub fn resume(&self, now: u64, level: u64) {
         self.resumed.show(now, level);
     }
@@ -246,7 +246,7 @@ impl Calls {
         let (mut since, mut level) = self.resumed.seen();
         if let Some(last) = last {
             let end = last.start.wrapping_add(last.span);
-            // At the same moment, `resumed` was written after the end of the record.
+            // If both have the same time, `resumed` is newer: it was written after the record.
             if is_since(end, since) && end << LEVEL_BITS != since {
                 (since, level) = (end << LEVEL_BITS, u64::from(last.depth));
             }

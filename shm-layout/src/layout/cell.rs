@@ -79,8 +79,8 @@ pub struct Cell {
     control: AtomicU64,
     /// Number of restarts; its lowest bit selects the published copy of `retired`.
     commit: AtomicU64,
-    /// Number of the point, constant, and beside it the flags [`KEPT_CPU`] and [`SIMPLE`];
-    /// release-published before the cell is reachable.
+    /// Number of the point, which is constant, and in the upper bits the flags [`KEPT_CPU`] and
+    /// [`SIMPLE`]; release-published before the cell is reachable.
     point: AtomicU64,
     /// Chunk number of the sums of amounts, see [`crate::layout::amounts`]; 0 if there are none.
     amounts: AtomicU64,
@@ -144,8 +144,8 @@ struct Half<'a> {
     rare: &'a Rare,
 }
 
-/// The sequence word before a change. It selects the published copy, beside which the change is
-/// staged.
+/// The sequence word before a change. It selects the published copy; the change is staged in the
+/// other copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Staged {
     seq: u64,
@@ -156,9 +156,9 @@ const STAGED: u64 = 1;
 /// Each publication adds this to `seq`.
 const FLIP: u64 = 2;
 
-/// Flag beside the point's number: the minimum counts only regions that kept the CPU.
+/// Flag in the word of the point's number: the minimum counts only regions that kept the CPU.
 const KEPT_CPU: u64 = 1 << 32;
-/// Flag beside the point's number: [`Cell::append_simple`] may be called.
+/// Flag in the word of the point's number: [`Cell::append_simple`] may be called.
 const SIMPLE: u64 = 1 << 33;
 
 /// [`Cell::append_simple`] cannot overflow a sum of squares below this.
@@ -395,7 +395,7 @@ impl Cell {
         get(&self.point) & SIMPLE != 0
     }
 
-    /// As [`Self::append`], for squares that add up to less than 2^63. It does not write the rare
+    /// Like [`Self::append`], for squares that add up to less than 2^63. It does not write the rare
     /// words.
     #[inline(always)]
     pub fn append_simple(&self, Staged { seq }: Staged, more: &Sums, folded: u64) {
@@ -417,7 +417,7 @@ impl Cell {
         put(min, get(&from.min).min(more.min));
         put(max, get(&from.max).max(more.max));
         put(to_folded, folded);
-        // These stay: the cell is not averaged, and the measurements kept the CPU.
+        // These figures stay: the cell is not averaged, and the measurements kept the CPU.
         let RareWords { squares_high: _, average: _, off_cpu: _, switches: _ } =
             &self.rare[copy].words;
         self.close(seq);

@@ -25,9 +25,9 @@ use crate::sync::{AtomicU64, Ordering, ord};
 
 /// The first eight bytes of a complete segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"pfp-seg\0");
-/// Layout version, major part: a reader cannot read another one.
+/// Major part of the layout version: a reader cannot read a segment with another one.
 pub const MAJOR: u16 = 3;
-/// Layout version, minor part: a higher one only adds to it.
+/// Minor part of the layout version: a higher one only adds fields.
 pub const MINOR: u16 = 0;
 /// A machine of the other byte order reads another number.
 const BYTE_ORDER: u32 = 0x0102_0304;
@@ -73,7 +73,7 @@ pub struct ProcessCounters {
     pub reported_ticks_per_1000_s: AtomicU64,
     /// The true clock of the core in hertz, 0 if it was not measured.
     pub core_hz: AtomicU64,
-    /// 1 if the processor says that the counter runs at one rate always.
+    /// 1 if the processor reports that the counter has a constant rate.
     pub invariant: AtomicU64,
     /// Calibrated ticks that measuring adds inside a region.
     pub overhead_inside: AtomicU64,

@@ -281,8 +281,8 @@ impl Lane {
         picture.calls_block = self.calls_block.load(Ordering::Relaxed);
         picture.name = LaneName::default();
         if state & KIND == CLAIMING {
-            // Between two owners some fields are the last owner's and some the next one's. They
-            // stay so if the process dies there.
+            // Between two owners, the fields are a mixture of both owners'. They stay so if the
+            // process dies there.
             (picture.tid, picture.claimed) = (0, 0);
         } else {
             picture.tid = self.tid.load(Ordering::Relaxed) as u32;

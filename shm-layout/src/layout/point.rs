@@ -79,15 +79,15 @@ pub struct EntryPicture {
     pub file: Text,
     /// Line in that file, 0 if unknown.
     pub line: u32,
-    /// Whether its time is a device's or the clock's; see [`DEVICE`].
+    /// Whether it measures the time of a device or spans of the clock; see [`DEVICE`].
     pub device: bool,
-    /// Whether its time is the clock's; see [`WALL`].
+    /// Whether it measures spans of the clock; see [`WALL`].
     pub wall: bool,
     /// Offsets of its two cells on the overflow lane, in the segment; 0 without a cell.
     pub shared_cells: [u64; 2],
     /// The metered point that it is a tuple of, whose control word it follows.
     pub of: Option<u32>,
-    /// The amounts, of a metered point or a tuple.
+    /// The names of a metered point's amounts, or the numbers of a tuple.
     pub amounts: Text,
 }
 

@@ -8,7 +8,7 @@
 //!          | exclusive 32, inclusive 32 | point 32, caller 32 |
 //! ```
 //!
-//! A slot has points as [offsets](POINT_SHIFT), like an end.
+//! A slot stores points as [offsets](POINT_SHIFT), because an end has them in that form.
 //!
 //! The writer overwrites the oldest record and never waits. It **folds** its records into the cells
 //! of its lane before they can be overwritten, a page of records at a time. A reader copies records
@@ -16,9 +16,9 @@
 //! if `n + capacity > w`, because the writer may already be in the slot of record `w`, which is
 //! also the slot of `w - capacity`.
 //!
-//! A reader of figures reads `folded` first, then the cells. A cell shows how many of the lane's
-//! records it covers, and covers at least those before `folded`. So the cell lacks the records of
-//! its point from the greater of the two numbers on.
+//! A reader of figures reads `folded` first, then the cells. A cell states how many of the lane's
+//! records it covers, and covers at least those before `folded`. So the reader adds the point's
+//! records from the greater of the two numbers on.
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|
@@ -47,8 +47,8 @@ pub struct Slot {
 /// table.
 pub const POINT_SHIFT: u32 = 5;
 
-/// Flag beside the elapsed ticks: the measurement is in its cell already, and in the ring for the
-/// flight recorder only.
+/// Flag in the word of the elapsed ticks: the measurement is in its cell already, and in the ring
+/// only for the flight recorder.
 const COUNTED: u32 = 1 << 31;
 /// Maximum number of ticks that an end may write by [`Slot::fill`].
 pub const MAX_TICKS: u64 = i32::MAX as u64;
@@ -73,7 +73,7 @@ pub struct Record {
     pub caller: u32,
 }
 
-/// The words of a record beside its ticks.
+/// The words of a record besides its ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct What {
     /// The point, as an [offset](POINT_SHIFT), and in the upper half the calling point, as an
@@ -249,7 +249,7 @@ impl Slot {
         self.names.load(Ordering::Relaxed)
     }
 
-    /// The words of the record beside its ticks.
+    /// The words of the record besides its ticks.
     #[inline(always)]
     #[must_use]
     pub fn what(&self) -> What {

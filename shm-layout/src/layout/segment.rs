@@ -146,8 +146,8 @@ impl From<FormatError> for OpenError {
 }
 
 impl Segment {
-    /// Creates a shared-memory object of this name and publishes a segment in
-    /// it, whose counters is filled before anybody can open it.
+    /// Creates a shared-memory object of this name and publishes a segment in it. `fill` fills the
+    /// counters before other processes can open the segment.
     ///
     /// # Errors
     ///
@@ -294,8 +294,8 @@ impl Segment {
         }
     }
 
-    /// Whether the object behind an opened segment has become shorter. Then some of what was read
-    /// of it may be zeros, and it is not known since when. See [`crate::reader::truncation`].
+    /// Whether the object behind an opened segment has become shorter at an unknown time. If so,
+    /// parts of what was read may be zeros. See [`crate::reader::truncation`].
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.object().is_some_and(Object::is_cut)
@@ -323,11 +323,11 @@ impl Segment {
     }
 
     /// Maps private memory in place of the segment, in a forked child, so that the child's writes
-    /// do not reach its parent. Points stay on or off. It calls only what a signal handler may
-    /// call.
+    /// do not reach its parent. Points that are on stay on, and points that are off stay off. It
+    /// calls only functions that a signal handler may call.
     pub fn detach(&self) {
-        /// The number of blocks beyond the count that threads in the middle of taking blocks may
-        /// take.
+        /// Maximum number of blocks that threads may be about to take at the fork, and that are not
+        /// counted yet.
         const MORE_BLOCKS: usize = 64;
         let Bytes::Object(object) = &self.bytes else { return };
         let points = self.used.points.get() as usize;

@@ -66,7 +66,8 @@ impl Cell {
     pub fn enter_shared(&self) -> Option<Entered<'_>> {
         let epoch = self.shared_control().epoch();
         let found = self.shared_words().under_way.fetch_add(ONE, Relaxed) as u32;
-        // If the window is another one than the caller saw, dropping `entered` leaves it again.
+        // If this window is not the one that the caller saw, dropping `entered` leaves the cell
+        // again.
         let entered = Entered { cell: self, epoch: found };
         (found == epoch).then_some(entered)
     }
@@ -137,7 +138,7 @@ impl Cell {
         Ok(newest)
     }
 
-    /// The published one of a point's two cells, and the other one, if there is one.
+    /// The published cell of a point's two, and the other cell, if there is one.
     pub(crate) fn newest_shared(
         [first, second]: [Option<&Self>; 2],
     ) -> Option<(&Self, Option<&Self>)> {

@@ -44,7 +44,7 @@ impl Backed {
     pub(crate) fn of(segment: &Segment) -> Result<Self, NoMemory> {
         let is_foreign = segment.object().is_some_and(|object| object.is_watched());
         let pages = is_foreign.then(|| -> Result<_, NoMemory> {
-            // A segment is never made larger than this.
+            // No segment is larger than this.
             let most = Config {
                 points: u32::MAX,
                 lanes: u32::MAX,

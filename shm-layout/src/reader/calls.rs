@@ -27,7 +27,7 @@ pub struct LaneCalls {
     /// The thread's CPU time when it claimed the lane, in ns.
     pub cpu: u64,
     /// Whether all records in the ring are of the thread's own context. Once the thread has run
-    /// other contexts, the time off the CPU at a region's begin says nothing about the thread.
+    /// other contexts, the time off the CPU at a region's begin no longer applies to the thread.
     pub is_own: bool,
     /// What the thread, and earlier owners of the lane, measured since the last reset of each
     /// callee.
@@ -277,7 +277,8 @@ impl EdgeSums {
         Ok(())
     }
 
-    /// The edges with measurements, by caller and callee. `point` maps a variant to its point.
+    /// The edges with measurements, by caller and callee. `point` maps a tuple to its metered
+    /// point, and any other point to itself.
     fn sum_up(self, point: impl Fn(u32) -> u32) -> Result<Vec<Call>, NoMemory> {
         let mut sums = HashMap::<_, CallSums>::new();
         sums.try_reserve(self.0.len())?;

@@ -176,7 +176,7 @@ impl CellReader {
     /// Updates the number of parts in the picture.
     fn account(&mut self, before: usize, reading: &CellReading) {
         let held = reading.histogram.parts();
-        // The records that were added may be in no part.
+        // Saturating, because added records may have made parts that have no chunk.
         self.parts_left = (self.parts_left + before).saturating_sub(held);
     }
 

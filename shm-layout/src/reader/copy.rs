@@ -101,7 +101,7 @@ pub trait Out {
     ///
     /// # Errors
     ///
-    /// The zeros cannot be written or left out.
+    /// The zeros cannot be written, or the hole cannot be made.
     fn skip(&mut self, bytes: u64) -> io::Result<()>;
 }
 
@@ -305,7 +305,8 @@ impl Copy {
                 left = fewer;
                 copy_words(from, &self.segment, cell.part(part) as usize * CHUNK, CHUNK / 8);
             }
-            // As a reader does: if the parts are of one moment, they hold the first staged records.
+            // A reader does the same: if the parts are of one moment, they hold the first staged
+            // records.
             let is_still = |part| same_words(from, &self.segment, cell.part(part) as usize * CHUNK);
             fence(Ordering::Acquire);
             let is_whole = (0..PARTS).filter(has).all(is_still);
@@ -373,7 +374,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// As [`Copy::of`].
+    /// Fails like [`Copy::of`].
     pub fn to_copy(&self) -> io::Result<Vec<u8>> {
         let mut copy = Dense(Vec::new());
         Copy::of(self)?.write(&mut copy, None)?;
@@ -418,7 +419,7 @@ pub fn read(file: &File) -> Result<(Segment, Facts, Option<Note>), OpenError> {
 ///
 /// # Errors
 ///
-/// As [`read`].
+/// Fails like [`read`].
 pub fn read_from(mut from: impl Read) -> Result<(Segment, Facts, Option<Note>), OpenError> {
     let mut start = vec![0; 2 * PAGE];
     let found = read_up_to(&mut from, &mut start)?;
@@ -455,7 +456,7 @@ pub fn read_from(mut from: impl Read) -> Result<(Segment, Facts, Option<Note>), 
     Ok((segment, facts, Note::from_bytes(&note[..found])))
 }
 
-/// Fills a buffer as far as bytes come; returns their number.
+/// Fills a buffer until it is full or the input ends. Returns the number of bytes read.
 fn read_up_to(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut found = 0;
     while found < buffer.len() {

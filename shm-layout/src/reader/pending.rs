@@ -14,7 +14,7 @@ pub(super) struct Pending {
     /// Number of the first record that is not folded, and the number after the last record.
     taken: (u64, u64),
     additions: Vec<(u64, Addition)>,
-    /// By point: one more than the index of its first addition, 0 without any.
+    /// By point: one more than the index of its first addition, or 0 if it has none.
     first: Vec<u32>,
 }
 
@@ -68,7 +68,7 @@ impl Pending {
         self.has_changed
     }
 
-    /// Whether no records were pending when they were taken, and none were written since.
+    /// Whether [`Self::take`] found all records folded, and no record was written since.
     pub(super) fn is_all_folded(&self, counters: Option<&LaneCounters>) -> bool {
         self.additions.is_empty()
             && counters.is_some_and(|counters| {

@@ -41,7 +41,7 @@ pub struct ClockPicture {
     pub reported_ticks_per_second: Option<f64>,
     /// The core's true clock in hertz.
     pub core_hz: Option<f64>,
-    /// Whether the processor says that its counter runs at one rate always.
+    /// Whether the processor reports that its counter has a constant rate.
     pub invariant: bool,
     /// Whether stamps are from the system's clock instead of that counter.
     pub system_clock: bool,
@@ -62,9 +62,9 @@ pub struct PointPicture {
     pub file: String,
     /// The line, 0 if unknown.
     pub line: u32,
-    /// Whether its time is a device's or the clock's, and not a CPU's.
+    /// Whether the point measures the time of a device or spans of the clock, and not of a CPU.
     pub device: bool,
-    /// Whether its time is the clock's: spans that do not belong to a thread.
+    /// Whether the point measures spans of the clock, which do not belong to a thread.
     pub wall: bool,
     /// Its control word.
     pub control: Control,
@@ -73,7 +73,8 @@ pub struct PointPicture {
     pub reset_ns: Option<u64>,
     /// The names of the amounts of a metered point.
     pub amounts: Vec<String>,
-    /// The point is a tuple of a metered point, whose readings have all that is measured here.
+    /// Set if the point is a tuple of a metered point. The readings of the metered point include
+    /// the tuple's measurements.
     pub tuple: Option<Tuple>,
 }
 

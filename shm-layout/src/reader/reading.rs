@@ -23,15 +23,15 @@ pub struct CellReading {
     pub point: u32,
     /// Figures of the lane's owner.
     pub live: Sums,
-    /// Measurements since the process began, whatever was reset.
+    /// Measurements since the process began, including those before resets.
     pub lifetime_count: u64,
-    /// Exclusive ticks since the process began, whatever was reset.
+    /// Exclusive ticks since the process began, including those before resets.
     pub lifetime_exclusive: u64,
     /// Measurements that the cell has retired.
     pub(super) retired_count: u64,
-    /// Measurements by bucket, of `live` and `retired` together. It is read beside the sums: in a
-    /// cell in use it may be ahead of them by the measurements that ended in between, and it never
-    /// lags behind.
+    /// Measurements by bucket, of `live` and `retired` together. The histogram is read after the
+    /// sums. If the cell is in use, the histogram may include measurements that ended in between;
+    /// it never lacks any.
     pub histogram: Histogram,
     /// Figures of earlier owners.
     pub retired: Sums,
@@ -39,13 +39,14 @@ pub struct CellReading {
     pub live_amounts: Amounts,
     /// Sums of amounts of earlier owners.
     pub retired_amounts: Amounts,
-    /// It is a part of the sum of a metered point: a tuple's reading, or that of the point's own cell.
+    /// Whether this reading is a part of a metered point's sum: a tuple's, or that of the point's
+    /// own cell.
     pub is_part: bool,
-    /// The places in the picture of the parts that this is the sum of.
+    /// If this reading is a metered point's sum: the indexes of its parts in the picture.
     pub parts: Vec<u32>,
 }
 
-/// Bytes of its reading that the poll of a cell in use writes.
+/// Number of bytes at the start of a reading that are written when a cell in use is polled.
 pub(super) const IN_USE: usize = offset_of!(CellReading, histogram) + offset_of!(Histogram, added);
 const _: () = assert!(IN_USE <= 192, "three lines");
 
@@ -78,7 +79,7 @@ impl CellReading {
         ([&self.retired, &self.live].into_iter().sum(), amounts)
     }
 
-    /// The sum of a metered point's parts on a lane, of none so far.
+    /// The sum of a metered point's parts on a lane, initially without parts.
     pub(super) fn sum(lane: u32, point: u32) -> Self {
         Self { lane, point, ..Self::blank() }
     }

@@ -8,7 +8,7 @@
 //! model, and a model must not judge by it.
 //!
 //! The orderings are looked up when they are used: the ordering under test is replaced by
-//! `Relaxed`, and a fence under test is left out.
+//! `Relaxed`, and a fence under test is omitted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -41,8 +41,8 @@ thread_local! {
 /// The payload of the unwinding that models a jump.
 struct Jump;
 
-/// Runs `work`, and leaves it for good before its store number `store`, as a jump out of a signal
-/// handler does. Returns whether `work` came that far.
+/// Runs `work`, and jumps out of it just before its store number `store`, as a signal handler may.
+/// Returns whether `work` reached that store.
 pub(crate) fn is_left_before(store: u32, work: impl FnOnce()) -> bool {
     STORES_LEFT.set(Some(store));
     let done = panic::catch_unwind(AssertUnwindSafe(work));

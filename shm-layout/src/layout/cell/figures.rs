@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Passes the list of a cell's figures to a macro of the caller.
 ///
-/// The group of a figure says where its words are:
+/// The group of a figure determines which words hold it:
 ///
 /// | group | words |
 /// |---|---|
@@ -120,7 +120,7 @@ macro_rules! declare {
         wide { $($(#[$wide_doc:meta])* $wide:ident: $low:ident $high:ident,)* }
         average { $(#[$average_doc:meta])* $average:ident, }
     ) => {
-        /// Sums over measurements; ticks where not said otherwise.
+        /// Sums over measurements, in ticks unless stated otherwise.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Sums {
             $($(#[$live_doc])* pub $live: u64,)*
@@ -154,7 +154,7 @@ macro_rules! declare {
                 $(self.$wide = together!(sum wrapping_add self.$wide, other.$wide);)*
             }
 
-            /// As [`Self::merge`], but sums saturate: a damaged file may hold any numbers.
+            /// Like [`Self::merge`], but sums saturate: a damaged file may hold any numbers.
             pub(super) fn merge_saturating(&mut self, other: &Self) {
                 $(self.$live = together!($live_kind saturating_add self.$live, other.$live);)*
                 $(self.$rare = together!($rare_kind saturating_add self.$rare, other.$rare);)*
@@ -162,7 +162,8 @@ macro_rules! declare {
                 $(self.$wide = together!(sum saturating_add self.$wide, other.$wide);)*
             }
 
-            /// Copies the figures that are not added up from later measurements.
+            /// Takes the last value and the average from later measurements, since neither is a
+            /// sum.
             #[inline(always)]
             pub(super) fn take_latest(&mut self, later: &Self) {
                 $(self.$latest = later.$latest;)*
@@ -293,7 +294,7 @@ macro_rules! declare {
             $(pub(crate) $extreme: AtomicU64,)*
         }
 
-        /// Words of live figures that seldom change.
+        /// The words of live figures that seldom change.
         #[repr(C)]
         #[derive(Debug, Default)]
         pub(crate) struct RareWords {

@@ -33,8 +33,8 @@ pub struct CellPicture {
     pub staged: bool,
     /// Sums of amounts; zeros if the cell has none.
     pub amounts: SumsPicture,
-    /// Number of restarts; a histogram read beside this picture is of the same
-    /// window if the number is still the same afterwards.
+    /// Number of restarts. If it is unchanged after a histogram was read, the histogram is of the
+    /// same window as this picture.
     pub restarts: u64,
 }
 

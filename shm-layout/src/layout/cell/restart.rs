@@ -26,7 +26,7 @@ impl Cell {
         let mut live = self.published_by(seq).sums();
         let folded = self.published_by(seq).live.folded.load(Ordering::Relaxed);
         let window = self.window(seq);
-        // The epoch of `self.control` does not do: an owner that leaves clears that word.
+        // The epoch of `self.control` cannot be used: an owner that leaves clears that word.
         let commit = self.commit.load(Ordering::Relaxed);
         let epoch = get(&self.epoch[(commit & 1) as usize]);
         let reset = u64::from(control.epoch()) != epoch;
@@ -109,7 +109,7 @@ impl Cell {
         let commit = self.commit.load(Ordering::Relaxed);
         let (retired, _) = self.retired_sums(commit);
         if !window.is_current(commit) {
-            // As in `follow_with`: after a reset, and only then, the retired figures are empty.
+            // As in `follow_with`, the retired figures are empty after a reset, and only then.
             self.restart(seq, window.owner(), sums, retired.count == 0, &mut clear);
             return (0, 0);
         }

@@ -252,8 +252,8 @@ fn shared_cells_go_back_to_no_older_window() {
     assert_eq!((cells[0].control(), whole(&cells[0]).live.count), (off, 1));
 }
 
-/// A cell that a thread has entered is cleared only after it has left, or when it is waited for no
-/// longer.
+/// A cell that a thread has entered is cleared only after the thread has left it, or once the
+/// caller no longer waits for the thread.
 #[test]
 fn no_shared_cell_is_cleared_that_was_entered() {
     let (cell, published, reset) = (Cell::new(), Cell::new(), Control(1).with(Change::Reset));
@@ -261,7 +261,7 @@ fn no_shared_cell_is_cleared_that_was_entered() {
     published.prepare(1, Control(1), 0);
     let restart = |control, waited_for| {
         let is_cleared = cell.restart_shared(&published, control, waited_for, |_| ());
-        // The published cell follows, so that the next restart is of the same pair.
+        // The published cell must follow the same word before the next restart.
         if is_cleared {
             published.prepare(1, control, 0);
         }

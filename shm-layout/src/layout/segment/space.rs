@@ -91,7 +91,8 @@ impl Segment {
         entry.announce(known.name, known.file, u64::from(known.line));
     }
 
-    /// The number that the next point gets, from `first_free` on. It may be beyond the table.
+    /// The number of the next point, which is at least `first_free`. It is beyond the table if the
+    /// table is full.
     #[must_use]
     pub fn next_point(&self, first_free: usize) -> usize {
         next_point(self.used.points.get(), first_free)

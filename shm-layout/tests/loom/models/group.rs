@@ -8,7 +8,7 @@ use super::{assert_ready, check, make_ready, memory};
 use crate::barrier::{Head, Member, Place, Words};
 use crate::sync::{AtomicU64, Ordering, watch};
 
-/// A group, as its members see it.
+/// The words of a group.
 struct Group {
     head: Head,
     members: Vec<Member>,
