@@ -93,8 +93,8 @@ def _run(command):
 
 
 def _build_viewer(cargo):
-    # maturin builds the native half with the same options, so both share what they build in the
-    # target folder, and a viewer that was built there already is reused.
+    # maturin builds the native half with the same options, so both share their build products in
+    # the target folder, and a viewer that was built there already is reused.
     command = [cargo, "build", "--release", "--locked", "--package", "pfp-top",
                "--bin", "pfp-top", "--message-format=json-render-diagnostics"]
     # The last executable in cargo's output is the viewer.

@@ -21,7 +21,7 @@ use crate::{InitError, Point};
 ///
 /// # Errors
 ///
-/// The process cannot be measured, or not yet: [`InitError`] says why and what to do.
+/// The process cannot be measured now or at all: [`InitError`] gives the reason and advice.
 pub fn init() -> Result<(), InitError> {
     program::init()
 }

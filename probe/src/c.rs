@@ -1,4 +1,4 @@
-//! What the C library needs in addition to the public interface.
+//! Functions for the C library in addition to the public interface.
 //!
 //! C has no guards and no counted references, so libpfp stores both in memory that its C callers
 //! provide. This module has the functions for that.
@@ -91,7 +91,7 @@ pub fn begin_function(point: &'static Point, word: u64) -> u64 {
     measure::begin::<{ measure::FUNCTION }>(point, Control(word))
 }
 
-/// Measures what the hooks cost. `call` calls an empty function that is measured as the point
+/// Measures the cost of the hooks. `call` calls an empty function that is measured as the point
 /// [`calibration`]. False if the measurement failed.
 pub fn calibrate_hooks(call: fn(), again: bool) -> bool {
     calibrate::calibrate_hooks(call, again)
@@ -143,8 +143,8 @@ pub fn get_ready() {
     let _ = keeping_errno(crate::init);
 }
 
-/// Does before `_exit`, which runs no handlers, what pfp does at `exit`: records an orderly exit in
-/// the segment, and writes the last figures if the settings name a file.
+/// Does pfp's work at the end of the process, before `_exit`, which runs no handlers: records an
+/// orderly exit in the segment, and writes the last figures if the settings name a file.
 pub fn end_in_order() {
     keeping_errno(image::at_immediate_exit);
 }

@@ -19,7 +19,7 @@ impl Doubles {
     /// Those 8 bytes are mapped and aligned. Other processes may write there.
     #[inline(always)]
     pub(crate) unsafe fn of_behind<const BYTES: usize>(place: *const u8) -> Self {
-        // SAFETY: the caller says that the 8 bytes are mapped and aligned.
+        // SAFETY: by the caller's promise, the 8 bytes are mapped and aligned.
         let both = unsafe { place.add(BYTES).cast::<u64>().read_volatile() };
         #[cfg(target_arch = "x86_64")]
         {

@@ -67,7 +67,8 @@ pub(crate) fn holder(word: &AtomicU64) -> Holder {
             return Holder::Live;
         }
         compiler_fence(SeqCst);
-        // It differs if a handler switched to that fibre and back: the fibre has finished.
+        // If the word differs, a handler switched to that fibre and back, and the fibre has
+        // finished.
         if word.load(Relaxed) == marker {
             return Holder::Gone;
         }

@@ -8,7 +8,7 @@ use crate::{MeteredPoint, Point};
 /// Takes the place of a device timer's number in records.
 const NUMBER: u32 = 2;
 
-/// A point with wall-clock time, which counts as no CPU's.
+/// A point with wall-clock time, which does not count as CPU time.
 #[must_use]
 pub const fn wall_point(name: &'static str, file: &'static str, line: u32) -> Point {
     Point::at(name, file, line).of_the_clock()

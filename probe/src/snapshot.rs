@@ -121,7 +121,7 @@ impl<W: Write> Write for Buffered<W> {
 }
 
 pub(crate) fn write(process: &Process, path: &Path, existing: Existing) -> io::Result<()> {
-    // Signals may come, which write nothing: it may take long.
+    // The write may take long, so signals are not blocked. Their handlers do not write snapshots.
     cold::uncancelled(|| write_uncancelled(process, path, existing))
 }
 

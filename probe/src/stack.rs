@@ -308,7 +308,7 @@ impl Stack {
     /// The regions on the stack, from the innermost outwards.
     #[inline]
     fn open_ones(&self) -> impl Iterator<Item = &mut Open> {
-        // SAFETY: below the depth: filled, and the calling thread's.
+        // SAFETY: slots below the depth are filled, and only the calling thread uses them.
         let open =
             |slot: &UnsafeCell<MaybeUninit<Open>>| unsafe { (*slot.get()).assume_init_mut() };
         self.open[..self.depth.get()].iter().rev().map(open)
@@ -374,8 +374,9 @@ impl Stack {
     /// Ends the innermost region, which has this index.
     #[inline(always)]
     fn end_last(&self, last: usize) {
-        // First: what a handler begins as this ends comes behind it.
-        // SAFETY: below the depth: filled, the calling thread's, and nobody reads it again.
+        // Dropped before the depth is reduced, so that a handler that interrupts the drop pushes
+        // its regions above this slot. SAFETY: the slot is below the depth, so it is filled. Only
+        // the calling thread uses it, and never reads it again.
         unsafe { (*self.open[last].get()).assume_init_drop() };
         self.depth.set(last);
     }

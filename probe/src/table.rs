@@ -67,7 +67,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
 
     /// All values in the table.
     pub fn iter(&self) -> impl Iterator<Item = &'static T> {
-        // Meets `Release` below. SAFETY: null, or never freed.
+        // Pairs with `Release` below. SAFETY: null, or never freed.
         self.slots.iter().filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
     }
 
@@ -109,7 +109,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
                     }
                 }
             }
-            // SAFETY: not null, and never freed.
+            // SAFETY: not null, and values in the table are never freed.
             let thing = unsafe { &*found };
             if is(thing) {
                 if made.is_some() {
@@ -143,7 +143,7 @@ impl<T: Send + Sync> Once<T> {
     /// The value, if it was created.
     #[inline(always)]
     pub fn get(&self) -> Option<&'static T> {
-        // Meets `AcqRel` below. SAFETY: null, or never freed.
+        // Pairs with `AcqRel` below. SAFETY: null, or never freed.
         unsafe { self.0.load(Acquire).as_ref() }
     }
 
@@ -165,7 +165,7 @@ impl<T: Send + Sync> Once<T> {
                 Err(first) => {
                     // SAFETY: made from a box just now, and no other code has seen the pointer.
                     drop(unsafe { Box::from_raw(new) });
-                    // SAFETY: not null, and never freed.
+                    // SAFETY: not null, and the value is never freed.
                     unsafe { &*first }
                 }
             }

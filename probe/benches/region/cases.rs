@@ -26,7 +26,8 @@ pub(crate) const WORK: [[&str; 3]; 3] = [
     ["work in flight", "work in flight, between two rdtsc", "work in flight, in a region"],
     ["fenced work", "fenced work between two rdtsc", "fenced work in a region"],
 ];
-/// How the work depends on the work before it, and the maximum ratio of what a region adds.
+/// The kinds of work, by how each depends on the work before it. With each kind, the maximum ratio
+/// of the time that a region adds to the time that two bare `rdtsc` add.
 pub(crate) const WORK_KINDS: [(&str, Option<f64>); 3] = [
     ("one chain through all calls", None),
     ("a chain of its own in each call, several in flight", Some(2.0)),

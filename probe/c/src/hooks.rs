@@ -32,7 +32,7 @@ const SLOTS: usize = 2 * OBJECTS;
 /// Handle of a slot whose object was deleted. Probe sequences continue past it.
 const DELETED: *mut c_void = ptr::without_provenance_mut(1);
 
-/// What kind of object a handle names.
+/// The kind of object that a handle identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Kind {

@@ -54,8 +54,8 @@ struct Place {
 
 static PLACES: Trie<Place> = Trie::new();
 
-/// The point of a name, a place and amounts. `None` without a name or amounts, if there are too
-/// many points, or without memory.
+/// The point with this name, place and amounts. `None` without a name or amounts, if there are too
+/// many points, or if memory runs out.
 ///
 /// # Safety
 ///

@@ -8,7 +8,7 @@ pub(crate) struct Row {
     /// Packages whose versions the row shows.
     pub(crate) packages: &'static [&'static str],
     pub(crate) on: Subject,
-    /// Case that is switched off in the peer's own way, at run time or at the start.
+    /// Case in which the peer is switched off by its own means, at run time or at the start.
     pub(crate) off: Option<Subject>,
     /// How the peer is switched off.
     pub(crate) switch: &'static str,

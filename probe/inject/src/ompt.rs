@@ -46,7 +46,8 @@ pub(crate) fn is_on() -> bool {
 
 unsafe extern "C" fn initialize(lookup: Option<Lookup>, _device: c_int, _data: *mut Data) -> c_int {
     let Some(lookup) = lookup else { return 0 };
-    // SAFETY: the runtime's function, called with a static string that ends with NUL.
+    // SAFETY: `lookup` is a function of the runtime, and its argument is a static string that ends
+    // with NUL.
     let Some(found) = (unsafe { lookup(c"ompt_set_callback".as_ptr()) }) else { return 0 };
     // SAFETY: OMPT defines this signature for the function of this name.
     let set = unsafe { std::mem::transmute::<Function, SetCallback>(found) };

@@ -67,7 +67,7 @@ def _wrapped(wrapped, name):
             return (yield from _Driven(region, wrapped(*args, **kwargs)))
 
     elif inspect.isasyncgenfunction(wrapped):
-        # Each step of it is measured as part of the code that awaits it.
+        # Its steps are measured as part of the code that awaits them.
         return wrapped
 
     else:

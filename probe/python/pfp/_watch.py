@@ -94,7 +94,7 @@ def add_function(function, name):
         # with a function of another name.
         key = id(code), name
         if key not in _copies:
-            # The first code object is kept alive, so that no other gets its address.
+            # The first code object is kept alive, so that no other code object gets its address.
             _copies[key] = code, code.replace()
             _pfp.name_function(_copies[key][1], name, *place)
         function.__code__ = code = _copies[key][1]

@@ -38,8 +38,8 @@ pub(crate) fn ticks_per_ns_fixed() -> u64 {
     if NOW.get().is_some() { 1 << 32 } else { shared::ticks_per_ns_fixed() }
 }
 
-/// So many that a program takes each of its paths as its clock source says; but fewer than a clock
-/// shows that was disturbed.
+/// So many ticks that the clock never becomes stale, and the clock source alone decides which paths
+/// a program takes. A disturbed clock seems older still.
 pub(crate) fn stale_after() -> u64 {
     if NOW.get().is_some() { 1 << 62 } else { thread::stale_after() }
 }

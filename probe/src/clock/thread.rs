@@ -316,7 +316,7 @@ impl ThreadClock {
         }
     }
 
-    /// Updates `off`, after a switch or at any other time.
+    /// Updates `off`. Called after a switch, and at other times, too.
     #[cold]
     pub(crate) fn refresh(&self) -> Stamps {
         self.refresh_and_verify(false)

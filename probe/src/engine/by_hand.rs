@@ -25,8 +25,8 @@ pub(crate) fn begin(point: &'static Point) {
     }
 }
 
-/// As [`begin`], but a point that is open already is switched off as invalid, which is the rule of
-/// the numeric interface.
+/// Like [`begin`], but a point that is open already is switched off as invalid, which is the rule
+/// of the numeric interface.
 #[inline(never)]
 pub(crate) fn begin_once(point: &'static Point) {
     let control = point.control();

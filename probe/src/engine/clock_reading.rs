@@ -213,8 +213,8 @@ pub(super) fn fenced_end(thread: &Thread) -> End {
 }
 
 /// Turns the page for the record of a region. Excludes from the region the ticks that were covered
-/// in the meantime, and those that were added to its point's inclusive total, including a
-/// handler's. Returns the former.
+/// in the meantime, and the ticks that were added to its point's inclusive total, including a
+/// handler's. Returns the covered ticks.
 ///
 /// `None` if the stack has no room, the page cannot be turned, or handlers measured during each
 /// try.

@@ -18,7 +18,7 @@
 //! [`Declaration`], a [`Sink`], [`super::elsewhere::Past`] and [`super::polls::Polls`], which have C's
 //! layout. Only the copy that made a point or a context knows its layout.
 //!
-//! How the copies find each other is in [`super::leader`].
+//! [`super::leader`] describes how the copies find each other.
 
 mod follower;
 mod serve;
@@ -38,22 +38,23 @@ pub(super) use self::table::{TABLE, VERSION};
 use super::image;
 use crate::clock;
 
-/// A point of a follower. All that it leads to stays as long as the process.
+/// A follower's point, as the follower declares it to the leader. Everything that this points to
+/// lives as long as the process.
 #[repr(C)]
 struct Declaration {
-    /// Where the follower has the pointer to the point's control word, whose lowest bit says whether
-    /// the point is on. The leader writes the pointer.
+    /// The follower's pointer to the control word of the point. The leader writes the pointer. The
+    /// lowest bit of the word tells whether the point is on.
     control: *const AtomicPtr<AtomicU64>,
     name: RawText,
     file: RawText,
     line: u32,
-    /// The number of a point by number; [`Self::NAMED`] for others.
+    /// The number of a numeric point; [`Self::NAMED`] for other points.
     number: u32,
     starts_on: bool,
     fenced: bool,
     device: bool,
     wall: bool,
-    /// Names of the amounts, in order; the rest are empty.
+    /// Names of the amounts, in order; unused elements are empty.
     amounts: [RawText; MAX_AMOUNTS],
 }
 
@@ -77,14 +78,15 @@ impl RawText {
 
     /// # Safety
     ///
-    /// The bytes stay as they are for the lifetime that the caller chooses.
+    /// The bytes are valid and unchanged for the lifetime that the caller chooses.
     unsafe fn bytes<'a>(self) -> &'a [u8] {
-        // SAFETY: both are from a slice, which stays by the caller's promise.
+        // SAFETY: the pointer and the length come from a slice, which is valid for `'a` by the
+        // caller's promise.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
     }
 }
 
-/// Takes bytes that the leader writes. The function returns false if memory runs out.
+/// A destination for bytes that the leader writes. `write` returns false if memory runs out.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Sink {
@@ -93,10 +95,11 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Appends to a vector, which the sink must not outlive.
+    /// A sink that appends to a vector, which must outlive the sink.
     fn to(bytes: &mut Vec<u8>) -> Self {
         unsafe extern "C" fn append(to: *mut c_void, bytes: *const u8, len: usize) -> bool {
-            // SAFETY: `to` is the vector below, and the bytes are a slice of the writer.
+            // SAFETY: `to` is the vector that `Sink::to` stores below, and the writer passes the
+            // bytes of a slice.
             let (to, bytes) =
                 unsafe { (&mut *to.cast::<Vec<u8>>(), std::slice::from_raw_parts(bytes, len)) };
             if to.try_reserve(bytes.len()).is_err() {
@@ -109,12 +112,12 @@ impl Sink {
     }
 
     fn write(&self, bytes: &[u8]) -> bool {
-        // SAFETY: the function takes its own pointer, and a slice.
+        // SAFETY: the function gets the pointer that was stored with it, and the bytes of a slice.
         unsafe { (self.write)(self.to, bytes.as_ptr(), bytes.len()) }
     }
 }
 
-/// Has the leader do it and returns what that returned, if this copy follows.
+/// If this copy follows, calls the leader's function and returns its result.
 macro_rules! by_leader {
     ($($call:tt)+) => {
         if let Some(leader) = $crate::engine::copies::followed() {
@@ -124,12 +127,12 @@ macro_rules! by_leader {
 }
 pub(super) use by_leader;
 
-/// The table of the copy that leads; null if this one does, and [`UNKNOWN`] before that is known.
+/// The leader's table. Null if this copy leads; [`UNKNOWN`] before the leader is known.
 static LEADER: AtomicPtr<FunctionTable> = AtomicPtr::new(UNKNOWN);
 
 const UNKNOWN: *mut FunctionTable = ptr::without_provenance_mut(align_of::<FunctionTable>());
 
-/// Makes this copy follow `leader`, or lead if that is `None`.
+/// Makes this copy follow `leader`; with `None`, this copy leads.
 pub(super) fn set_leader(leader: Option<&'static FunctionTable>) {
     if let Some(leader) = leader {
         clock::follow(leader.stamp);

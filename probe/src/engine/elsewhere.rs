@@ -14,7 +14,7 @@ use super::regions::PartSum;
 use crate::engine::metered::MeteredPoint;
 use crate::point::Point;
 
-/// What a thread has spent, all in ticks.
+/// A span of past time on a thread. All fields are in ticks.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
@@ -22,15 +22,16 @@ pub struct Past {
     pub start: u64,
     /// How long it was.
     pub span: u64,
-    /// The ticks to record, by the clock: more than `span` if something else came before.
+    /// The wall-clock ticks to record. More than `span` if they include earlier time that was not
+    /// recorded yet.
     pub ticks: u64,
-    /// The ticks of it that the thread was on a CPU.
+    /// The part of `ticks` in which the thread was on a CPU.
     pub on_cpu: u64,
 }
 
-/// Records `ticks` from `start` on that a device or the clock has measured, for a point of its own.
-/// The record has a number of the timer in place of a context, because the time did not pass on the
-/// thread.
+/// Records a measurement by a device or by the clock, for a point of its own: `ticks` from `start`
+/// on. The record has the timer's `number` in place of a context, because the time did not pass on
+/// the thread.
 pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
     by_leader!(record_of_a_device(point, start, ticks, number));
     record(point, (start, ticks, number), None);
@@ -78,7 +79,7 @@ fn record(
 }
 
 /// Records time that the calling thread has spent outside its regions, after it has passed. If
-/// `is_inside`, the region that is open around it counts it as child ticks.
+/// `is_inside`, the enclosing region counts it as child ticks.
 pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
     by_leader!(record_past(point, past, is_inside));
     let thread = match prepare::target(point) {
@@ -99,7 +100,8 @@ pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
 mod tests {
     use super::*;
 
-    /// A measurement in a handler, while its thread records another one, is recorded beside that.
+    /// If a handler interrupts a recording on its thread, its own measurement goes to a shared
+    /// cell.
     #[test]
     fn what_a_device_has_measured_is_recorded_in_a_handler_too() {
         static DEVICE: Point = Point::new("device").of_the_clock();

@@ -32,7 +32,7 @@ impl Offset {
 /// The word of a refused point: off for good.
 pub(super) static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// The control word of a point, by the pointer that comes first in the point.
+/// Reads the control word of a point. `leads_to` is the first field of the point.
 ///
 /// # Safety
 ///
@@ -51,17 +51,17 @@ impl Point {
         self.state.fenced
     }
 
-    /// The point, for a device's time: viewers count it as no CPU time.
+    /// Marks the point as measuring a device's time, which viewers do not count as CPU time.
     pub(crate) const fn of_a_device(self) -> Self {
         Self { state: State { device: true, ..self.state } }
     }
 
-    /// The point, for the clock's time: spans that do not belong to a thread.
+    /// Marks the point as measuring spans of the clock, which do not belong to a thread.
     pub(crate) const fn of_the_clock(self) -> Self {
         Self { state: State { device: true, wall: true, ..self.state } }
     }
 
-    /// The point, which comes first in a [`crate::MeteredPoint`].
+    /// Marks the point as the first field of a [`crate::MeteredPoint`].
     pub(crate) const fn of_amounts(self) -> Self {
         Self { state: State { has_amounts: true, ..self.state } }
     }
@@ -114,7 +114,7 @@ impl Point {
         Offset(self.state.offset.load(Relaxed))
     }
 
-    /// Number that the point must have.
+    /// The number of the point. `None` unless it is a numeric point, or registered and not refused.
     pub(crate) fn number(&self) -> Option<u32> {
         let index = self.index() as u32;
         // A refused point has no number.
@@ -122,8 +122,8 @@ impl Point {
         (self.is_numeric() || known).then_some(index)
     }
 
-    /// Number that the point is to have in a table, even if it was not completely registered: the
-    /// number that it has in the parent's table.
+    /// The number that the point needs in a table. An inherited point keeps its number from the
+    /// parent's table, even if its registration there was not complete.
     pub(crate) fn wanted_number(&self) -> Option<u32> {
         let index = self.index() as u32;
         (self.is_numeric() || index != 0).then_some(index)
@@ -139,19 +139,18 @@ impl Point {
         matches!(self.state.name, Name::Tuple(_))
     }
 
-    /// Whether its regions carry amounts. Its cells have sums of amounts.
+    /// Whether its regions carry amounts. If so, its cells have sums of amounts.
     #[inline(always)]
     pub(crate) fn has_amounts(&self) -> bool {
         self.state.has_amounts
     }
 
-    /// Switches the point off until [`crate::set_enabled`] switches all points on: it would have
-    /// started on.
+    /// Pauses a point that would start on, until [`crate::set_enabled`] switches all points on.
     pub(crate) fn start_paused(&self) {
         self.state.paused.store(true, Relaxed);
     }
 
-    /// Switches the point off for good, since its variant found no room.
+    /// Switches the point off for good, because the table has no room for one of its tuples.
     pub(crate) fn refuse(&self) {
         self.state.control.store((&raw const REFUSED).cast_mut(), Release);
         self.lead_follower();
@@ -161,7 +160,8 @@ impl Point {
         matches!(self.state.name, Name::Number)
     }
 
-    /// The flag of its time's source, which is beside its line in the segment.
+    /// The flags for the source of its time. In the segment, they share a word with the point's
+    /// line.
     pub(crate) fn time_source(&self) -> u64 {
         let device = if self.state.device { DEVICE } else { 0 };
         device | if self.state.wall { WALL } else { 0 }
@@ -172,7 +172,8 @@ impl Point {
         self.state.starts_on
     }
 
-    /// Whether it is one of the program's points: no tuple, not the calibration's, and not refused.
+    /// Whether it is one of the program's own points. Tuples, the calibration's point and refused
+    /// points are not.
     pub(crate) fn is_listed(&'static self) -> bool {
         let number = match copies::followed() {
             Some(leader) => Some(leader.number(self)),
@@ -201,7 +202,7 @@ mod tests {
             let leads_to = AtomicPtr::new((&raw const UNREGISTERED).cast_mut());
             let offset = AtomicU32::new(0);
             thread::scope(|threads| {
-                // As in `decide_number` and `lead_to`.
+                // The stores of `decide_number` and `lead_to`, in their order.
                 threads.spawn(|| {
                     offset.store(64, Relaxed);
                     leads_to.store((&raw const WORD).cast_mut(), Release);

@@ -22,7 +22,7 @@ pub(super) struct Ending<'a> {
     /// Ticks that were added to the point's inclusive total since the region began.
     pub(super) inside: u64,
     pub(super) latch: bool,
-    /// The amounts that it carries.
+    /// The amounts of the region.
     pub(super) amounts: Option<&'a Amounts>,
 }
 
@@ -59,9 +59,10 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
     finish_with(thread, point, sum, (start, elapsed), amounts.copied());
 }
 
-/// Makes the thread's cell of a tuple follow what its cell of the metered point follows, as if it had
-/// done so at the begin. So the region counts in the window in which it began, even after a reset. A
-/// cell that follows the current word stays, since it has newer regions.
+/// Makes the thread's cell of a tuple follow the same control word as its cell of the metered
+/// point, as if this had been done at the region's begin. So the region counts in the window in
+/// which it began, even after a reset. If the cell already follows the current word, it is left
+/// alone, since it has newer regions.
 fn follow(thread: &Thread, tuple: &'static Point, metered: &Point) {
     let [at, word] = [tuple, metered].map(|point| thread.entry(point).follows());
     // If the counter must not be read, no cell follows a word: see `prepare::point`.
@@ -75,8 +76,8 @@ fn follow(thread: &Thread, tuple: &'static Point, metered: &Point) {
     }
 }
 
-/// Records a sum, with what waits of the point. With amounts, a metered point has their tuple record
-/// it, if there is one.
+/// Records a sum, together with the latched parts of the point. With amounts, the sum is recorded
+/// for their tuple, if the metered point has one.
 pub(super) fn finish_with(
     thread: &Thread,
     mut point: &'static Point,
@@ -99,7 +100,7 @@ pub(super) fn finish_with(
     let away = Away { off_cpu: sum.off, switches: sum.switches };
     let exclusive = sum.own.min(LIMIT - 1);
     let measured = Measurement { exclusive, inclusive: sum.inclusive, away: Some(away) };
-    // A context that came from another thread may not have a cell here yet.
+    // If the context came from another thread, this thread may not have a cell of the point yet.
     let missing = !busy && !thread.overflows() && thread.cell(point).is_none();
     if missing {
         let _ = prepare::point(point);

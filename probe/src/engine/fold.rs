@@ -172,7 +172,8 @@ fn fold_here(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {
         return fold_alone(thread, entry, slot, end);
     };
     let staged = cell.stage_more();
-    // Checked this late because the histogram has no second copy that a child could write to.
+    // Checked as late as possible: a forked child must not change its parent's histogram, of which
+    // there is no unpublished copy.
     if !thread.is_still_alive() {
         return false;
     }

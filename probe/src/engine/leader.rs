@@ -1,8 +1,8 @@
 //! Decides which copy of pfp in a process leads, and how the others find it.
 //!
 //! The [`copies`] find each other by a note in the headers of the object that contains each of
-//! them. `dlsym` does not find statics of Rust programs or hidden symbols, but notes are loaded
-//! however a program is linked, and end with an `exec`. A note has the [`VERSION`] of the
+//! them. `dlsym` does not find statics of Rust programs or hidden symbols. Notes are loaded no
+//! matter how a program is linked, and are gone after an `exec`. A note has the [`VERSION`] of the
 //! [`FunctionTable`] and the location of the [`CopyInfo`]. Copies with other versions are not
 //! compatible: each of them makes a segment of its own.
 //!
@@ -121,7 +121,8 @@ fn search(elects: bool, elected: *mut CopyInfo) -> Search {
     let mut search = Search { first: ptr::null(), elected, leader: ptr::null(), elects };
     // Miri has no loader.
     if !cfg!(miri) {
-        // SAFETY: the function gets a pointer to what it expects.
+        // SAFETY: `look_at` gets a pointer to the `Search` that it expects, which outlives the
+        // call.
         errno::preserve(|| unsafe {
             libc::dl_iterate_phdr(Some(look_at), (&raw mut search).cast())
         });
@@ -140,7 +141,8 @@ unsafe extern "C" fn look_at(
     // `Search`.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
     for (start, bytes) in notes(info) {
-        // SAFETY: the loader says that they are there.
+        // SAFETY: `notes` returns only notes that are loaded, and the object stays loaded during
+        // this callback.
         unsafe { each_copy(start, bytes, |copy| search.meet(copy)) };
     }
     c_int::from(!search.leader.is_null())
@@ -148,7 +150,7 @@ unsafe extern "C" fn look_at(
 
 /// The address and length of an object's notes, as far as they are loaded.
 fn notes(info: &libc::dl_phdr_info) -> impl Iterator<Item = (usize, usize)> {
-    // SAFETY: there are that many.
+    // SAFETY: the object has `dlpi_phnum` headers, and `number` is less than that.
     let part = |number| unsafe { &*info.dlpi_phdr.add(number) };
     let parts = move || (0..usize::from(info.dlpi_phnum)).map(part);
     let is_loaded = move |note: &&libc::Elf64_Phdr| {
@@ -246,13 +248,14 @@ mod tests {
             // vector.
             let (info, found) = unsafe { (&*info, &mut *found.cast::<Vec<*const CopyInfo>>()) };
             for (start, bytes) in notes(info) {
-                // SAFETY: the loader says that they are there.
+                // SAFETY: `notes` returns only notes that are loaded, and the object stays loaded
+                // during this callback.
                 unsafe { each_copy(start, bytes, |copy| found.push(copy)) };
             }
             0
         }
         let mut found: Vec<*const CopyInfo> = Vec::new();
-        // SAFETY: the function gets a pointer to what it expects.
+        // SAFETY: `look` gets a pointer to the vector that it expects, which outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
         assert_eq!(found, [&raw const COPY]);
     }
@@ -271,7 +274,7 @@ mod tests {
         for bytes in [words(4, u32::MAX), words(u32::MAX - 8, 16), words(4, 16), words(0, 0)] {
             for len in 0..bytes.len() {
                 let start = bytes.as_ptr().expose_provenance();
-                // SAFETY: there are that many.
+                // SAFETY: `bytes` has at least `len` bytes.
                 unsafe { each_copy(start, len, |copy| panic!("{copy:?} in {bytes:?}")) };
             }
         }

@@ -41,7 +41,7 @@ const EXPIRES_AFTER: u64 = 8;
 const CHECK_NS: u64 = 10_000_000;
 static CHECKED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Which thread does some work, and since when.
+/// A lease: the thread that does some work, and the time since when.
 #[derive(Debug)]
 pub(crate) struct Lease(AtomicU32);
 
@@ -74,7 +74,7 @@ impl Lease {
         Self(AtomicU32::new(FREE))
     }
 
-    /// A lease for work that never needs to be done.
+    /// A lease whose work counts as done from the start.
     pub(crate) const fn already_done() -> Self {
         Self(AtomicU32::new(DONE))
     }
@@ -115,7 +115,8 @@ impl Lease {
         self.acquire_from(tid(), DONE, true)
     }
 
-    /// [`Self::acquire`] without waiting, and never from a thread that may go on with the work.
+    /// [`Self::acquire`] without waiting. Never takes the lease from a thread that is merely slow,
+    /// and may still continue the work.
     pub(crate) fn acquire_exclusive(&'static self) -> Result<LeaseGuard, NotAcquired> {
         self.acquire_from(tid(), FREE, false)
     }

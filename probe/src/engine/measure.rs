@@ -47,7 +47,8 @@ pub(crate) fn ready(
     if thread.follows(offset, control) { Some((thread, thread.entry_at(offset))) } else { None }
 }
 
-/// [`ready`] for a fenced point, whose word no cell has.
+/// [`ready`] for a fenced point. Its cells follow the word without the flag, so no cell follows the
+/// word itself.
 pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'static Entry)> {
     let control = point.control();
     let is_fenced = control.fenced() && control.enabled() && control.0 != UNREGISTERED;

@@ -185,15 +185,15 @@ impl Reference {
         self.net(node).max(0) as u64
     }
 
-    /// The overhead of a region for the region around it: all that is inside, and half of the rest
-    /// at each end that is not shared.
+    /// The overhead that a region costs the enclosing region: the part inside, and also the part
+    /// outside, unless a lap ended the region.
     fn pair(&self, node: usize) -> u64 {
         let outside = self.costs.pair - self.costs.inside;
         self.inside(node) + if self.nodes[node].to_lap { 0 } else { outside }
     }
 
-    /// Ticks of all ended regions directly inside. An abandoned region counts for the region
-    /// around it.
+    /// Ticks of the ended regions directly inside, with their overhead. Instead of an abandoned
+    /// region, the ended regions inside it count.
     fn nested(&self, node: usize) -> i64 {
         let covered = |&child: &usize| match self.nodes[child].ended {
             Some(_) => self.net(child) + self.pair(child) as i64,
@@ -341,7 +341,7 @@ fn by_hand(random: &mut Random, reference: &mut Reference) {
                 reference.end(point, true);
             }
             10 => {
-                // The right region to end: the innermost.
+                // The innermost region, which is the right one to end.
                 if let Some(&node) = reference.task().open.last() {
                     let point = reference.nodes[node].point;
                     POINTS[point].end();
@@ -519,8 +519,8 @@ fn seeds() -> u64 {
         .map_or(200, |seeds| seeds.to_str().and_then(|seeds| seeds.parse().ok()).expect("a number"))
 }
 
-/// On the clock source that is read at every stamp, which makes everything take the slow path, and
-/// on the clock source that is never read, which makes everything take the fast path.
+/// Runs programs on two clock sources: one that is read at every stamp, so that everything takes
+/// the slow path, and one that is never read, so that everything takes the fast path.
 fn many_seeds(costs: Costs, program: impl Fn(&mut Random, &mut Reference) + Send + Sync) {
     let _one = one_at_a_time();
     let before = overhead().replace(costs);

@@ -183,7 +183,7 @@ impl OverheadWords {
         self.late.load(Relaxed)
     }
 
-    /// Stores costs, and returns the costs before.
+    /// Stores costs, and returns the previous costs.
     pub(crate) fn replace(&self, costs: Costs) -> Costs {
         let inside = self.inside.swap(costs.inside, Relaxed);
         let pair = self.pair.swap(costs.pair, Relaxed);

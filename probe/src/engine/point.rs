@@ -53,7 +53,7 @@ impl Point {
         }
     }
 
-    /// For [`Point::stats`].
+    /// Implements [`Point::stats`].
     pub(crate) fn figures(&'static self) -> Option<Stats> {
         self.stats_with(Histogram::Read)
     }

@@ -14,8 +14,8 @@ use super::regions::PartSum;
 use super::thread::Thread;
 use crate::point::Point;
 
-/// Polls of a future that are not recorded. It has C's layout, since copies of pfp pass it to one
-/// another.
+/// Polls of a future that are not recorded yet. It has C's layout, because copies of pfp pass it to
+/// one another.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Polls {
@@ -23,7 +23,7 @@ pub(crate) enum Polls {
     None,
     Some {
         sum: PartSum,
-        /// The counter when the first of them began.
+        /// The counter when the first of these polls began.
         start: u64,
     },
 }
@@ -31,8 +31,9 @@ pub(crate) enum Polls {
 /// Ends a region that was begun for one poll of a future, and adds its measurement to the earlier
 /// polls' sum; records the sum with the last poll.
 ///
-/// Inclusive ticks are added to the point's total after each poll: then each poll leaves out what
-/// polls of the same point inside it have added, like recursive calls, whenever those futures end.
+/// Inclusive ticks are added to the point's total after each poll. So each poll can exclude the
+/// ticks that inner polls of the same point have added, as for recursive calls, no matter when the
+/// inner futures end.
 #[inline(never)]
 pub(crate) fn end_poll(tag: u64, polls: &mut Polls, last: bool) {
     let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else {
@@ -67,7 +68,7 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     thread.show_end(end.now);
     let (mut sum, start) = polls.take().unwrap_or_else(|| (PartSum::default(), begun.start));
     let inclusive = part.span().wrapping_sub(inside);
-    // Added at once, so that a poll around this one finds it.
+    // Added at once, so that an enclosing poll can exclude it.
     thread.add_to_total(point.offset(), inclusive);
     sum.add(PartSum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last {
@@ -79,7 +80,7 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
 }
 
 impl Polls {
-    /// The sum and the first counter, which are then not here any more.
+    /// Removes and returns the sum, and the counter when the first poll began.
     fn take(&mut self) -> Option<(PartSum, u64)> {
         match mem::take(self) {
             Self::None => None,
@@ -93,7 +94,7 @@ impl Polls {
         matches!(self, Self::Some { .. })
     }
 
-    /// Records what polls have measured of a future that is dropped.
+    /// Records the measured polls of a future that is dropped.
     #[cold]
     pub(crate) fn record(&mut self, point: &'static Point, amounts: Option<Amounts>) {
         if !self.wait() {

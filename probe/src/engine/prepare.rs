@@ -16,12 +16,12 @@ use super::{cold, owner, registry};
 use crate::clock;
 use crate::point::Point;
 
-/// The process, which is made if need be. `None` if it cannot be made, or must not be made now.
+/// The process, made if needed. `None` if it cannot be made, or must not be made now.
 pub(crate) fn process() -> Option<&'static Process> {
     making::get()
 }
 
-/// The calling thread's state, with a lane claimed if need be.
+/// The calling thread's state, with a lane claimed if needed.
 pub(crate) fn thread() -> Option<&'static Thread> {
     // Making the process runs the calibration, which claims a lane.
     lane::of(process()?)
@@ -62,10 +62,9 @@ pub(crate) fn point(point: &'static Point) -> Target {
         miss_unregistered(point);
         return Target::Off;
     }
-    // The word is read once: a viewer may switch the point off at any moment. Of a word that
-    // another process has written, only the bits with a meaning are kept: where the other bits
-    // should be 0, tags have the place of a region. No cell equals a word with such bits, so each
-    // of its regions begins on this slow path.
+    // The word is read once, because a viewer may switch the point off at any moment. Another
+    // process may have set bits that must be 0, so these are cleared. No cell equals a word with
+    // such bits, so each of the point's regions begins on this slow path.
     let control = point.control().sanitized();
     if !control.enabled() {
         return Target::Off;
@@ -79,7 +78,8 @@ pub(crate) fn point(point: &'static Point) -> Target {
     }
     let Some(process) = process::current() else { return Target::Missing };
     process.refine_rate();
-    // Some are left if a handler has jumped out of the making of the process.
+    // If a handler has jumped out while the process was made, some inherited points are not entered
+    // yet.
     registry::enter_inherited(process);
     let Some(thread) = lane::of(process) else { return Target::Missing };
     // A signal handler must not take space while its thread does. If the counter must not be read,
@@ -98,7 +98,7 @@ pub(crate) fn point(point: &'static Point) -> Target {
 }
 
 impl Point {
-    /// The point's word, registered by this call if need be; `None` if the point was refused.
+    /// The point's word, registered by this call if needed; `None` if the point was refused.
     pub(crate) fn word(&'static self) -> Option<&'static AtomicU64> {
         if !self.register() {
             return None;

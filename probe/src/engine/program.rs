@@ -18,7 +18,7 @@ pub(crate) use super::process::name::set_name;
 pub(crate) use super::process::pausing::{is_enabled, pause};
 pub(crate) use super::registry::listed;
 
-/// For [`crate::init`].
+/// Implements [`crate::init`].
 pub(crate) fn init() -> Result<(), InitError> {
     match try_init() {
         0 => Ok(()),
@@ -26,13 +26,13 @@ pub(crate) fn init() -> Result<(), InitError> {
     }
 }
 
-/// Makes the process if need be. Returns 0, or why it cannot be made.
+/// Makes the process if needed. Returns 0, or the reason why it cannot be made.
 pub(super) fn try_init() -> u64 {
     by_leader!(try_init());
     prepare::process().map_or_else(failed::why_none, |_| 0)
 }
 
-/// For [`crate::ticks_per_second`].
+/// Implements [`crate::ticks_per_second`].
 pub(crate) fn ticks_per_second() -> f64 {
     by_leader!(ticks_per_second());
     match prepare::process() {
@@ -50,19 +50,19 @@ pub(crate) fn register_thread(name: &str) {
     }
 }
 
-/// For [`crate::snapshot_to`] and [`crate::snapshot_over`].
+/// Implements [`crate::snapshot_to`] and [`crate::snapshot_over`].
 pub(crate) fn write_snapshot(path: &Path, existing: Existing) -> io::Result<()> {
     by_leader!(write_snapshot(path, matches!(existing, Existing::Replace)));
     snapshot::write(prepare::process().ok_or_else(snapshot::unsupported)?, path, existing)
 }
 
-/// For [`crate::show`].
+/// Implements [`crate::show`].
 pub(crate) fn show(out: &mut impl io::Write) -> io::Result<()> {
     by_leader!(show_to(out));
     snapshot::show(prepare::process().ok_or_else(snapshot::unsupported)?, out)
 }
 
-/// For [`crate::calibrate`].
+/// Implements [`crate::calibrate`].
 pub(crate) fn calibrate(pairs: u32) -> Option<crate::Overhead> {
     by_leader!(overhead(pairs));
     prepare::process()?;

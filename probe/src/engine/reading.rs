@@ -6,13 +6,13 @@ pub(crate) use crate::clock::counter::{stamp, stamp_and_cpu};
 pub(crate) use crate::clock::wall_ns;
 use crate::{clock, errno};
 
-/// The calling thread, by the kernel's id.
+/// The kernel's id of the calling thread.
 pub(crate) fn thread_id() -> u32 {
     let known = current::thread().filter(|thread| thread.is_alive()).map(|it| it.kernel_id());
     known.unwrap_or_else(owner::tid)
 }
 
-/// For [`crate::on_cpu_ticks`].
+/// Implements [`crate::on_cpu_ticks`].
 pub(crate) fn on_cpu_ticks() -> Option<u64> {
     let Some(thread) = current::near().filter(|thread| thread.is_alive()) else {
         return on_cpu_ticks_far();
@@ -30,8 +30,7 @@ fn on_cpu_ticks_far() -> Option<u64> {
     Some(thread.stamp_beside().wrapping_sub(thread.clock.off()))
 }
 
-/// The thread's on-CPU clock, or without one the clock of all stamps; `None` if pfp does not
-/// measure.
+/// The thread's on-CPU clock. If the thread has none, the counter. `None` if pfp does not measure.
 pub(crate) fn now() -> Option<u64> {
     Some(on_cpu_ticks().unwrap_or_else(stamp))
 }

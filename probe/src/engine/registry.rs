@@ -20,22 +20,23 @@ use crate::point::Point;
 /// The points of this process, a list through [`State::next`].
 static POINTS: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
 
-/// What a forked child has yet to enter into its table: where to go on in the list, for points and
-/// then for tuples, which follow their metered points. Null if nothing is left.
+/// The inherited points that a forked child has not entered into its table yet. There is one
+/// position in the list for points, and one for tuples, which follow their metered points. A
+/// position is null if nothing is left.
 static INHERITED: [AtomicPtr<State>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];
 
-/// Points that are entered in one section: signals wait for some 30 us.
+/// Number of points that are entered in one section, which delays signals by some 30 us.
 const AT_ONCE: usize = 64;
 
-/// A new process goes on with the points of the parent that it was forked from.
+/// Prepares a new process to enter the points of the parent that it was forked from.
 pub(super) fn inherit() {
     let first = POINTS.load(Acquire);
     INHERITED.iter().for_each(|rest| rest.store(first, Release));
 }
 
 /// Enters some of the points that this process has inherited. They keep their numbers. False if
-/// nothing is left. A thread that measures one of them earlier makes its cell; only viewers do not
-/// see the point yet.
+/// nothing is left. Regions of a point that is not entered yet are measured all the same; only
+/// viewers do not see the point yet.
 pub(super) fn enter_inherited(process: &'static Process) -> bool {
     let is_left = |rest: &&AtomicPtr<State>| !rest.load(Relaxed).is_null();
     let Some(rest) = INHERITED.iter().find(is_left) else { return false };

@@ -68,8 +68,8 @@ impl Thread {
     #[inline(never)]
     pub(super) fn leave_out(&self, tag: u64) {
         self.abandon_from(level_of(tag));
-        // If this handler has interrupted a begin, the change of the covered ticks shows it that
-        // its slot of the stack was used.
+        // This handler may have interrupted a begin. The change of the covered ticks shows the
+        // interrupted code that its slot of the stack was used.
         self.cover(1);
         self.show_end(ticks());
         process::miss();

@@ -30,8 +30,9 @@ const NEVER: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 /// The signals that are blocked in a section, as the kernel counts them.
 const BLOCKED: u64 = !(OF_FAULTS | OF_THE_LIBRARY | NEVER);
 
-/// The sections that a thread is in. A jump out of them, at any moment, leaves here what the
-/// outermost section has to restore. A handler that returns leaves every field unchanged.
+/// The state of the sections that a thread is in. If the thread jumps out of them, at any moment,
+/// this still has the values that the outermost section has to restore. A handler that returns
+/// leaves every field unchanged.
 #[repr(C)]
 pub(super) struct Section {
     /// The signals that were blocked before; [`NONE_BLOCKED`] before the section has blocked any.
@@ -50,7 +51,8 @@ pub(super) struct Section {
 }
 
 pub(super) const UNCHANGED: libc::c_int = -1;
-/// Stands for no set of blocked signals, because some signals are never blocked.
+/// In place of a set of blocked signals: no set is known. Not a possible set, because some signals
+/// are never blocked.
 pub(super) const NONE_BLOCKED: u64 = u64::MAX;
 
 unsafe extern "C" {
@@ -72,8 +74,8 @@ pub(super) fn was_left() -> bool {
 }
 
 /// Enters a section, until the first value is dropped. Also returns whether the thread had jumped
-/// out of another one. `instead` is the section if memory for the thread's state cannot be mapped;
-/// then a jump out of it is not noticed.
+/// out of an earlier section. If memory for the thread's state cannot be mapped, `instead` is the
+/// section's state; then a jump out of the section is not noticed.
 pub(super) fn enter<'a>(
     marker: &mut MaybeUninit<u64>,
     instead: &'a Section,
@@ -99,7 +101,7 @@ pub(super) fn blocking<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The state of the thread's section when another one began.
+/// The state of the thread's section when an inner section began.
 #[derive(Clone, Copy)]
 pub(super) struct Before {
     depth: u32,
@@ -117,14 +119,14 @@ pub(super) struct SectionGuard<'a> {
     how: How,
 }
 
-/// How a section was entered, and so what its end does.
+/// How a section was entered, which determines what its end restores.
 enum How {
     /// No section is around it, or only a section that a jump has left.
     Outermost,
     /// The section around it has changed everything already.
     Inner(Before),
-    /// A handler has interrupted another section that was changing something. This one restores
-    /// what it has found.
+    /// The section is in a handler that interrupted an outer section during its changes. It
+    /// restores the state that it found.
     Beside { before: Before, cancelling: libc::c_int, signals: u64 },
 }
 
@@ -160,7 +162,7 @@ impl Section {
         }
     }
 
-    /// Enters a section. Also returns whether the thread had jumped out of another one.
+    /// Enters a section. Also returns whether the thread had jumped out of an earlier section.
     fn enter(&self, marker: &mut MaybeUninit<u64>) -> (How, bool) {
         let (depth, cancelling) = (self.depth.get(), self.cancelling.get());
         let before = Before { depth, cancelling, signals: self.signals.get() };
@@ -189,8 +191,8 @@ impl Section {
 
     fn start(&self, marker: &mut MaybeUninit<u64>) -> How {
         self.take(marker);
-        // Each call stores the previous state as it changes it, so a jump may interrupt this code
-        // anywhere.
+        // Each call stores the previous state in the same step as the change, so a jump may
+        // interrupt this code anywhere.
         change_signals(libc::SIG_BLOCK, BLOCKED, self.signals.as_ptr());
         change_cancelling(CANCEL_DISABLE, self.cancelling.as_ptr());
         self.set_ready();
@@ -217,8 +219,8 @@ impl Section {
     fn start_beside(&self, before: Before) -> How {
         self.depth.set(before.depth + 1);
         let (mut signals, mut cancelling) = (NONE_BLOCKED, UNCHANGED);
-        // The section around stores it for a jump out of both sections, unless it has stored it
-        // already.
+        // If the outer section has not stored the previous state yet, store it in the outer
+        // section's field, for a jump out of both sections.
         let noted =
             if before.signals == NONE_BLOCKED { self.signals.as_ptr() } else { &mut signals };
         change_signals(libc::SIG_BLOCK, BLOCKED, noted);
@@ -260,7 +262,7 @@ fn restore(cancelling: libc::c_int, signals: u64) {
 }
 
 fn restore_signals(signals: u64) {
-    // If a filter refused to change the signals, they are not restored.
+    // If a filter refused to change the signals, there is nothing to restore.
     if signals != NONE_BLOCKED {
         change_signals(libc::SIG_SETMASK, signals, ptr::null_mut());
     }

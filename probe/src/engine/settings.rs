@@ -16,7 +16,7 @@ use pfp_shm_layout::share::Share;
 
 use super::names::Names;
 
-/// The variables `PFP_*` of the program, but for those that name folders.
+/// The variables `PFP_*` of the program, except those that name folders.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// Maximum number of points.
@@ -62,7 +62,7 @@ pub(super) fn get() -> Result<&'static Settings, NoMemory> {
 }
 
 impl Settings {
-    /// How large the segment is: as large as the share of memory allows, or as asked for.
+    /// The size of the segment: the requested size, or the share of memory that the limits allow.
     pub(super) fn config(&self, share: Share) -> Config {
         match self.memory_mb {
             Some(mb) => {

@@ -348,7 +348,8 @@ mod tests {
         assert!(outer.exclusive <= outer.inclusive - inner.inclusive, "{outer:?} {inner:?}");
     }
 
-    /// Regions that are abandoned count as mismatched, whatever is abandoned in between.
+    /// If guards are dropped in the order of their creation, the first drop abandons all later
+    /// regions, which count as mismatches.
     #[test]
     fn guards_that_are_dropped_front_to_back_measure_once() {
         static FIRST: Point = Point::new("front to back");
@@ -371,7 +372,7 @@ mod tests {
             let after = [&FIRST, &OTHER].map(count);
             assert_eq!([after[0] - before[0], after[1] - before[1]], [1, 1], "{many}");
         }
-        // A tag that was given out leads to no later region of its level.
+        // The tag of an abandoned region matches no later region at its level.
         let [first, stale] = [0; 2].map(|_| Guard::begin(&FIRST));
         drop(first);
         let before = [&FIRST, &OTHER].map(count);
@@ -387,7 +388,7 @@ mod tests {
         assert_eq!(count(&OTHER), before + 1, "the region around them is open");
     }
 
-    /// Regions that were left by jumps, however many, do not keep one around them from its end.
+    /// A region can still end after many regions inside it were left by jumps.
     #[test]
     fn a_region_around_many_that_were_left_is_measured() {
         static AROUND: Point = Point::new("around what was left");
@@ -402,8 +403,8 @@ mod tests {
         }
     }
 
-    /// A loop that leaves its region by a jump measures as long as it goes on, although nothing ends
-    /// around it.
+    /// A loop that leaves a region by a jump in each round is measured on, even when the stack is
+    /// full of such regions.
     #[test]
     fn a_stack_that_is_full_of_what_was_left_is_used_again() {
         static FULL: Point = Point::new("on a full stack");
@@ -418,7 +419,7 @@ mod tests {
         current::thread().expect("it has measured").abandon_from(0);
     }
 
-    /// What a child ends of its parent's regions measures nothing, however deep they are.
+    /// If a child ends regions of its parent, nothing is measured, however deep the regions are.
     #[test]
     fn a_child_measures_none_of_its_parents_regions() {
         static DEEP: Point = Point::new("deep at a fork");
@@ -428,7 +429,7 @@ mod tests {
         for depth in [1, 128, 129, 140, 300, 1000] {
             let before = count(&DEEP);
             let mut guards: Vec<_> = (0..depth).map(|_| Guard::begin(&DEEP)).collect();
-            // SAFETY: the child measures, and ends.
+            // SAFETY: the child only measures, which any forked child may do, and exits.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 drop(Guard::begin(&OWN));
@@ -438,7 +439,7 @@ mod tests {
                 unsafe { libc::_exit(i32::from(!is_right)) };
             }
             let mut status = 0;
-            // SAFETY: the status is ours to write.
+            // SAFETY: `status` outlives the call.
             assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
             assert_eq!(status, 0, "{depth}");
             while guards.pop().is_some() {}

@@ -44,8 +44,8 @@ pub(crate) struct State {
     pub(super) has_amounts: bool,
     /// Whether [`crate::set_enabled`] has switched it off.
     pub(super) paused: AtomicBool,
-    /// In a copy of pfp that follows, the leader's point. In that point, where the follower's point has
-    /// its `control`. Else null.
+    /// In a follower's point: the leader's point. In the leader's point for it: the address of the
+    /// follower's `control`. Null in all other points.
     pub(super) other: AtomicPtr<c_void>,
 }
 

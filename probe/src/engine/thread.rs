@@ -375,11 +375,11 @@ impl Thread {
         Some(unsafe { &*segment.add(number as usize * CHUNK).cast::<Chunk>() })
     }
 
-    /// The sums of amounts beside a cell; `None` if the cell has none.
+    /// The sums of amounts of a cell; `None` if the cell has none.
     #[inline(always)]
     pub(crate) fn sums(&self, cell: &Cell) -> Option<&SumWords> {
         let chunk = u64::from(cell.amounts());
-        // As in `bucket`.
+        // This test catches 0 and forged numbers, as in `bucket`.
         if chunk.wrapping_sub(self.first_chunk.load(Relaxed)) >= self.chunk_count.load(Relaxed) {
             return None;
         }
@@ -434,7 +434,7 @@ impl Thread {
 
     /// Increments a counter of the lane, even if several threads share the lane.
     pub(crate) fn count(&self, word: fn(&LaneCounters) -> &AtomicU64) {
-        // A forked child counts nothing for its parent.
+        // A forked child must not count for its parent.
         if !self.is_alive() {
             return;
         }

@@ -13,7 +13,7 @@ const GROWTH: usize = 1 << 30;
 
 /// The stack of the calling thread, whose stack pointer is `sp`. Empty if the stack is not found.
 pub(super) fn own(sp: usize) -> Range {
-    // SAFETY: no preconditions.
+    // SAFETY: the call takes no arguments and touches no memory.
     let (this, pid, tid) =
         unsafe { (libc::pthread_self() as usize, libc::getpid(), libc::syscall(libc::SYS_gettid)) };
     // On a stack that the C library has allocated, the thread's control block is at the upper end.

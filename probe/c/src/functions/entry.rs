@@ -1,12 +1,11 @@
-//! The hooks as the compiler calls them. What tells one frame of a function from
-//! another one are the registers at the very beginning, which only bare machine
-//! code can hand on.
+//! The hooks as the compiler calls them. Only the registers at the very beginning of a hook tell
+//! one frame of a function from another, and only assembly can pass these registers on.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod hooks {
     use std::arch::naked_asm;
 
-    /// Defines a hook by its instructions, which the operands follow.
+    /// Defines a hook by its instructions and their operands.
     macro_rules! hook {
         ($(#[$doc:meta])* $name:ident: $($asm:tt)*) => {
             $(#[$doc])*
@@ -18,8 +17,8 @@ mod hooks {
         };
     }
 
-    /// The instructions that hand the stack pointer, the return address and the frame pointer on to a
-    /// function, after the two arguments of the hook.
+    /// The instructions that pass the stack pointer, the return address and the frame pointer on to
+    /// a function, after the two arguments of the hook.
     #[cfg(target_arch = "x86_64")]
     macro_rules! hand_on {
         ($to:literal) => {
@@ -37,7 +36,8 @@ mod hooks {
     hook!(
         /// The beginning of a function; see `pfp.h`.
         __cyg_profile_func_enter:
-        // As `enter` does: the first place in the table, the word of its point.
+        // These checks are those of `enter`: the first entry of the table that may have the
+        // function, then the word of its point.
         "mov rax, qword ptr [rip + {table}]",
         "test rax, rax",
         "je 2f",
@@ -74,7 +74,7 @@ mod hooks {
     hook!(
         /// The end of a function; see `pfp.h`.
         __cyg_profile_func_exit:
-        // As `exit` does.
+        // These checks are those of `exit`.
         "mov rax, qword ptr [rip + {distance}]",
         "test rax, rax",
         "je 3f",
@@ -98,7 +98,7 @@ mod hooks {
     );
 }
 
-/// Elsewhere the hooks are there, so that programs link, and do nothing.
+/// On other processors the hooks exist only so that programs link. They do nothing.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod hooks {
     /// The beginning of a function; see `pfp.h`.
@@ -110,14 +110,14 @@ mod hooks {
     pub(crate) extern "C" fn __cyg_profile_func_exit(_function: usize, _site: usize) {}
 }
 
-/// Calls a hook with a function and where it was called.
+/// Calls a hook with the address of a function and its call site.
 macro_rules! called {
     ($(#[$doc:meta])* $name:ident, $hook:path) => {
         $(#[$doc])*
         #[inline(always)]
         pub(super) fn $name(function: usize, site: usize) {
             let hook = $hook as *const ();
-            // SAFETY: all of the hooks take these two.
+            // SAFETY: each hook takes these two arguments.
             let hook: extern "C" fn(usize, usize) = unsafe { std::mem::transmute(hook) };
             hook(function, site);
         }

@@ -1,4 +1,4 @@
-//! What a copy of pfp that follows does before it calls the leader, and after.
+//! The follower's side of calls to the leader.
 
 use std::ffi::c_void;
 use std::io::{self, Write};
@@ -23,17 +23,17 @@ use crate::engine::{numeric, room};
 use crate::point::Point;
 use crate::stats::{Bucket, FIGURES, Stats};
 
-/// Whether a thread has measured what this copy's regions cost, or measures it now.
+/// Whether a thread has measured the cost of this copy's regions, or is measuring it.
 static IS_CALIBRATED: AtomicBool = AtomicBool::new(false);
 
-/// What this copy's regions cost beyond the leader's: inside, and in all.
+/// The cost of this copy's regions in addition to the leader's: inside a region, and in all.
 fn costs() -> [&'static AtomicU64; 2] {
     [&overhead().inside, &overhead().pair]
 }
 
 impl Point {
-    /// Declares the point to the leader, and returns the leader's point. Null without memory, or room
-    /// on the stack.
+    /// Declares the point to the leader, and returns the leader's point. Null if memory runs out,
+    /// or if the stack has too little room.
     #[cold]
     #[inline(never)]
     fn declare(&'static self, leader: &'static FunctionTable) -> *const c_void {
@@ -43,8 +43,8 @@ impl Point {
             return made;
         }
         let other = &self.state.other;
-        // Pairs with the load in `FunctionTable::point`. If another thread was faster, this one's
-        // stays unused.
+        // Pairs with the load in `FunctionTable::point`. If another thread was faster, the point
+        // that was made here stays unused.
         let _ = other.compare_exchange(ptr::null_mut(), made.cast_mut(), AcqRel, Relaxed);
         self.publish();
         if !IS_CALIBRATED.swap(true, Relaxed) && !leader.measure_own() {
@@ -69,13 +69,14 @@ impl Point {
             wall: state.wall,
             amounts: std::array::from_fn(|at| RawText::of(*amounts.get(at).unwrap_or(&""))),
         };
-        // SAFETY: the declaration is of a static, which stays with all that it leads to.
+        // SAFETY: the declaration describes a static. Everything that it points to lives as long as
+        // the process.
         unsafe { (leader.declare)(&declaration) }
     }
 }
 
 impl FunctionTable {
-    /// The leader's point for a point, made if need be; null if it cannot be.
+    /// The leader's point for this copy's point, declared if needed. Null if that fails.
     #[inline(always)]
     pub(super) fn point(&'static self, point: &'static Point) -> *const c_void {
         // Pairs with the exchange in `declare`.
@@ -83,7 +84,7 @@ impl FunctionTable {
         if known.is_null() { point.declare(self) } else { known }
     }
 
-    /// Whether the leader has a point for a point.
+    /// Whether a point has been declared to the leader.
     pub(crate) fn knows(&self, point: &Point) -> bool {
         !point.state.other.load(Relaxed).is_null()
     }
@@ -103,9 +104,9 @@ impl FunctionTable {
         self.begin_region(point, how == HAND, inside.load(Relaxed), pair.load(Relaxed), amounts)
     }
 
-    /// Ends the region of a tag and begins another one; see [`Guard::lap_to`].
+    /// Ends the region of a tag and begins a region of another point; see [`Guard::lap_to`].
     pub(in crate::engine) fn lap_to(&'static self, next: &'static Point, tag: u64) -> u64 {
-        // Without a point in the leader, `lap` would do nothing.
+        // Without the leader's point, the leader's `lap` would do nothing, not even end the region.
         if self.point(next).is_null() {
             self.end(tag);
             return 0;
@@ -116,7 +117,7 @@ impl FunctionTable {
     pub(in crate::engine) fn change(&'static self, point: &'static Point, change: Change) {
         match change {
             Change::Enable => self.set_enabled(point, true),
-            // Only a begin in the leader finds a point invalid.
+            // The leader marks points as invalid itself, at a begin.
             Change::Disable | Change::Invalidate => self.set_enabled(point, false),
             Change::Reset => self.reset(point),
             Change::Fence(fenced) => self.set_fenced(point, fenced),
@@ -124,7 +125,7 @@ impl FunctionTable {
         }
     }
 
-    /// What a function of the leader's writes.
+    /// The bytes that a function of the leader writes.
     fn written(write: impl FnOnce(&Sink)) -> Vec<u8> {
         let mut bytes = Vec::new();
         write(&Sink::to(&mut bytes));
@@ -167,7 +168,7 @@ impl FunctionTable {
         sums.map(|[low, high]| u128::from(high) << 64 | u128::from(low))
     }
 
-    /// Measures what regions cost, the leader's and this copy's.
+    /// Measures the cost of regions: the leader's and this copy's.
     pub(in crate::engine) fn overhead(&'static self, pairs: u32) -> Option<Overhead> {
         let mut leaders = [0; 3];
         if !self.calibrate(pairs, &mut leaders) || !self.measure_own() {
@@ -178,14 +179,15 @@ impl FunctionTable {
         Some(Overhead { inside: inside + more_inside, pair: pair + more, lap: lap + more_inside })
     }
 
-    /// Measures what this copy's regions cost beyond the leader's.
+    /// Measures the cost of this copy's regions in addition to the leader's.
     fn measure_own(&'static self) -> bool {
         fn region() {
             drop(Guard::begin(&numeric::POINTS[0]));
         }
-        // Another thread must not take the zeros for the costs.
+        // Exclusive, because a second thread would take the zeros that are stored below for the
+        // costs.
         let Ok(_lease) = CALIBRATING.acquire_exclusive() else { return false };
-        // The measured regions must not be charged yet.
+        // No additional cost is subtracted while it is measured.
         let [inside, pair] = costs().map(|cost| cost.swap(0, Relaxed));
         let is_measured = self.measure_call(region, false, costs());
         if !is_measured {
@@ -195,8 +197,8 @@ impl FunctionTable {
         is_measured
     }
 
-    /// Measures what a call costs beyond a scope of the leader's, as
-    /// [`crate::engine::calibrate::calibrate_call`] does.
+    /// Measures the cost of a call in addition to that of the leader's scope, like
+    /// [`crate::engine::calibrate::calibrate_call`].
     pub(in crate::engine) fn measure_call(
         &'static self,
         call: fn(),
@@ -204,7 +206,7 @@ impl FunctionTable {
         [inside, pair]: [&AtomicU64; 2],
     ) -> bool {
         unsafe extern "C" fn run(call: *const c_void) {
-            // SAFETY: the function below.
+            // SAFETY: `call` points to the function pointer that is passed below.
             unsafe { (*call.cast::<fn()>())() };
         }
         self.calibrate_call(run, (&raw const call).cast(), again, inside, pair)
@@ -225,7 +227,7 @@ impl FunctionTable {
     }
 }
 
-/// A result from what the leader returned: 0, or the system's error.
+/// Converts the leader's return value, which is 0 or the system's error number.
 fn result(errno: i32) -> io::Result<()> {
     if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
 }

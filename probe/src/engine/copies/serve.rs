@@ -1,4 +1,4 @@
-//! What the functions of the table do in the copy of pfp that leads.
+//! The leader's side: bodies of the functions in the table.
 
 use std::ffi::{OsStr, c_void};
 use std::io::{self, Write};
@@ -29,9 +29,9 @@ use crate::stats::FIGURES;
 
 /// # Safety
 ///
-/// All that the declaration leads to stays as long as the process.
+/// Everything that the declaration points to lives as long as the process.
 pub(super) unsafe extern "C" fn declare(declaration: &Declaration) -> *const c_void {
-    // SAFETY: by the caller's promise.
+    // SAFETY: by the caller's promise, the text lives as long as the process.
     let text = |bytes: RawText| text(unsafe { bytes.bytes::<'static>() });
     let &Declaration { control, name, file, line, number, starts_on, fenced, device, wall, .. } =
         declaration;
@@ -63,11 +63,11 @@ pub(super) fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Keeps a value for good. No allocator is asked, since a signal handler may declare a point.
+/// Stores a value for good. Calls no allocator, because a signal handler may declare a point.
 fn keep<T>(value: T) -> Option<&'static T> {
     const { assert!(align_of::<T>() <= LINE && size_of::<T>() <= CHUNK - LINE) };
     let place = room_for(size_of::<T>())?.cast::<T>();
-    // SAFETY: aligned memory for one, which no other thread has.
+    // SAFETY: `room_for` returned aligned memory of this size to this call alone.
     unsafe {
         place.write(value);
         Some(&*place)
@@ -75,13 +75,13 @@ fn keep<T>(value: T) -> Option<&'static T> {
 }
 
 const LINE: usize = 64;
-/// Bytes between two addresses at which room ends: a value takes less.
+/// Size and alignment of a chunk of memory for values. Each value is smaller.
 const CHUNK: usize = 1 << 16;
 
 fn room_for(bytes: usize) -> Option<*mut u8> {
-    /// The first byte that is free; a multiple of [`CHUNK`] if none is.
+    /// Address of the first free byte. A multiple of [`CHUNK`] if no byte is free.
     static FREE: AtomicUsize = AtomicUsize::new(0);
-    /// Other threads may use up what this one maps.
+    /// Number of attempts, because other threads may use up the chunk that this thread maps.
     const TRIES: usize = 16;
     let bytes = bytes.next_multiple_of(LINE);
     let take = |at: usize| (at + bytes <= at.next_multiple_of(CHUNK)).then_some(at + bytes);
@@ -91,8 +91,9 @@ fn room_for(bytes: usize) -> Option<*mut u8> {
             Ok(at) => return Some(ptr::with_exposed_provenance_mut(at)),
             Err(full) => full,
         };
-        // Twice as many, so that a whole chunk is among them. It is used from its second line on: its own
-        // address would mean that none is free. If another thread maps some meanwhile, these stay unused.
+        // Maps two chunks, so that one whole chunk is aligned. Its first line stays unused, because
+        // the chunk's own address would mean that no byte is free. If another thread has mapped a
+        // chunk in the meantime, this chunk stays unused.
         let start = memory::pages(2 * CHUNK)?.expose_provenance().next_multiple_of(CHUNK) + LINE;
         // Pairs with the exchange above.
         let _ = FREE.compare_exchange(full, start, Release, Relaxed);
@@ -105,18 +106,18 @@ pub(super) extern "C" fn stamp() -> u64 {
     counter::stamp()
 }
 
-/// The leader's point that a follower has.
+/// The leader's point, from the pointer that a follower keeps.
 ///
 /// # Safety
 ///
-/// The pointer is null, or from [`declare`].
+/// The pointer is null, or was returned by [`declare`].
 #[inline(always)]
 pub(super) unsafe fn point(point: *const c_void) -> Option<&'static Point> {
     // SAFETY: by the caller's promise, null or a point that is kept for good.
     unsafe { point.cast::<Point>().as_ref() }
 }
 
-/// Does something with a point that has amounts.
+/// Calls `work` with a point, if it has amounts.
 pub(super) fn metered(point: &'static Point, work: impl FnOnce(&'static MeteredPoint)) {
     if let Some(metered) = point.metered() {
         work(metered);
@@ -153,7 +154,7 @@ fn tag_of(guard: Guard) -> u64 {
     ManuallyDrop::new(guard).tag()
 }
 
-/// Subtracts a follower's extra cost from its region, and from the region around it.
+/// Subtracts a follower's extra cost from its region, and from the enclosing region.
 #[inline(always)]
 fn charge(tag: u64, inside: u64, pair: u64) {
     if tag != 0
@@ -196,17 +197,19 @@ pub(super) fn read_sums(point: &'static Point, sums: &mut [[u64; 2]; MAX_AMOUNTS
     }
 }
 
-/// A context that a follower has a handle of.
+/// The context of a handle that a follower keeps.
 ///
 /// # Safety
 ///
-/// The pointer is from [`Handle::into_raw`], and the handle is kept during the call.
+/// The pointer was returned by [`Handle::into_raw`], and the follower keeps the handle during the
+/// call.
 pub(super) unsafe fn context(it: *const c_void) -> ManuallyDrop<Handle> {
-    // SAFETY: by the caller's promise; it is not dropped here.
+    // SAFETY: by the caller's promise, the handle exists during the call. `ManuallyDrop` does not
+    // drop it.
     ManuallyDrop::new(unsafe { Handle::from_raw(it.cast()) })
 }
 
-/// Drops a handle that its follower does not use any more.
+/// Drops a handle that its follower no longer uses.
 pub(super) fn drop_context(it: &Handle) {
     // SAFETY: a handle is a pointer, and the follower's is not used again.
     drop(unsafe { ptr::read(it) });
@@ -214,9 +217,9 @@ pub(super) fn drop_context(it: &Handle) {
 
 /// # Safety
 ///
-/// The pointers are null, or as for [`context`].
+/// Each pointer is null, or meets the requirements of [`context`].
 pub(super) unsafe fn switch(prev: *const c_void, next: *const c_void) -> u32 {
-    // SAFETY: by the caller's promise.
+    // SAFETY: not null, so by the caller's promise it meets the requirements of `context`.
     let [prev, next] = [prev, next].map(|it| (!it.is_null()).then(|| unsafe { context(it) }));
     contexts::switch(prev.as_deref(), next.as_deref()) as u32
 }
@@ -280,7 +283,7 @@ mod tests {
                 assert!(kept.iter().all(|(kept, _)| kept[0] == of && kept[4] == of));
             }
         });
-        // More than a chunk at once, up to its end.
+        // Values that fill several chunks.
         assert!(
             (0..40).all(|at| keep([at; CHUNK / 64]).is_some_and(|kept| *kept == [at; CHUNK / 64]))
         );

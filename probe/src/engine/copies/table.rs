@@ -1,4 +1,5 @@
-//! The functions that the copy of pfp that leads has for those that follow, each declared once.
+//! The functions that the leading copy of pfp provides for the copies that follow. Each is declared
+//! once.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -19,26 +20,28 @@ use crate::errno;
 use crate::point::Point;
 use crate::stats::FIGURES;
 
-/// The version of the table, in each copy's note: "pfpcopy" and a number. To be raised whenever a
-/// function is removed or changed. A new function goes to the end.
+/// The version of the table, in each copy's note: "pfpcopy" and a number. Raise the number whenever
+/// a function is removed or changed. Append new functions at the end.
 pub(in crate::engine) const VERSION: u64 = u64::from_be_bytes(*b"pfpcopy\x01");
 
-/// Makes the table of functions, their bodies in the leader, and the methods by which a follower
-/// calls them. A name in `[]` is a point: the follower's becomes the leader's, and where that cannot
-/// be had, the function does nothing. A name in `{}` is a context, and a name in `<>` a text.
+/// Declares the table of functions, their bodies in the leader, and the methods by which a follower
+/// calls them. A name in `[]` is a point: the follower passes its own point, and the body gets the
+/// leader's. If the leader has no such point, the function does nothing. A name in `{}` is a
+/// context, and a name in `<>` a text.
 macro_rules! table {
     ($(
         $(#[$about:meta])*
         fn $name:ident $([$point:ident])? $({$context:ident})? $(<$text:ident>)?
             ($($given:ident: $type:ty),*) $(-> $returned:ty)? = $work:expr;
     )*) => {
-        /// What a copy that leads does for those that follow.
+        /// The functions of the leading copy, which the other copies call.
         #[repr(C)]
         #[derive(Debug)]
         pub(crate) struct FunctionTable {
-            /// Bytes of the table. A follower may know fewer functions than the leader has, not more.
+            /// Size of the table in bytes. A follower may know fewer functions than the leader has,
+            /// not more.
             pub(in crate::engine) size: usize,
-            /// Makes the leader's point for a point of a follower; null if memory runs out.
+            /// Makes the leader's point for a follower's point. Returns null if memory runs out.
             pub(super) declare: unsafe extern "C" fn(&Declaration) -> *const c_void,
             pub(super) stamp: unsafe extern "C" fn() -> u64,
             $($name: unsafe extern "C" fn(
@@ -57,17 +60,18 @@ macro_rules! table {
                     $($given: $type),*
                 ) $(-> $returned)? {
                     $(
-                        // SAFETY: a follower's pointer is null, or from `declare`.
+                        // SAFETY: a follower's pointer is null, or was returned by `declare`.
                         let Some($point) = (unsafe { serve::point($point) }) else {
                             return Default::default();
                         };
                     )?
                     $(
-                        // SAFETY: the pointer is from `new_context`, and the follower keeps a handle.
+                        // SAFETY: the pointer was returned by `new_context`, and the follower keeps
+                        // a handle.
                         let $context = &*unsafe { serve::context($context) };
                     )?
                     $(
-                        // SAFETY: the follower's text is there during the call.
+                        // SAFETY: the follower's text is valid during the call.
                         let $text = unsafe { $text.bytes() };
                     )?
                     $work
@@ -94,8 +98,8 @@ macro_rules! table {
                     $($given: $type),*
                 ) $(-> $returned)? {
                     $(let $point = self.point($point);)?
-                    // SAFETY: the point is null, or from `declare`; the other arguments are valid
-                    // during the call.
+                    // SAFETY: the point is null, or was returned by `declare`; the other arguments
+                    // are valid during the call.
                     unsafe {
                         (self.$name)(
                             $($point,)? $($context.as_ptr().cast(),)? $(RawText::of($text),)?
@@ -119,12 +123,12 @@ macro_rules! text {
 }
 
 table! {
-    /// Begins a region and returns its tag. The ticks are what a follower's region costs beyond a
-    /// leader's, inside it and in all.
+    /// Begins a region and returns its tag. The ticks are the cost of a follower's region in
+    /// addition to a leader's: inside the region, and in all.
     fn begin_region[point](by_hand: bool, inside: u64, pair: u64, amounts: Option<&Amounts>) -> u64 =
         serve::begin(point, by_hand, [inside, pair], amounts);
     fn end(tag: u64) = measure::end(tag);
-    /// Ends the region of a tag and begins another one, at the same stamp.
+    /// Ends the region of a tag and begins a region of another point, at the same stamp.
     fn lap[next](tag: u64, inside: u64) -> u64 = serve::lap(tag, next, inside);
 
     fn begin_once[point]() = by_hand::begin_once(point);
@@ -196,15 +200,15 @@ table! {
     fn count_refusal() = contexts::count_refusal();
     fn count_mismatch() = contexts::count_mismatch();
     fn refuse_point() = numeric::refuse();
-    /// Measures what regions of the leader cost: inside, a pair, and a lap.
+    /// Measures the cost of the leader's regions: inside a region, of a pair, and of a lap.
     fn calibrate(pairs: u32, costs: &mut [u64; 3]) -> bool = serve::calibrate(pairs, costs);
-    /// Measures what a call of a function costs beyond a scope, inside and in all. It begins and ends
-    /// a region of point 0.
+    /// Measures the cost of a function's call in addition to that of a scope, inside the region and
+    /// in all. The call begins and ends a region of point 0.
     fn calibrate_call(
         call: unsafe extern "C" fn(*const c_void), with: *const c_void, again: bool,
         inside: &AtomicU64, pair: &AtomicU64
     ) -> bool =
-        // SAFETY: the function takes what is given with it.
+        // SAFETY: the follower passes the function together with the argument that it expects.
         calibrate::calibrate_call(|| unsafe { call(with) }, again, [inside, pair]);
     /// Returns 0, or the system's error.
     fn snapshot<path>(replaces: bool) -> i32 = serve::snapshot(path, replaces);
@@ -218,8 +222,8 @@ table! {
 mod tests {
     use super::*;
 
-    /// Copies of one version must agree on all functions but the last, and on what they exchange. If no
-    /// function has changed, but there is a new one at the end, record the new number.
+    /// Copies of one version must agree on all functions and on the types that they exchange. If
+    /// this fails only because of a new function at the end, record the new numbers here.
     #[test]
     fn functions_that_change_have_another_version() {
         let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

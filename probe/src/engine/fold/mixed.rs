@@ -49,9 +49,9 @@ impl Batches {
         unsafe { &*ptr::from_ref(self).cast::<Batch>().byte_add(offset as usize) }
     }
 
-    /// Finds the batch of a point for another caller, or starts one: then the histogram may have
-    /// records that the cell lacks. `None` if no batch is free, and in a forked child, whose
-    /// entries have no cells.
+    /// Finds the batch of a point with another caller, or starts one. Once it is started, the
+    /// histogram may have records that the cell lacks. `None` if no batch is free, and in a forked
+    /// child, whose entries have no cells.
     #[cold]
     #[inline(never)]
     fn other(&self, entry: &Entry, names: u64) -> Option<&Batch> {
@@ -101,7 +101,8 @@ impl Batch {
             self.first.set(number - bucket);
         }
         let chunk = self.chunk.get();
-        // Checked this late because the histogram has no second copy that a child could write to.
+        // Checked as late as possible: a forked child must not change its parent's histogram, of
+        // which there is no unpublished copy.
         if !thread.is_still_alive() {
             return false;
         }
@@ -202,7 +203,7 @@ fn fold_batches(thread: &Thread, entry: &Entry, slots: &[Slot], end: u64) -> boo
         last = last.max(batch.last.get());
     }
     let Some(last) = slots.get(place(slots, last)) else { return false };
-    // Checked this late because a child has no sums, and must not add any.
+    // Checked as late as possible: in a forked child the sums read as zeros, and must not be added.
     if !thread.is_still_alive() {
         return false;
     }

@@ -43,8 +43,8 @@ pub(super) fn fold_run(thread: &Thread, slots: &[Slot], from: u64) -> Option<usi
     let (run, end) = (&slots[..folded], from + folded as u64);
     let Some(last) = run.last() else { return Some(0) };
     let sum = pairs.sum(folded as u64);
-    // Checked this late because a child that a signal handler has forked keeps the sums in its
-    // registers.
+    // Checked as late as possible: a forked child still has the sums in its registers, and must not
+    // add them.
     if !thread.is_still_alive() {
         return None;
     }
@@ -99,8 +99,8 @@ impl Pairs {
             max = max.max(own);
             let octaves = Numbers::bits_from::<OCTAVE_BIT>(own.add(Doubles::both(BUCKETS as f64)));
             let [one, two] = octaves.less(firsts);
-            // Checked this late because the histogram has no second copy that a child could write
-            // to.
+            // Checked as late as possible: a forked child must not change its parent's histogram,
+            // of which there is no unpublished copy.
             if one | two < BUCKETS {
                 if !thread.is_still_alive() {
                     break;

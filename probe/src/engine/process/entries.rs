@@ -105,8 +105,8 @@ impl Process {
         self.segment.control(of).ok_or(NotEntered::NoPlace)
     }
 
-    /// The number that the point has from now on. A child that was forked in between must not take
-    /// the parent's.
+    /// Decides the number of a point. Fails in a child that was forked in between, because the
+    /// number is one of its parent's.
     fn decide_number(&self, point: &Point, reserved: usize) -> Result<usize, NotEntered> {
         if !self.is_current() {
             return Err(NotEntered::Forked);

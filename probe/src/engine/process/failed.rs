@@ -12,14 +12,14 @@ use crate::engine::{cold, owner};
 /// the code that makes and opens objects.
 pub(super) const STACK: usize = 16 << 10;
 
-/// What failed as the process was made, and the system's error.
+/// The part of the process that could not be made, and the system's error.
 pub(super) struct Failed {
     pub(super) stage: Stage,
     pub(super) errno: i32,
 }
 
 impl Failed {
-    /// Never 0, which means that nothing has failed.
+    /// Packs the failure into a word. The word is never 0, because 0 means that nothing has failed.
     pub(super) fn pack(&self) -> u64 {
         let stage = if self.stage == Stage::Process { 2 } else { 1 };
         stage << 32 | u64::from(self.errno.cast_unsigned())
@@ -35,8 +35,8 @@ const BUSY: u64 = 1;
 const BORROWED_MEMORY: u64 = 2;
 const SMALL_STACK: u64 = 3;
 
-/// Why the process cannot be made, for a caller that has just asked for it in vain. A word, which
-/// copies of pfp pass to one another.
+/// Why there is no process, for a caller that has just failed to make one. The reason is a word,
+/// which copies of pfp can pass to one another.
 pub(in crate::engine) fn why_none() -> u64 {
     match FAILED.load(Relaxed) {
         0 if owner::is_anothers() => BORROWED_MEMORY,
@@ -46,7 +46,7 @@ pub(in crate::engine) fn why_none() -> u64 {
     }
 }
 
-/// What [`why_none`] says.
+/// The public error for a reason that [`why_none`] returned.
 pub(in crate::engine) fn error(why: u64) -> InitError {
     match why {
         BUSY => InitError::Busy,

@@ -43,9 +43,9 @@ static MAKING: Lease = Lease::new();
 static MAKERS: AtomicU64 = AtomicU64::new(0);
 const ONE_MORE: u64 = 1 << 32 | 1;
 
-/// Set if a thread failed to make the process while another thread was making it, too: the first
-/// one may have lacked what the other one held, such as a descriptor. From then on only the holder
-/// of the lease makes the process.
+/// Set if a thread failed to make the process while another thread was making it, too: one thread
+/// may have lacked a resource that the other held, such as a descriptor. From then on only the
+/// holder of the lease makes the process.
 static IS_CROWDED: AtomicBool = AtomicBool::new(false);
 
 /// The process, which the first call makes. `None` if it cannot be made, or must not be made now.
@@ -157,10 +157,10 @@ fn make(new_page: &io::Result<NewPage>, is_alone: impl Fn() -> bool) {
         Ok(new_page) => new_page,
         Err(error) => return failed(Stage::Process, error),
     };
-    /// Names to try: a child that was forked during the call may have taken one first. A debugger
-    /// or a handler of faults may fork that often; other signals are blocked.
+    /// Maximum number of attempts with new names. A forked child may take a name during the call. A
+    /// debugger or a handler of faults may fork that often; other signals are blocked.
     const NAMES: u32 = 1000;
-    /// Drafts of beacons to try, which a sweeper may take as well.
+    /// Maximum number of attempts if the beacon fails. A sweeper may remove its draft as well.
     const DRAFTS: u32 = 100;
     for attempt in 1..=NAMES {
         match make_as_named(new_page, settings, origin, &directory, &is_alone) {
@@ -180,7 +180,7 @@ fn make(new_page: &io::Result<NewPage>, is_alone: impl Fn() -> bool) {
 ///
 /// # Errors
 ///
-/// What could not be made, and the system's error.
+/// The part that could not be made, and the system's error.
 fn make_as_named(
     new_page: &NewPage,
     settings: &'static Settings,

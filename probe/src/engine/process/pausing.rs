@@ -23,8 +23,8 @@ pub(crate) fn pause(pause: bool) {
     });
 }
 
-/// Switches a point off or on that has just come into the list, if [`pause`] has gone
-/// through that since it was entered into the table.
+/// Switches off or on a point that was just added to the list, in case [`pause`] had already walked
+/// the list.
 pub(crate) fn pause_latecomer(point: &'static Point) {
     if is_paused_with_all(&point) {
         as_asked(|pause| pause_one(point, pause));

@@ -158,7 +158,7 @@ impl Thread {
     #[inline(always)]
     fn add_to_edge(&self, edge: &Edge, epoch: Option<u32>, more: CallSums, folded: u64) -> bool {
         let staged = edge.stage();
-        // Checked this late because a child that a signal handler has forked must write nothing.
+        // Checked as late as possible: a child that a signal handler has forked must write nothing.
         if !self.is_still_alive() {
             return false;
         }

@@ -51,7 +51,7 @@ pub(in crate::engine) fn forget() {
     }
 }
 
-/// The calling thread's state, with a lane claimed if need be.
+/// The calling thread's state, with a lane claimed if needed.
 pub(in crate::engine) fn of(process: &'static Process) -> Option<&'static Thread> {
     match current().filter(|thread| thread.is_alive()) {
         Some(thread) => Some(thread),

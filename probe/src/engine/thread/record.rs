@@ -48,11 +48,12 @@ impl Thread {
             false => cell.credible(exclusive, self.clock.error(off_cpu)),
         };
         let bucket = self.bucket_for(cell, credible).map(CountedBucket::new);
-        // A cell that has sums copies them, also for a region that has no amounts.
+        // If a cell has sums of amounts, each record copies them, even that of a region without
+        // amounts.
         let sums = self.sums(cell).map(|sums| (sums, amounts.unwrap_or(&[0; MAX_AMOUNTS])));
         let (staged, written) = (cell.staged(), self.written());
-        // Checked this late: a child that a signal handler has forked before writes nothing, and
-        // from here on it writes what its parent writes.
+        // Checked as late as possible: a child that a signal handler forks before this check writes
+        // nothing, and a child that is forked later writes the same words as its parent.
         if !self.is_still_alive() {
             return;
         }
@@ -63,7 +64,7 @@ impl Thread {
         }
         self.slot(written).fill_counted(start, elapsed, exclusive, what);
         self.counters().written.publish(written.wrapping_add(1));
-        // So that the next record has nothing to fold.
+        // Ensures that the next record has nothing to fold.
         fold::announce(self, written.wrapping_add(1));
     }
 

@@ -83,7 +83,7 @@ impl Thread {
         let block = segment.cell_block(self.cell_block.load(Relaxed))?;
         let cell = block.cell(self.cells_used.load(Relaxed) as usize);
         let offset = (&raw const *cell).addr() - segment.base().addr();
-        // Of the cell's pages, only the last one may be new.
+        // Only the last page of the cell may be new.
         let last = offset + size_of::<Cell>() - 1;
         if last / PAGE != (offset - 1) / PAGE {
             process.back(last / PAGE * PAGE, PAGE)?;
@@ -202,7 +202,7 @@ impl Thread {
     ) {
         let bucket = self.shared_bucket(cell, measured.exclusive);
         let sums = amounts.and_then(|amounts| Some((self.sums(cell)?, amounts)));
-        // Checked this late because a child that a signal handler has forked must write nothing.
+        // Checked as late as possible: a child that a signal handler has forked must write nothing.
         if !self.is_alive() {
             return;
         }

@@ -38,7 +38,7 @@ pub(super) struct Head {
     joined: AtomicU64,
     /// Complete rounds, modulo 2^32. Sleepers wait on this word.
     completed: AtomicU32,
-    /// Set once the group no longer waits for members that never came.
+    /// Set once the group no longer waits for members that never joined.
     excused: AtomicU32,
 }
 
