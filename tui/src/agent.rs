@@ -1,4 +1,4 @@
-//! The far end of `--via`: shows the processes of this place to a viewer elsewhere.
+//! The other end of `--via`: shows the processes of this place to a viewer elsewhere.
 //!
 //! The viewer's command starts the agent. It reads requests from standard input and answers each on
 //! standard output, in order: see [`wire`].

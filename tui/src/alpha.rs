@@ -1,7 +1,7 @@
 //! Alpha of a point's EWMA, as the user writes it: `0.2`, a period over a time constant as in
 //! `100ms/500ms`, or `off`.
 
-/// Parses alpha; `None` means `off`. An error says what was expected.
+/// Parses alpha; `None` means `off`. An error states what was expected.
 pub(crate) fn parse(text: &str) -> Result<Option<f64>, String> {
     let text = text.trim();
     if text == "off" {

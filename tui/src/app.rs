@@ -1,8 +1,8 @@
 //! The app: the user's view of a process, and how keys change it.
 //!
-//! Keys become [`Action`]s, actions change the state here and in the screens, and
-//! [`crate::view`] draws it. Time comes in as an argument, processes through a
-//! [`Finder`], so that a test can live through an afternoon in a millisecond.
+//! Keys become [`Action`]s, actions change the state here and in the screens, and [`crate::view`]
+//! draws it. The time is an argument, and processes are found by a [`Finder`], so a test can
+//! simulate an afternoon in a millisecond.
 
 mod act;
 mod answers;

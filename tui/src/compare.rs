@@ -1,4 +1,4 @@
-//! Two windows of measurements beside each other, and whether they differ.
+//! Compares two windows of measurements, and decides whether they differ.
 //!
 //! Durations have long tails, and there are so many measurements that nearly any two windows differ
 //! "significantly". So a verdict needs two things at once: chance does not explain the difference,

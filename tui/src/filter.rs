@@ -128,7 +128,7 @@ impl Filter {
         self.terms.iter().all(|term| finds(term) != term.excludes)
     }
 
-    /// Parses a filter. The error says what is wrong with it.
+    /// Parses a filter. The error states what is wrong with it.
     pub fn new(text: &str) -> Result<Self, String> {
         let words = words(text);
         let several = words.len() > 1;

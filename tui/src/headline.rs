@@ -69,7 +69,7 @@ pub(crate) fn process(process: &Process) -> String {
 }
 
 /// The poll interval and the smoothing: `every 1 s, smoothed 5 s`. For a single snapshot or an
-/// ended process, it says that figures are over a whole life.
+/// ended process, the text states that figures are over a whole life.
 pub fn rhythm(model: &Model, interval: Duration) -> String {
     let seconds = interval.as_secs_f64();
     match model.basis() {

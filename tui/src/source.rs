@@ -61,7 +61,7 @@ pub trait Source {
     /// Takes the next snapshot, not yet validated: use [`Self::poll`].
     ///
     /// The end of a process is not an error: every later call returns its last figures, with a
-    /// state that says so.
+    /// state that shows the end.
     fn picture(&mut self) -> Result<Snapshot>;
 
     /// Takes the next snapshot, and makes it keep the promises of [`crate::snapshot`], whatever the
@@ -80,7 +80,7 @@ pub trait Source {
     /// is polled.
     fn prepare(&mut self) {}
 
-    /// Whether the process has certainly ended without a snapshot that says so, because its segment
+    /// Whether the process has certainly ended, but no snapshot shows that, because its segment
     /// cannot be read. To be called when [`Self::poll`] has failed.
     fn has_died(&self) -> bool {
         false

@@ -1,11 +1,11 @@
-//! The text that everything here works on, in the chapters in which it is handed out.
+//! The text on which the demo works, divided into chapters.
 
 use std::sync::LazyLock;
 
 /// "Alice's Adventures in Wonderland"; `alice29.txt` is a link to the copy in assets/, whose README names its origin.
 pub(crate) const BOOK: &str = include_str!("../alice29.txt");
 
-/// How many chapters the book has.
+/// Number of chapters in the book.
 pub(crate) const CHAPTER_COUNT: usize = 12;
 
 /// The chapters in order. Together they are the whole book, title page included.

@@ -1,4 +1,4 @@
-//! Which CPUs the demo runs on.
+//! Selects the CPUs on which the demo runs.
 
 use std::mem;
 

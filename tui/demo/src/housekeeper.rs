@@ -16,7 +16,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Time constant of the average: at this period, each new measurement has a weight of 0.2.
 const AVERAGE_OVER: Duration = Duration::from_millis(500);
 
-/// Every how many rounds an errand is started.
+/// Number of rounds from one errand to the next.
 const ERRAND_EVERY: usize = 2;
 
 /// A point by number: one whole round of the loop, from `end` to `end`, sleep included.

@@ -1,6 +1,6 @@
 //! The program that `pfp-top demo` watches: real work on a real text, in a form that shows what pfp measures.
 //!
-//! Reading it is also the shortest way to learn the library, one use to a module:
+//! Each module shows one use of the library, so reading them is also the shortest way to learn it:
 //!
 //! | threads | what they do | what to watch |
 //! |---|---|---|
@@ -44,7 +44,7 @@ pub struct Summary {
     pub searches: u64,
     /// Short-lived threads.
     pub errands: u64,
-    /// The longest word that an errand came back with.
+    /// The longest word that an errand returned.
     pub longest_word: &'static str,
     /// Maximum number of resident pages that was seen.
     pub peak_resident_pages: u64,

@@ -1,7 +1,7 @@
 //! Compression and checksums.
 //!
-//! Shows regions around and inside a loop: `compress` holds `checksum` and `deflate`, alternating once a
-//! chunk, so its own exclusive time is only what is left between them.
+//! Shows regions around and inside a loop: `compress` contains `checksum` and `deflate`, which
+//! alternate for each chunk, so its exclusive time is only the remaining work.
 
 use std::io::{self, Read, Write};
 
@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 
-/// A compressed text with the checksum to verify it.
+/// A compressed text, and the checksum by which it is verified.
 pub(crate) struct Packed {
     pub(crate) bytes: Vec<u8>,
     /// CRC-32 (IEEE 802.3) of the text before compression.

@@ -19,7 +19,7 @@ const TURN: Duration = Duration::from_millis(100);
 /// they use.
 const WORK: Duration = Duration::from_millis(65);
 
-/// Every how many chapters the packed one is unpacked again and compared.
+/// One in this many packed chapters is unpacked again, and compared.
 const VERIFY_EVERY: usize = 4;
 
 /// The chapters, handed out in order and round again.

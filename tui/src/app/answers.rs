@@ -8,7 +8,7 @@ use crate::grid::Chosen;
 use crate::screens::Outcome;
 
 impl App {
-    /// Carries out an action on the overlay; false if it is not for it.
+    /// Carries out an action on the overlay. Returns false if the overlay does not handle it.
     pub(super) fn act_on_overlay(&mut self, action: Action) -> bool {
         let Some(overlay) = self.overlay.take() else { return false };
         match (action, overlay) {

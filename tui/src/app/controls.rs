@@ -32,9 +32,9 @@ impl App {
         }
     }
 
-    /// Puts the points back that a killed viewer left, if there are any. Otherwise switches all
+    /// If a killed viewer has left points switched, switches them back. Otherwise switches all
     /// shown points off. If all of them are off already, switches on those that this viewer has
-    /// switched off, or all if it has switched off none.
+    /// switched off, or all if there are none.
     pub(super) fn toggle_all(&mut self) {
         let points = self.common.model.points().iter();
         let waiting = points.filter(|figures| figures.state() == figures.point().state);
@@ -90,7 +90,7 @@ impl App {
             Question::Switch { .. } => format!("switched off {which}"),
             Question::Reset { .. } => format!("reset {which}"),
         };
-        // Changed points; with a message where some of the processes did not follow.
+        // The changed points. A point also has a message if some of its processes did not follow.
         let mut changed = Vec::new();
         let done = change_each(question.ids(), |id| {
             let done = match &question {

@@ -19,7 +19,7 @@ impl ChosenKeys {
     /// # Errors
     ///
     /// If there is no such action or key, if a key would have two meanings on a screen, or if no
-    /// key would be left to quit. The error says what was expected.
+    /// key would be left to quit. The error states what was expected.
     pub fn new(
         wanted: &BTreeMap<String, Vec<String>>,
         screens: &[(Screen, KeyMap)],

@@ -139,12 +139,12 @@ groups! {
         Open [Named(Enter)] "open", "open the row; of a thread: its points";
     }
 
-    /// Esc on a screen beside the table.
+    /// Esc on a screen other than the table.
     pub(crate) TO_TABLE = own {
         Back [Named(Esc)] "back", "back to the table of points";
     }
 
-    /// Esc on a screen that another one led to.
+    /// Esc on a screen that was opened from another screen.
     pub(crate) BACK = own {
         Back [Named(Esc)] "back", "back to where you came from";
     }

@@ -156,7 +156,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Reads `p50=5%`. An error says what was expected.
+    /// Parses `p50=5%`. An error states what was expected.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (metric, share) =
             text.split_once('=').ok_or("expected METRIC=PERCENT, such as p50=5%")?;

@@ -156,7 +156,7 @@ fn marks(
     let Some(values) = shown.figures.quantiles_at(MARKS.map(|(quantile, _)| quantile)) else {
         return Ok(());
     };
-    // Where each line is free; labels come from left to right.
+    // The position from which each line is free; labels are placed from left to right.
     let mut free = [LEFT; MARKS.len() - 1];
     for ((_, name), ticks) in MARKS.iter().zip(values) {
         let x = axis.x(ticks as f64);

@@ -39,8 +39,8 @@ struct Label {
     version: u32,
 }
 
-/// Reads a snapshot file, compressed or not, independent of its name. Errors say what was expected,
-/// what was found and what to do.
+/// Reads a snapshot file, compressed or not, independent of its name. Errors state what was
+/// expected, what was found and what to do.
 pub fn read(path: &Path) -> Result<Snapshot> {
     let shown = path.display();
     let bytes = input::read(path, input::MAX_BYTES).map_err(|error| unreadable(path, error))?;
@@ -111,7 +111,7 @@ pub(crate) fn words(error: &serde_json::Error) -> String {
     clean(&error.to_string()).into_owned()
 }
 
-/// Says whether the file ends early or is something else.
+/// Explains whether the file ends early or is something else.
 fn explain(error: serde_json::Error) -> anyhow::Error {
     use serde_json::error::Category;
     match error.classify() {

@@ -143,7 +143,7 @@ impl Log {
         self.say(unix_ns, true, text.into());
     }
 
-    /// Adds that this viewer switched a point; `but` says which processes did not follow.
+    /// Adds an entry: this viewer switched a point. `but` names the processes that did not follow.
     pub fn toggled(
         &mut self,
         unix_ns: u64,
@@ -156,13 +156,14 @@ impl Log {
         self.changed(unix_ns, format!("{name} switched {} {THIS}", word(state)), but);
     }
 
-    /// Adds that this viewer reset a point; `but` says which processes did not follow.
+    /// Adds an entry: this viewer reset a point. `but` names the processes that did not follow.
     pub fn reset(&mut self, unix_ns: u64, id: u32, name: &str, but: Option<&str>) {
         self.own(unix_ns, id).resets += 1;
         self.changed(unix_ns, format!("{name} reset {THIS}"), but);
     }
 
-    /// Adds that this viewer set alpha of a point; `but` says which processes did not follow.
+    /// Adds an entry: this viewer set alpha of a point. `but` names the processes that did not
+    /// follow.
     pub fn averaged(
         &mut self,
         unix_ns: u64,
@@ -175,8 +176,8 @@ impl Log {
         self.changed(unix_ns, averaged(name, alpha, THIS), but);
     }
 
-    /// Adds that this viewer fenced a point or removed its fences; `but` says which processes did
-    /// not follow.
+    /// Adds an entry: this viewer fenced a point, or removed its fences. `but` names the processes
+    /// that did not follow.
     pub fn fenced(&mut self, unix_ns: u64, id: u32, name: &str, fenced: bool, but: Option<&str>) {
         self.own(unix_ns, id).fenced = Some(fenced);
         self.changed(unix_ns, fences(name, fenced, THIS), but);

@@ -122,7 +122,8 @@ impl Stacks {
                 paths.extend(&mut vec![cell.point], edge.caller, share, share);
             }
             match paths.found.first_mut() {
-                // The edges were read a moment before the cell.
+                // The edges were read a moment before the cell, so they may lack a few of its
+                // calls.
                 Some((_, _, share)) if !thread.has_unplaced && rest.is_small(all) => {
                     *share = share.more(rest);
                 }
@@ -228,7 +229,7 @@ impl Thread<'_> {
         let told = edges.iter().fold(0_u64, |sum, edge| sum.saturating_add(edge.inclusive));
         let all = self.inclusive.get(&point).copied().unwrap_or(0);
         let others = all.saturating_sub(told);
-        // For the same reason as in `add_thread`.
+        // As in `add_thread`, the edges may lack a few of the latest calls.
         let is_late = !self.has_unplaced && !edges.is_empty() && others <= all / MIN_PART;
         let others = if is_late { 0 } else { others };
         let callers: Vec<_> = inclusive.chain(open).collect();
@@ -324,7 +325,8 @@ mod tests {
 
     #[test]
     fn calls_are_shared_out_as_their_time_is() {
-        // 3 is called by 1 and 2 for 30 and 10 ticks, and calls 4 twenty times for nothing.
+        // Point 3 is called by points 1 and 2, for 30 and 10 ticks. It calls point 4 twenty times,
+        // for 0 ticks.
         let mut snapshot = Synthetic::new().snapshot_mut().clone();
         snapshot.lanes.iter_mut().for_each(|lane| lane.open.clear());
         snapshot.edges = vec![

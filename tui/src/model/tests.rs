@@ -189,7 +189,7 @@ fn rates_and_loads_are_since_the_reset() {
     let expected = (4.0 * sums.count as f64, sums.exclusive as f64 / quarter as f64);
     assert!(expected.0 > 0.0 && expected.1 > 0.0);
 
-    // By an interval that includes the reset, and by a single snapshot.
+    // Once over an interval that includes the reset, and once from a single snapshot.
     let mut interval = Model::new(0.25);
     for snapshot in &snapshots[1..] {
         interval.fold(snapshot.clone());

@@ -1,5 +1,5 @@
-//! The screen that is shown until there is a process to watch. It says why there is none, and what
-//! to do.
+//! The screen that is shown until there is a process to watch. It explains why there is none, and
+//! what to do.
 
 use ratatui::layout::Margin;
 use ratatui::widgets::{Paragraph, Wrap};

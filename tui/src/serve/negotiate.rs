@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn scrapers_get_the_form_of_greatest_quality() {
-        // As Prometheus 2.42 asks, without and with native histograms, and 3 by default.
+        // The headers of Prometheus 2.42, without and with native histograms, and those of
+        // Prometheus 3 by default.
         let older = "application/openmetrics-text;version=1.0.0,\
                      application/openmetrics-text;version=0.0.1;q=0.75,\
                      text/plain;version=0.0.4;q=0.5,*/*;q=0.1";

@@ -28,8 +28,8 @@ impl FileSource {
         Self { snapshot }
     }
 
-    /// Reads a file or standard input in any form. An error says what was expected, what was found
-    /// and what to do.
+    /// Reads a file or standard input in any form. An error states what was expected, what was
+    /// found and what to do.
     pub(super) fn read(input: &Input, path: &Path) -> Result<Self> {
         let unreadable = |error| json::unreadable(path, error);
         let start = input.start().map_err(unreadable)?;

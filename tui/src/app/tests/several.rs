@@ -68,7 +68,7 @@ fn processes_that_join_or_end_are_reported_at_once() {
     desk.wait(1);
     assert_eq!(toast(&desk), Some(("first[7] ended in order".into(), false)));
     assert_eq!(desk.common.log.unread(), 0);
-    // The same while the figures are paused.
+    // An end is also reported while the figures are paused.
     desk.press("p");
     members(&desk, |all| all[0].state = ProcessState::Crashed);
     desk.wait(1);

@@ -9,10 +9,10 @@ use crate::cli::demo;
 use crate::snapshot::Clock;
 use crate::units;
 
-/// Largest difference between two measurements of the counter's rate that is normal: the error of a
-/// short one.
+/// Maximum difference between two normal measurements of the counter's rate, due to the error of a
+/// short measurement.
 const RATE_FINE: f64 = 500e-6;
-/// A greater difference means that the clock is another one.
+/// A greater difference means that the two rates are not of the same clock.
 const RATE_WRONG: f64 = 0.01;
 /// Error of the measured core clock.
 const CORE_FINE: f64 = 0.02;

@@ -312,7 +312,7 @@ pub(crate) fn read_text(text: &[u8], key: Option<&Snapshot>) -> Result<Snapshot>
     }
 }
 
-/// Parses a text, or says why it cannot be parsed.
+/// Parses a text. An error gives the reason why it cannot be parsed.
 fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
     serde_json::from_slice(text).map_err(|error| anyhow!(json::words(&error)))
 }

@@ -91,7 +91,7 @@ struct Place {
 pub struct Recording {
     file: File,
     index: Vec<Place>,
-    /// Offset of the next frame.
+    /// Offset at which the next frame will begin.
     end: u64,
     /// Whether the bytes at `end` are neither a frame nor the start of one.
     damaged: bool,

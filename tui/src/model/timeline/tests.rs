@@ -110,7 +110,7 @@ fn columns_show_where_regions_are_and_how_much_they_ran() {
     assert_eq!(text, "aaaaaaaaaa          bbbbbccccc          ");
     assert_eq!(drawn(&track.levels[1], &levels[1], window).trim_end(), "  aaaa");
     let shares: Vec<f64> = levels[0][..10].iter().map(Column::on_share).collect();
-    // The outer region waits while the region inside it does.
+    // The outer region waits while its inner region waits.
     assert_eq!(shares, [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
     assert!(levels[1][2..6].iter().all(|column| column.on_share() == 0.0));
 }
@@ -124,7 +124,7 @@ fn many_in_a_column_are_counted_as_one_run() {
     let found = runs(&track.levels[0], &levels[0], window);
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].columns.clone(), found[0].many), (0..8, Some(400)));
-    // For half of the time, none of them was on a CPU.
+    // The regions were on no CPU for half of the time.
     assert!(levels[0].iter().all(|column| (column.on_share() - 0.5).abs() < 1e-6));
 }
 

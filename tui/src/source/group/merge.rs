@@ -106,7 +106,8 @@ impl Group {
                 let open = open.collect();
                 whole.lanes.push(Lane { id, name, kind, process, clock, open, ..lane.clone() });
             }
-            // The sums of a late place cannot be assigned to its threads.
+            // This place is late, and sends sums over all threads, which cannot be assigned to
+            // single threads.
             let of_all = (summed.is_none() && last.summed.is_some()).then(|| lane_id(OF_ALL));
             if let Some(id) = of_all {
                 let name = format!("{process} all threads");

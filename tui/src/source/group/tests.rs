@@ -205,7 +205,8 @@ fn sums_of_places_show_the_same_rows_as_whole_pictures() {
             assert!(sum || own(&all) == own(&sums), "{:?} {:?}", own(&all), own(&sums));
         }
 
-        // Points that do not pass still have loads; a point that is shown by itself is whole.
+        // Points that do not pass the filter still have loads. A point that is shown by itself has
+        // all its figures.
         let filter = Filter::new("lz process:my_app").unwrap();
         let selected = all.points().iter().find(|it| it.name() == "io.crc").unwrap().id();
         let mut sight = looking(Extent::Sums).sight;
@@ -480,7 +481,7 @@ fn figures_began_with_their_processes_or_at_a_reset() {
         model.fold(second.clone());
         for point in second.points.iter().filter(|point| point.name == *name) {
             let begin = point.begin_ticks().unwrap();
-            // In the age of the oldest process, the moment of either reset.
+            // The moment of each reset, as an age of the oldest process.
             let expected = if point.process == Some(1) { reset_at[1] + apart } else { reset_at[0] };
             assert!(begin.abs_diff(expected) < rate / 2, "sum {sum}: {begin} {expected}");
             assert!(model.point(point.id).unwrap().load().is_some(), "sum {sum}");

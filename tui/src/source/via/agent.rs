@@ -144,7 +144,7 @@ pub(super) enum Heard {
     Nothing,
     /// An answer that will be collected.
     Answer,
-    /// A reply that is dropped.
+    /// A reply that will be dropped.
     Other,
 }
 

@@ -38,7 +38,7 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     desk.wait(20);
     let all = screen(&mut desk, false, (120, 30));
     assert!(all.contains("Exclusive, all"), "{all}");
-    // Since the mark, or, if the user has set none, since the detail was opened.
+    // The window begins at the mark or, if the user has set none, when the detail was opened.
     desk.press("H");
     let opened = screen(&mut desk, false, (120, 30));
     assert!(opened.contains("last 20.0s, since opened"), "{opened}");
@@ -78,7 +78,8 @@ fn callers_and_callees() {
     {
         let mut process = desk.process.0.borrow_mut();
         let mut snapshot = process.snapshot_mut().clone();
-        // Of a million ticks each: called by io.parse, without a caller, and without an edge.
+        // Each point has a million exclusive ticks. Point 2 is called by io.parse, without a
+        // caller, and by unknown callers.
         snapshot.cells = [1, 2, 3].map(|point| cell(point, 0, [100, 1_000_000, 2_000_000])).into();
         snapshot.edges = vec![
             edge(2, None, 0, [10, 200_000, 500_000]),

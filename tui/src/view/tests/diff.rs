@@ -1,4 +1,4 @@
-//! The points beside a baseline.
+//! Tests of the comparison with a baseline, as text.
 
 use super::*;
 
