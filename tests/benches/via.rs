@@ -1,7 +1,7 @@
 //! Measures the cost of a connection to another machine: bytes per second at one picture per second
 //! on each screen, the time to the first picture, and the viewer's CPU time with 64 machines on one
-//! screen, and prints them beside the bars. The agents run on this machine. A test checks the bytes
-//! of the table, too.
+//! screen. Prints each figure with its limit. The agents run on this machine. A test checks the
+//! bytes of the table, too.
 //!
 //! `cargo bench -p pfp-tests --bench via`
 
@@ -54,8 +54,8 @@ fn near() -> (Place, String) {
     (place, count)
 }
 
-/// Measures the bytes of one agent, shown alone or beside another one with these options; the table
-/// has a bar.
+/// Measures the bytes of one agent on each screen, shown alone or together with a second agent, for
+/// which these are the options. `bar` is the limit for the table.
 fn bytes(threads: usize, points: usize, with_others: &str, bar: Option<f64>) {
     let (place, count) = near();
     let target = place.start(HUNDRED, &["far", &threads.to_string(), &points.to_string()]);

@@ -217,8 +217,8 @@ pub fn compile(
 }
 
 /// Hashes all ingredients of a program: the command, the compiler, the files that the command names
-/// and those that they may include. Each file counts by its size and modification time, and the
-/// system's headers by the modification times of their folders.
+/// and those that they may include. A file is represented by its size and modification time, and
+/// the system's headers by the modification times of their folders.
 fn ingredients(compiler: Compiler, command: &Command, link: Link) -> String {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let compiler = std::env::split_paths(&path).map(|folder| folder.join(compiler.name));

@@ -93,9 +93,9 @@ fn described() -> &'static [usize] {
     })
 }
 
-/// Reads a segment, changes it as the input says, and reads it again. Each word to change takes 11
-/// bytes of input: two for its position, one for the way, and eight for its value. The change is
-/// undone, so that no input depends on the one before.
+/// Reads a segment, makes the changes in the input, and reads it again. Each word to change takes
+/// 11 bytes of input: two for its position, one for the kind of change, and eight for its value.
+/// The changes are undone, so that no input depends on an earlier one.
 ///
 /// # Panics
 ///

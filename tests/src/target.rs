@@ -182,7 +182,7 @@ impl Target {
                 Ok(line) if line == step => return true,
                 Ok(line) => self.said.note(&line),
                 Err(mpsc::TryRecvError::Empty) => return false,
-                // This panics and says how the target ended.
+                // This panics, with the end of the target in its message.
                 Err(mpsc::TryRecvError::Disconnected) => _ = self.reach(step),
             }
         }

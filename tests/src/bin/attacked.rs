@@ -35,7 +35,7 @@ const NUMBERED: u32 = 5;
 /// The number of a point whose control word is overwritten with any value.
 const NUMBERED_ANY: u32 = 6;
 
-/// Number of rounds between two that switch contexts.
+/// A thread switches contexts once in this many rounds.
 const CONTEXTS_EVERY: u64 = 16;
 
 static STOP: AtomicBool = AtomicBool::new(false);

@@ -182,7 +182,7 @@ fn main() {
 
 // ---- mutations ----
 
-/// Changes of a segment, word by word.
+/// Changes a segment, word by word.
 struct Mutation(Vec<(usize, u64)>);
 
 impl Mutation {
@@ -390,7 +390,7 @@ fn files(path: &Path, step: usize) {
     let whole = std::fs::read(path).expect("there is a file");
     let mut cost = Cost::default();
     let (mut tried, mut shown) = (0_u64, 0_u64);
-    // From the end on, since the bytes that are cut off are lost.
+    // From the longest to the shortest, since the bytes that are cut off are lost.
     let file = Memory::new(&whole).expect("there is memory");
     for len in (0..whole.len()).rev().step_by(step) {
         file.set_len(len).expect("a file can be cut");

@@ -51,7 +51,7 @@ mod stepping {
     /// Number of records in a page; a full page is folded.
     const RECORDS_OF_A_PAGE: u32 = 128;
 
-    /// Ticks that regions last: longer than the highest price.
+    /// Duration of a region's work in ticks, which exceeds the highest price of a region.
     const LONG: u64 = 4_000;
     /// Ticks of an outer region before and after the regions inside. Where a page is folded, this
     /// exceeds the ticks of an interrupted fold, which are subtracted from the outer region's own

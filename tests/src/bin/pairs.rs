@@ -241,7 +241,7 @@ extern "C" fn pairs_average() {
     black_box(());
 }
 
-/// One measurement in two parts, the first of them latched.
+/// One measurement in two parts. The end of the first part is latched.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_latched() {

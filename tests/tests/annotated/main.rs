@@ -21,7 +21,7 @@ struct Run {
     printed: String,
 }
 
-/// A file beside the requirements.
+/// The path of a file next to the requirements.
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("annotated").join(name)
 }

@@ -84,7 +84,7 @@ fn all_polls_are_one_measurement_without_the_waiting() {
     assert_eq!(sums.count, 1);
     assert_near("five steps", sums.exclusive, cpu, stolen);
     assert_eq!((sums.min, sums.max), (sums.exclusive, sums.exclusive));
-    // The sleep between polls is not in the on-CPU time, and not in the off-CPU time.
+    // The sleep between polls counts neither as on-CPU time nor as off-CPU time.
     let waited = sums.off_cpu as f64 / pfp::ticks_per_second();
     figure(&format!("async_fn five steps: {waited:.6} s off the CPU"));
 }

@@ -174,7 +174,8 @@ fn six_workers_are_watched_as_they_work() {
         each
     };
     let each = WORKERS.map(seconds);
-    // Four at a time are faster than one, by much more than the six workers disturb each other.
+    // Adding four elements at a time is much faster than adding one at a time, even though the six
+    // workers disturb each other.
     if cfg!(not(debug_assertions)) {
         assert!(each[3] < each[0] && each[4] < each[0], "{each:?}");
     }

@@ -205,7 +205,7 @@ fn attack(what: &str, lanes: u64) {
     let most = 1 + lanes * (RING_BLOCKS + 2 + each + 1);
     assert!(watch.blocks_used() <= most, "{} blocks, more than {most}", watch.blocks_used());
 
-    // Points that stayed on have exact counts, and no point has more than its calls.
+    // Points that stayed on have exact counts, and no point counts more than its calls.
     let said = target.said().clone();
     let mut exact = 0;
     let fresh = Watch::attach(&place, &target).poll().clone();

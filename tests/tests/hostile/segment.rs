@@ -83,7 +83,8 @@ fn looked(arguments: &[&str]) -> Said {
     ended.said
 }
 
-/// Number of polls, the longest in microseconds of CPU time, and the most bytes.
+/// The number of polls, the longest CPU time of a poll in microseconds, and the largest memory of a
+/// poll in bytes.
 fn cost(said: &Said) -> String {
     let polls = said.all::<u64>("polls").concat();
     let [polls, longest, bytes] = polls[..] else { panic!("it always says so") };

@@ -80,7 +80,7 @@ fn run(mode: &str, calls: &str, rounds: u64, lanes: &str) -> Run {
     Run { begins, found, ended: target.end() }
 }
 
-/// The end of a program that may be killed before it prints anything.
+/// Runs the program in this mode to its end. It may be killed before it prints anything.
 fn end_of(mode: &str, calls: &str) -> Ended {
     let place = Place::new();
     let target: Target = place.start(STRICT, &["confined", mode, calls, "1"]);

@@ -261,7 +261,7 @@ fn the_viewer_uploads_itself() {
     wait_for("figures from there", || !watching.lines_so_far().is_empty());
     assert_eq!(left(), 0);
 
-    // Where the uploaded program could not run, the viewer prints the reason and uploads nothing.
+    // If the uploaded program could not run, the viewer prints the reason and uploads nothing.
     let fake = |tool: &str, says: &str| {
         let path = bin.join(tool);
         std::fs::write(&path, format!("#!/bin/sh\n{says}\n")).expect("the folder is new");

@@ -192,7 +192,7 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.wait_for("a refusal", |text| text.contains("-n counts tables"));
 }
 
-/// The start of the first line on the screen when the replay is at this snapshot.
+/// The text in the first line of the screen when the replay is at this snapshot.
 fn count_time(number: usize, file: &Path) -> String {
     let recording = read(file);
     format!(

@@ -118,8 +118,8 @@ pub(crate) fn drain(pid: u32) {
     }
 }
 
-/// Runs threads in a `/dev/shm` of `pages` pages, which this process has for itself; afterwards
-/// there is more room. Prints the counts of the reader and of the viewer.
+/// Runs threads while the `/dev/shm` of this process has only `pages` free pages, and again with
+/// more room. Prints the counts of the reader and of the viewer.
 pub(crate) fn short_of_room(pages: u64) {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 10_000;
@@ -145,7 +145,7 @@ pub(crate) fn short_of_room(pages: u64) {
         drop(filler);
         roomy.wait();
     });
-    // Regions of the first round, and of the threads' rounds.
+    // Regions of the first round, and of the rounds of the threads.
     say("begins", &[&(2 + 2 * THREADS * 2 * ROUNDS)]);
     let mut watch = own::watch();
     let picture = watch.poll();

@@ -1,5 +1,5 @@
-//! Everything that computes times from stamps, each beside the system's own clock, which is read
-//! just inside and just outside.
+//! Compares everything that computes times from stamps with the system's own clock, which is read
+//! just before and just after.
 
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;

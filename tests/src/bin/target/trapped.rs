@@ -66,9 +66,9 @@ fn reading() -> u64 {
         mode => mode,
     };
     match mode {
-        // A core that is slightly behind the others.
+        // The counter of a core is slightly behind the others.
         BACKWARDS if random(50) == 0 => shift(-(random(100_000) as i64)),
-        // A core whose counter was set.
+        // The counter of a core was set to another value.
         BACKWARDS if random(500) == 0 => shift(-(random(3_600) as i64) * SECOND),
         JUMPS if random(500) == 0 => shift(random(12) as i64 * HOUR),
         // While the machine is suspended, the counter may continue, or it may start again.

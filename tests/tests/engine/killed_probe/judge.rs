@@ -66,7 +66,7 @@ impl<'a> Judge<'a> {
                 assert!(facts.exe.ends_with("pfp-test-target"), "{facts:?}");
                 Some(read(&mut Reader::new(segment, facts)))
             }
-            // The object is missing or incomplete, and the error says which.
+            // The object is missing or incomplete, and the error shows which.
             Err(OpenError::Io(error)) => {
                 let kind = error.kind();
                 let started = kind == std::io::ErrorKind::InvalidData;
