@@ -26,7 +26,7 @@ use crate::heap::{self, ShortText};
 /// Beginning of the temporary names of files.
 pub const DRAFT: &str = ".pfp-draft-";
 
-/// What happens to a file that has the name already.
+/// The treatment of an existing file of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// The old file stays, and the new one is refused.

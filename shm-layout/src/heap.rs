@@ -197,7 +197,8 @@ pub fn format(text: fmt::Arguments<'_>) -> Result<String, NoMemory> {
 ///
 /// `OutOfMemory`; else the system's error.
 pub fn read(file: impl Read, limit: usize) -> io::Result<Vec<u8>> {
-    /// Bytes of room in which the standard library looks for the end of the file.
+    /// Spare bytes of the buffer. With these, the standard library finds the end of the file
+    /// without growing the buffer.
     const SPARE: usize = 64;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(limit.saturating_add(SPARE)).map_err(NoMemory::from)?;

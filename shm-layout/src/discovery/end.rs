@@ -107,7 +107,7 @@ mod tests {
             (0, End::Status(0)),
             (7 << 8, End::Status(7)),
             (libc::SIGINT, End::Signal(libc::SIGINT)),
-            // With a core dump.
+            // The bit 0x80 marks a core dump.
             (libc::SIGABRT | 0x80, End::Signal(libc::SIGABRT)),
         ] {
             assert_eq!(End::of_wait(status), end);

@@ -57,7 +57,7 @@ pub struct Object {
     role: Role,
 }
 
-/// Who unmaps the mapping.
+/// The use of the mapping, which determines who unmaps it.
 #[repr(C)]
 enum Role {
     /// A process that has created the object, or opened another's to share it. The process that

@@ -359,7 +359,8 @@ impl Cell {
     }
 
     /// Adds `more`, the figures of regions that kept the CPU, to the live figures, and publishes
-    /// the result. It holds the lane's records below `folded`, and the average of `more`.
+    /// the result. The result takes its average from `more`, and holds the lane's records below
+    /// `folded`.
     ///
     /// A forked child that repeats this for its parent writes the same words.
     pub fn append(

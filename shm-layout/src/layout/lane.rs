@@ -10,8 +10,8 @@
 //! 256 +-------------------------------------------------------------+
 //! ```
 //!
-//! A lane is claimed with one compare-and-swap on `state`, which holds the
-//! generation (how many owners the lane has had) and what the lane is:
+//! A lane is claimed with one compare-and-swap on `state`, which holds the generation (how many
+//! owners the lane has had) and the lane's present state:
 //!
 //! ```text
 //!   free --claim--> claiming --announce--> live --release--> ended
@@ -58,12 +58,12 @@ pub struct Lane {
     name: [AtomicU64; NAME_WORDS],
     calls_block: AtomicU64,
     spare: [AtomicU64; 6],
-    /// What the lane's thread counts while it runs.
+    /// The counters of the lane's thread.
     pub counters: LaneCounters,
 }
 
-/// What a lane's thread counts while it runs, in a pair of cache lines of its own. Only the lane's
-/// thread writes these words. On the overflow lane many threads add to them atomically.
+/// The counters of a lane's thread, in a pair of cache lines of their own. Only the lane's thread
+/// writes these words. On the overflow lane many threads add to them atomically.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct LaneCounters {
@@ -91,7 +91,7 @@ pub struct LaneCounters {
     spare: [AtomicU64; 6],
 }
 
-/// What a lane is.
+/// The state of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LaneState {
     /// No thread has owned it yet.
@@ -130,7 +130,7 @@ impl fmt::Debug for LaneName {
 /// A copy of a lane's entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LanePicture {
-    /// What the lane is.
+    /// The state of the lane.
     pub state: LaneState,
     /// Number of owners so far.
     pub generation: u32,

@@ -257,7 +257,7 @@ impl Slot {
         What { names, place: self.place.load(Ordering::Relaxed) }
     }
 
-    /// What the record adds to a cell; `None` if it is in the cell already.
+    /// The figures that the record adds to a cell; `None` if it is in the cell already.
     #[inline(always)]
     #[must_use]
     pub fn addition(&self) -> Option<Addition> {
@@ -276,7 +276,7 @@ impl Slot {
         self.elapsed.load(Ordering::Relaxed) & COUNTED != 0
     }
 
-    /// What an uncounted record adds to a cell.
+    /// The figures that an uncounted record adds to a cell.
     #[inline(always)]
     #[must_use]
     pub fn added(&self) -> Added {
@@ -287,8 +287,8 @@ impl Slot {
     }
 }
 
-/// What a record adds to the cell of its point, in the form of a slot: either number may be some
-/// ticks below zero, because calibrated overhead is subtracted.
+/// The figures that a record adds to the cell of its point, in the form of a slot. Either number
+/// may be some ticks below zero, because calibrated overhead is subtracted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Added {

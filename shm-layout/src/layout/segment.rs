@@ -102,7 +102,7 @@ pub struct Segment {
     bytes: Bytes,
     base: *const u8,
     geometry: Geometry,
-    /// What this process has taken of the segment, if it made it.
+    /// The space that this process has taken in the segment, if it created the segment.
     used: Used,
 }
 
@@ -366,7 +366,7 @@ impl Segment {
         Some(unsafe { std::slice::from_raw_parts(start.cast::<T>(), count) })
     }
 
-    /// Words at an offset, whatever they mean, for a copy.
+    /// Words at an offset, regardless of their meaning, for a copy.
     pub(crate) fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
         self.many(offset, count)
     }

@@ -6,7 +6,7 @@
 use crate::layout::geometry::PAGE;
 use crate::sync::{AtomicU64, Ordering};
 
-/// What is in use of each section.
+/// How much is in use of each section.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(super) struct Used {

@@ -29,7 +29,7 @@ pub struct LaneCalls {
     /// Whether all records in the ring are of the thread's own context. Once the thread has run
     /// other contexts, the time off the CPU at a region's begin no longer applies to the thread.
     pub is_own: bool,
-    /// What the thread, and earlier owners of the lane, measured since the last reset of each
+    /// The calls by the thread, and by earlier owners of the lane, since the last reset of each
     /// callee.
     pub edges: Vec<Call>,
     /// Records that found no room for an edge.

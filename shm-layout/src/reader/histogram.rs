@@ -50,7 +50,7 @@ pub struct BucketCount {
     pub count: u64,
 }
 
-/// Where the last measurement of a cell was counted.
+/// The position of the last measurement of a cell in the histogram.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Near {
     /// Number of the chunk, 0 if it is not known.

@@ -173,8 +173,8 @@ impl<'a> ReadBatch<'a> {
     }
 }
 
-/// The point whose control word a point follows: its own, or that of the metered point that
-/// it is a tuple of, which was there before it.
+/// The point whose control word a point follows: a tuple follows its metered point, which has a
+/// lower number, and any other point follows its own word.
 pub(super) fn steering(segment: Sparse<'_>, point: u32) -> u32 {
     let entry = segment.entry(point as usize).and_then(|entry| entry.read());
     let of = entry.and_then(|entry| entry.of);

@@ -129,7 +129,7 @@ impl LaneErrors {
     }
 }
 
-/// What the process has refused, repaired or lost since it began.
+/// Counts of what the process has refused, repaired or lost since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Points that found no entry.

@@ -8,7 +8,7 @@ use crate::layout::amounts::{self, SumWords, SumsPicture};
 use crate::layout::histogram::PARTS;
 use crate::sync::{AtomicU64, Ordering, fence_at, ord};
 
-/// What a cell held at one moment.
+/// The contents of a cell at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellPicture {
     /// Number of the cell's point.

@@ -71,7 +71,7 @@ fn a_cell_is_what_lists_of_measurements_would_be() {
                 0 => reset = true,
                 1 => moved = true,
                 2 => (reset, moved) = (true, true),
-                // These two move no figure.
+                // Neither of these two calls moves figures.
                 3 => cell.follow(control, owner, |_| unreachable!()),
                 4 => cell.abandon(),
                 _ => {

@@ -69,8 +69,8 @@ impl Segment {
         Some(point)
     }
 
-    /// Announces a point of a reserved number, unless that was done. A metered point has the names of
-    /// its amounts, as [`crate::layout::point`] has them.
+    /// Announces a point of a reserved number, unless it is announced already. The names of a
+    /// metered point's amounts are in the format of [`crate::layout::point`].
     pub fn announce_point(&self, point: usize, name: &str, file: &str, line: u64, amounts: &str) {
         let Some(entry) = self.entry(point).filter(|entry| !entry.is_ready()) else { return };
         // A point without a name is better than none.
@@ -82,8 +82,8 @@ impl Segment {
         entry.announce(name, file, line);
     }
 
-    /// Announces a tuple of a metered point that is in the table, unless that was done. Its amounts are
-    /// as [`crate::layout::point`] has them.
+    /// Announces a tuple of a metered point that is in the table, unless it is announced already.
+    /// Its amounts are in the format of [`crate::layout::point`].
     pub fn announce_tuple(&self, tuple: usize, of: usize, amounts: &str) {
         let Some(entry) = self.entry(tuple).filter(|entry| !entry.is_ready()) else { return };
         let Some(known) = self.entry(of).and_then(PointEntry::read) else { return };
