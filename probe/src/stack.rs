@@ -258,7 +258,8 @@ impl Stack {
         // Allocated in place, because a small stack may have no room for it.
         let mut stack = own::room::<Self>()?;
         let words = stack.as_mut_ptr();
-        // SAFETY: memory for it; places for regions need not be filled.
+        // SAFETY: `words` points to uninitialized memory for a `Stack`. The slots of regions may
+        // stay uninitialized.
         unsafe {
             (&raw mut (*words).depth).write(Cell::new(0));
             (&raw mut (*words).beyond).write(Cell::new(0));

@@ -14,7 +14,7 @@
 //! Functions check the numbers, weights and null pointers that they are passed, and return a
 //! [`Status`] for invalid ones. They trust all other pointers.
 
-// The probe has these restrictions, too.
+// As in the probe, no function may end its host when memory runs out; see clippy.toml.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 mod arena;

@@ -148,7 +148,7 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// The same stamp for an end and a begin.
+    /// The stamp of an end and a begin at the same moment.
     fn one(now: u64) -> Self {
         Self { early: now, late: now, astray: false, missed: false }
     }

@@ -67,7 +67,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     Some(least)
 }
 
-/// The calling thread, if it has a ring, and memory for it.
+/// The calling thread, if it has a ring and has written a record to it.
 fn recording() -> Option<&'static Thread> {
     current::thread().filter(|thread| !thread.overflows() && thread.written() > 0)
 }

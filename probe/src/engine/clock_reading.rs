@@ -223,7 +223,8 @@ pub(super) fn turn_page(thread: &Thread, region: &Region, point: &Point) -> Opti
         return None;
     }
     let entry = thread.entry_at(point.offset());
-    // Reads both values at one moment. A switch to another fibre changes the place.
+    // Reads the covered ticks and the added ticks at one moment. A switch to another fibre changes
+    // the place.
     let read = || {
         (0..TRIES).find_map(|_| {
             let (place, covered) = (thread.place(), thread.covered());

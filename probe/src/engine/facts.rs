@@ -1,4 +1,5 @@
-//! What the engine reads of a point: its control word, its number, and how it was declared.
+//! The facts that the engine reads of a point: its control word, its number, and how it was
+//! declared.
 
 use std::ptr;
 use std::sync::atomic::{

@@ -27,22 +27,22 @@ pub(crate) fn thread() -> Option<&'static Thread> {
     lane::of(process()?)
 }
 
-/// Where the calling thread records a region of a point.
+/// The destination of a region of a point, on the calling thread.
 pub(crate) enum Target {
-    /// Nowhere: the point is off, or could not be registered.
+    /// No destination: the point is off, or could not be registered.
     Off,
     /// Cannot measure now: the process is not made yet, the thread is claiming its lane, or memory
     /// ran out.
     Missing,
-    /// The end of the region finds the cell, on the overflow lane.
+    /// A cell of the overflow lane, which the end of the region finds.
     Late(&'static Thread),
     /// A cell of the thread's own.
     Cell(&'static Thread, &'static Entry),
 }
 
-/// Where the calling thread records a region of a point; makes what is missing. Whether the point
-/// is off is checked first: its word may be 0 then, and so is the word of each entry in a forked
-/// child's pages.
+/// The destination of a region of a point, on the calling thread; creates what is missing. Whether
+/// the point is off is checked first: its word may be 0 then, and so is the word of each entry in a
+/// forked child's pages.
 pub(super) fn target(point: &'static Point) -> Target {
     let control = point.control();
     if !control.enabled() {

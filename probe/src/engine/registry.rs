@@ -49,7 +49,7 @@ pub(super) fn enter_inherited(process: &'static Process) -> bool {
         some.filter(|point| point.is_tuple() == are_tuples)
             .for_each(|point| point.enter_again(process));
         let next = points.next().map_or(ptr::null(), |point| &raw const point.state);
-        // It fails if another thread has entered these, too.
+        // The exchange fails if another thread has entered these points, too.
         let _ = rest.compare_exchange(first, next.cast_mut(), Release, Relaxed);
     });
     true
@@ -173,7 +173,8 @@ impl Point {
     /// Links the point into the process's list, if it is not there. Two threads may do this at
     /// once, if one has taken the lease over from the other.
     ///
-    /// It takes as many steps as points were linked since it began, however long the list is.
+    /// Takes one step for each point that was linked since the call began, however long the list
+    /// is.
     pub(super) fn publish(&'static self) {
         let me = (&raw const self.state).cast_mut();
         loop {

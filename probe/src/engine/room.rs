@@ -31,8 +31,8 @@ pub(crate) fn has_room() -> bool {
 impl Thread {
     /// Whether the calling thread's stack has room for a slow path.
     ///
-    /// This makes a system call if the thread was not found on this page before. It does not notice
-    /// if the host has since made a stack for signal handlers of the page.
+    /// Makes a system call, unless the thread was found on this page before. So a stack for signal
+    /// handlers that the host has since put on this page is not noticed.
     pub(crate) fn has_room(&self) -> bool {
         let here = 0u8;
         let here = (&raw const here).addr() as u64;

@@ -55,7 +55,7 @@ fn begin_slowly(point: &'static Point, how: u64) -> u64 {
             process::miss();
             0
         }
-        // Such a region ends on the slow path, too.
+        // A region that begins without a cell must end on the slow path, too.
         Target::Late(thread) => push(thread, point, how | SLOW),
         Target::Cell(thread, _) if point.control().fenced() => push(thread, point, how | FENCED),
         Target::Cell(thread, _) => push(thread, point, how),

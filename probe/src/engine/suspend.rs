@@ -144,7 +144,7 @@ pub(super) fn release(context: *const Shared) {
 pub(super) fn release_all(thread: &Thread) {
     undisturbed(|| {
         if !thread.current.load(Relaxed).is_null() {
-            // Its clock was stopped.
+            // The thread's clock was stopped before, so the stamp is read without it.
             keep(thread, stamp());
         }
         let mut at = thread.set_current(ptr::null_mut());

@@ -257,7 +257,7 @@ impl Thread {
     pub(super) fn behind_table(&self) -> *mut u8 {
         let points = self.points.load(Relaxed) as usize;
         let behind = ptr::from_ref(self).addr() + TABLE + points * size_of::<Entry>();
-        // By the address that `map_pages` has exposed, as in `entry`.
+        // `map_pages` has exposed the address, as for `entry`.
         ptr::with_exposed_provenance_mut(behind)
     }
 

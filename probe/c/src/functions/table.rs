@@ -110,7 +110,7 @@ pub(super) fn look_up(function: usize) -> Option<&'static Point> {
         return None;
     }
     for step in 0..WAY {
-        // SAFETY: the function `table` has returned it.
+        // SAFETY: the function `table` has returned this table.
         let entry = unsafe { entry(table, place(function) + step) };
         let mut found = entry.function.load(Relaxed);
         if found == 0 {
@@ -144,7 +144,7 @@ pub(super) fn look_up(function: usize) -> Option<&'static Point> {
 pub(super) fn add(function: usize, point: &'static Point) -> bool {
     let Some(table) = table() else { return false };
     for step in 0..WAY {
-        // SAFETY: the function `table` has returned it.
+        // SAFETY: the function `table` has returned this table.
         let entry = unsafe { entry(table, place(function) + step) };
         if entry.function.compare_exchange(0, function, Relaxed, Relaxed).is_ok() {
             let point = ptr::from_ref(point).cast_mut();

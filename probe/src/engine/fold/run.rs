@@ -69,9 +69,9 @@ impl Pairs {
         Self { both: zero, exclusive: zero, squares: zero, min: infinity, max: zero }
     }
 
-    /// Adds pairs of records with these names and counts them in the histogram of their cell, up to
-    /// a pair that is added and cannot be counted. Returns the number of counted records. It calls
-    /// nothing, so that all that the loop needs stays in registers.
+    /// Adds pairs of records with these names, and counts them in the histogram of their cell.
+    /// Stops after a pair that it has added but cannot count. Returns the number of counted
+    /// records. It calls nothing, so that all that the loop needs stays in registers.
     #[inline(never)]
     fn add(&mut self, thread: &Thread, cell: &Cell, names: u64, slots: &[Slot]) -> usize {
         let Self { mut both, mut exclusive, mut squares, mut min, mut max } = *self;
