@@ -52,7 +52,7 @@ impl App {
             Outcome::Pass | Outcome::Done => {}
             Outcome::Arrange => self.arrange(),
             Outcome::Show(screen) => self.show(screen),
-            // The screen on top has already led back here, so going back shows the table.
+            // Going back would show this same screen again, so show the table.
             Outcome::Back if self.came_from == self.screen => self.show(Screen::Points),
             Outcome::Back => self.show(self.came_from),
             Outcome::Open => self.act(Action::Open, self.common.now),

@@ -222,7 +222,7 @@ mod tests {
         assert!(history.len() <= TIERS * KEPT);
         let reach = polls * 10 - history.from().unwrap();
         assert!((75_000 * 10..85_000 * 10).contains(&reach), "{reach}");
-        // Also if no bucket can be merged with its neighbour.
+        // The bound also holds if no bucket can be merged with its neighbour.
         let unlike = (0..polls).map(|poll| (poll % 2 == 0).then_some(0.5));
         assert!(super::tests::history(unlike).len() <= TIERS * KEPT);
     }

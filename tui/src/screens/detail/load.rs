@@ -143,8 +143,8 @@ impl<'a> Picture<'a> {
         drawn.into_iter().enumerate().map(line).collect()
     }
 
-    /// The axis: the time before now while the picture follows, the time of day while it is held,
-    /// since that stays right.
+    /// The axis. It shows the time before now while the picture follows the present, and the time
+    /// of day while the picture is held, because only that stays true.
     fn axis(&self, styles: &Styles) -> Line<'static> {
         let span = self.view.span_seconds();
         let marks = (self.columns as u64 / BETWEEN_MARKS).clamp(1, MARKS);
