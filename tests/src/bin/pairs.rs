@@ -1,5 +1,5 @@
-//! Begin and end pairs to count the instructions of: `pairs CASE N...` runs one case
-//! N times, for each N.
+//! Begin and end pairs whose instructions are counted: `pairs CASE N...` runs one case N times, for
+//! each N.
 //!
 //! Each case is a function of its own with a stable name, so its instructions can be read. These
 //! are an enabled region and a disabled one:

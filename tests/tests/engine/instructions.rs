@@ -83,10 +83,11 @@ const SAME: f64 = 1.0;
 
 /// Enough whole pages of records, each folded once, that a rare call has little weight.
 const TIMES: u64 = 40 * 128;
-/// So few calls that some runs of FEW, and of twice as many, have no fold; and the number of runs.
+/// Number of calls of which some runs have no fold, even with twice as many; and number of such
+/// runs.
 const FEW: u64 = 5;
 const RUNS_OF_FEW: usize = 15;
-/// Long enough for a viewer to watch.
+/// Number of calls that take long enough for a viewer to watch.
 const TIMES_WATCHED: u64 = 150_000;
 
 /// Counts the instructions of a case for each number of calls, in one process.

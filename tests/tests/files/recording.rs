@@ -243,8 +243,8 @@ fn a_long_recording_takes_no_more_memory_than_a_short_one() {
     let file = place.path("a.pfprec");
     let recorder = record(&place, &target, &file, &["-i", "10ms", "--events"]);
     let pid = recorder.id();
-    // Minimum and maximum until the file has this many frames. A recorder that ends early prints
-    // the reason.
+    // Minimum and maximum of the resident memory until the file has this many frames. A recorder
+    // that ends early prints the reason.
     let span = |frames: usize| {
         let found = std::cell::Cell::new((u64::MAX, 0));
         wait_for("more snapshots", || {

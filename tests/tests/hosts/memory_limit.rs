@@ -113,8 +113,8 @@ fn only_a_share_of_a_small_dev_shm_is_used() {
     target.end_well();
 }
 
-/// Each process has its own share: several that run at once use one each, and crashed ones use one
-/// more together.
+/// Each process has its own share. Processes that run at once use one share each, and all crashed
+/// ones together use one more.
 #[test]
 fn each_live_process_has_a_share() {
     const LIMIT: u64 = 8 * MIB;

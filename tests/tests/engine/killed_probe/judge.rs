@@ -55,7 +55,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Attaches as a new reader of what the process has left; `None` if it cannot read the segment.
+    /// Attaches as a new reader to the segment that the process has left; `None` if it cannot read
+    /// the segment.
     pub(crate) fn attach(&self) -> Option<Left> {
         let found = find::find(&self.place.directory()).expect("the directory can be read");
         assert!(found.unreadable.is_empty(), "half a beacon: {:?}", found.unreadable);
