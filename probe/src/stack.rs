@@ -376,8 +376,9 @@ impl Stack {
     #[inline(always)]
     fn end_last(&self, last: usize) {
         // Dropped before the depth is reduced, so that a handler that interrupts the drop pushes
-        // its regions above this slot. SAFETY: the slot is below the depth, so it is filled. Only
-        // the calling thread uses it, and never reads it again.
+        // its regions above this slot.
+        // SAFETY: the slot is below the depth, so it is filled. Only the calling thread uses it,
+        // and never reads it again.
         unsafe { (*self.open[last].get()).assume_init_drop() };
         self.depth.set(last);
     }

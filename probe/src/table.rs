@@ -67,7 +67,8 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
 
     /// All values in the table.
     pub fn iter(&self) -> impl Iterator<Item = &'static T> {
-        // Pairs with `Release` below. SAFETY: null, or never freed.
+        // Pairs with `Release` below.
+        // SAFETY: null, or never freed.
         self.slots.iter().filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
     }
 
@@ -143,7 +144,8 @@ impl<T: Send + Sync> Once<T> {
     /// The value, if it was created.
     #[inline(always)]
     pub fn get(&self) -> Option<&'static T> {
-        // Pairs with `AcqRel` below. SAFETY: null, or never freed.
+        // Pairs with `AcqRel` below.
+        // SAFETY: null, or never freed.
         unsafe { self.0.load(Acquire).as_ref() }
     }
 

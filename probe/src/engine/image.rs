@@ -49,8 +49,9 @@ pub(super) fn prepare() {
     }
 }
 
-/// Runs in a forked child before `fork` returns. Whatever its thread was doing, it writes to its
-/// parent's segment no longer. It calls only what signal handlers may call.
+/// Runs in a forked child before `fork` returns. From here on, the child no longer writes to its
+/// parent's segment, whatever its thread was doing at the fork. It calls only what signal handlers
+/// may call.
 extern "C" fn in_child() {
     errno::preserve(|| {
         // The parent's other threads do not exist in the child.
@@ -61,7 +62,7 @@ extern "C" fn in_child() {
         if process::current().is_some() {
             return;
         }
-        // Only the copy that made the parent's process knows it.
+        // Only the copy of pfp that made the parent's process has it to detach.
         if let Some(parents) = process::newest() {
             parents.detach();
         }

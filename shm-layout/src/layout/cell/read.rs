@@ -29,7 +29,8 @@ pub struct CellPicture {
     pub parts: Parts,
     /// `live` holds the lane's records below this number.
     pub folded: u64,
-    /// Something is or was staged: the histogram may hold some of the next records.
+    /// Whether something was staged during the copy, or is staged now. If so, the histogram may
+    /// hold some records that are not in `live` yet.
     pub staged: bool,
     /// Sums of amounts; zeros if the cell has none.
     pub amounts: SumsPicture,
