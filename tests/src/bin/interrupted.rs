@@ -302,7 +302,7 @@ mod stepping {
         prepare: fn(),
         run: fn(),
         handler: fn(),
-        /// Measurements of a run: of [`POINT`], of the number and of [`TIMED`].
+        /// Measurements in a run: of the point of the case, and of [`INNER`].
         counts: [u64; 2],
         /// Measurements of a handler.
         handled: [u64; 2],

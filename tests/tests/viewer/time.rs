@@ -200,7 +200,8 @@ fn the_load_of_a_point_can_be_zoomed_and_moved_in_time() {
     for (key, span) in [("+", "30 s"), ("=", "10 s"), ("+", "5 s")] {
         closer(key, span);
     }
-    // Then there is data older than the last two of these seconds.
+    // Once the last five seconds are known, the next part, the last two seconds, has older data
+    // before it.
     screen.wait_for("5 s that are known", |text| {
         title(text).starts_with(" Load, last 5 s: ") && !title(text).contains("watched for")
     });

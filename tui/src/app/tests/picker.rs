@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A desk without a process, with a finder of these candidates.
+/// A desk that watches no process, and whose finder finds these candidates.
 fn desk_among(candidates: Vec<Candidate>) -> (Stage, Desk) {
     let (stage, now) = (Stage::default(), Instant::now());
     stage.0.borrow_mut().candidates = candidates;
