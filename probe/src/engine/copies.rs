@@ -43,7 +43,7 @@ use crate::clock;
 #[repr(C)]
 struct Declaration {
     /// The follower's pointer to the control word of the point. The leader writes the pointer. The
-    /// lowest bit of the word tells whether the point is on.
+    /// lowest bit of the word shows whether the point is on.
     control: *const AtomicPtr<AtomicU64>,
     name: RawText,
     file: RawText,

@@ -172,8 +172,8 @@ fn fold_here(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {
         return fold_alone(thread, entry, slot, end);
     };
     let staged = cell.stage_more();
-    // Checked as late as possible: a forked child must not change its parent's histogram, of which
-    // there is no unpublished copy.
+    // Checked as late as possible: a forked child must not change its parent's histogram, which has
+    // no unpublished copy.
     if !thread.is_still_alive() {
         return false;
     }

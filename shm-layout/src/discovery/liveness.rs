@@ -134,7 +134,7 @@ impl Identity {
     }
 }
 
-/// Evidence that a process is dead. An existing process with its id is no evidence that it lives:
+/// Evidence that a process is dead. An existing process with its id does not prove that it lives:
 /// the process may have become another program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evidence {
@@ -269,8 +269,9 @@ fn take_over(file: &File, process: Option<&Identity>) -> io::Result<bool> {
     for _ in 0..ATTEMPTS {
         match lock(file, libc::LOCK_EX)? {
             Lock::Taken => return Ok(true),
-            // Without locks, a sweeper needs proof that the process is gone. Another boot id is no
-            // proof: the file may belong to another machine, whose processes are not visible here.
+            // Without locks, a sweeper needs proof that the process is gone. A different boot id
+            // does not prove that: the file may belong to another machine, whose processes are not
+            // visible here.
             Lock::Unsupported => {
                 let here = Identity::of_this_process();
                 return Ok(process.is_some_and(|it| it.evidence(&here) == Evidence::Gone));

@@ -83,8 +83,8 @@ const SAME: f64 = 1.0;
 
 /// Enough whole pages of records, each folded once, that a rare call has little weight.
 const TIMES: u64 = 40 * 128;
-/// Number of calls of which some runs have no fold, even with twice as many; and number of such
-/// runs.
+/// Number of calls in a run: so few that some runs have no fold, even with twice as many. And the
+/// number of runs.
 const FEW: u64 = 5;
 const RUNS_OF_FEW: usize = 15;
 /// Number of calls that take long enough for a viewer to watch.

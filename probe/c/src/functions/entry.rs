@@ -1,5 +1,5 @@
-//! The hooks as the compiler calls them. Only the registers at the very beginning of a hook tell
-//! one frame of a function from another, and only assembly can pass these registers on.
+//! The hooks as the compiler calls them. Only the registers at the very beginning of a hook
+//! distinguish one frame of a function from another, and only assembly can pass these registers on.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod hooks {
@@ -36,8 +36,8 @@ mod hooks {
     hook!(
         /// The beginning of a function; see `pfp.h`.
         __cyg_profile_func_enter:
-        // These checks are those of `enter`: the first entry of the table that may have the
-        // function, then the word of its point.
+        // The same checks as in `enter`: the first entry of the table that may have the function,
+        // then the word of its point.
         "mov rax, qword ptr [rip + {table}]",
         "test rax, rax",
         "je 2f",
@@ -74,7 +74,7 @@ mod hooks {
     hook!(
         /// The end of a function; see `pfp.h`.
         __cyg_profile_func_exit:
-        // These checks are those of `exit`.
+        // The same checks as in `exit`.
         "mov rax, qword ptr [rip + {distance}]",
         "test rax, rax",
         "je 3f",

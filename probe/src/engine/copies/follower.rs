@@ -197,7 +197,7 @@ impl FunctionTable {
         is_measured
     }
 
-    /// Measures the cost of a call in addition to that of the leader's scope, like
+    /// Measures the cost of a call in addition to the cost of a scope in the leader, like
     /// [`crate::engine::calibrate::calibrate_call`].
     pub(in crate::engine) fn measure_call(
         &'static self,

@@ -217,9 +217,9 @@ pub(super) fn drop_context(it: &Handle) {
 
 /// # Safety
 ///
-/// Each pointer is null, or meets the requirements of [`context`].
+/// Each pointer is null, or fulfils the requirements of [`context`].
 pub(super) unsafe fn switch(prev: *const c_void, next: *const c_void) -> u32 {
-    // SAFETY: not null, so by the caller's promise it meets the requirements of `context`.
+    // SAFETY: not null, so by the caller's promise it fulfils the requirements of `context`.
     let [prev, next] = [prev, next].map(|it| (!it.is_null()).then(|| unsafe { context(it) }));
     contexts::switch(prev.as_deref(), next.as_deref()) as u32
 }

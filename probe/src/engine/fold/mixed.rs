@@ -101,8 +101,8 @@ impl Batch {
             self.first.set(number - bucket);
         }
         let chunk = self.chunk.get();
-        // Checked as late as possible: a forked child must not change its parent's histogram, of
-        // which there is no unpublished copy.
+        // Checked as late as possible: a forked child must not change its parent's histogram, which
+        // has no unpublished copy.
         if !thread.is_still_alive() {
             return false;
         }

@@ -100,7 +100,7 @@ impl Pairs {
             let octaves = Numbers::bits_from::<OCTAVE_BIT>(own.add(Doubles::both(BUCKETS as f64)));
             let [one, two] = octaves.less(firsts);
             // Checked as late as possible: a forked child must not change its parent's histogram,
-            // of which there is no unpublished copy.
+            // which has no unpublished copy.
             if one | two < BUCKETS {
                 if !thread.is_still_alive() {
                     break;

@@ -48,8 +48,8 @@ impl Thread {
             false => cell.credible(exclusive, self.clock.error(off_cpu)),
         };
         let bucket = self.bucket_for(cell, credible).map(CountedBucket::new);
-        // If a cell has sums of amounts, each record copies them, even that of a region without
-        // amounts.
+        // If a cell has sums of amounts, each record copies them, even the record of a region
+        // without amounts.
         let sums = self.sums(cell).map(|sums| (sums, amounts.unwrap_or(&[0; MAX_AMOUNTS])));
         let (staged, written) = (cell.staged(), self.written());
         // Checked as late as possible: a child that a signal handler forks before this check writes
