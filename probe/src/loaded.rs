@@ -228,7 +228,7 @@ mod tests {
         [own as usize, libc::getpid as *const () as usize, loaded.addr()]
     }
 
-    /// The object by `dl_iterate_phdr`, which takes the lock.
+    /// Finds the object with `dl_iterate_phdr`, which takes the loader's lock.
     #[cfg(target_env = "gnu")]
     fn by_list(code: usize) -> Option<(usize, Vec<u8>)> {
         struct Lookup(usize, Option<(usize, Vec<u8>)>);

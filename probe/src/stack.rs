@@ -126,7 +126,8 @@ thread_local! {
 /// no memory.
 #[inline]
 fn with<R>(work: impl FnOnce(&Stack) -> R) -> Option<R> {
-    // SAFETY: of the calling thread, which uses it before it ends.
+    // SAFETY: the storage is the calling thread's own. Only this thread uses the reference, and not
+    // after its storage is destroyed.
     let own = STACK.with(|own| unsafe { &*ptr::from_ref(own) });
     own.get(Stack::new).map(work)
 }

@@ -127,7 +127,7 @@ pub fn outcome() -> Outcome {
     if came() { Outcome::Came } else { Outcome::Over }
 }
 
-/// The cheapest ways by breakpoints to each step of a trace.
+/// For each step of a trace, the shortest sequence of breakpoints that leads to it.
 #[derive(Default)]
 struct Ways {
     steps: Vec<Step>,

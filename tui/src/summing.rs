@@ -164,7 +164,7 @@ impl Summing {
     }
 }
 
-/// The cells of a point, reduced to its extent.
+/// The cells of a point, with only what `shown` asks for: all, no histograms, or sums.
 fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>], shown: Shown) -> Vec<Arc<Cell>> {
     let lane = |cell: &Cell| snapshot.lane(cell.lane);
     let histogram = match shown {

@@ -87,7 +87,8 @@ pub(crate) fn of_points(
         alpha: control.alpha().unwrap_or(0.0),
         mean,
         variance,
-        // C gets no times, and may call this in a signal handler.
+        // Callers in C read no histogram. They get ticks, which need no rate, and may be in a signal
+        // handler, where the rate must not be refined.
         rate: histogram.as_ref().map_or(0.0, |_| rate(process)),
         histogram: histogram.map_or_else(Vec::new, merged),
     };

@@ -73,7 +73,8 @@ static NEWEST: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 /// failed, and the system's error. 0 while the process may still be made.
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
-/// Begins that were missed before the segment existed, of points that start on.
+/// Number of begins that were missed before the segment existed. Only points that are on from the
+/// start count.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
 /// The process, if this process made it and no parent did.

@@ -98,7 +98,8 @@ impl Point {
 
     /// Enters a registered point into the table of a forked child.
     fn enter_again(&'static self, process: &'static Process) {
-        // The parent's word is unchanged there; a refused point has no word and is entered anew.
+        // The point's word still has the parent's value, which the new entry inherits. A point that
+        // the parent refused has no word, so it is entered like a new point.
         let found = self.state.control.load(Relaxed);
         let refused = ptr::eq(found, &raw const REFUSED);
         let entered = self.enter(process, (!refused).then(|| self.control()));

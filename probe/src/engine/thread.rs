@@ -129,8 +129,8 @@ pub(crate) struct Thread {
 pub(crate) struct Entry {
     /// The control word that the cell follows; 0 while the thread has none.
     follows: AtomicU64,
-    /// Inclusive ticks of the ended regions, recursion counted once. A region stores the total at
-    /// its begin; ticks that are added by its end were inside the region.
+    /// Inclusive ticks of the ended regions, recursion counted once. A region stores the total when
+    /// it begins. Ticks that have been added when it ends were measured inside it.
     total: AtomicU64,
     cell: AtomicPtr<Cell>,
     /// During a fold, bytes from the first batch to the point's last one; else 0.

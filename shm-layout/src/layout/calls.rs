@@ -61,8 +61,8 @@ pub struct Calls {
     edges: [Edge; MAX_EDGES],
 }
 
-/// How many regions have been open since when: ticks modulo 2^56 in the upper bits, and below them
-/// the number modulo 256.
+/// When the lane's context resumed, and how many regions were open then: ticks modulo 2^56 in the upper
+/// bits, and the number modulo 256 below them.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Resumed {

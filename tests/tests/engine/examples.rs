@@ -314,7 +314,7 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
     assert_eq!(lanes, threads.min(trajectories) as usize, "{program}: one lane a thread");
     assert_eq!(watch::total(picture, id).count, u64::from(trajectories));
 
-    // Bytes moved and operations computed by a call, as a step counts them itself.
+    // The bytes and operations of a call. One step is computed with numbers that count each operation.
     COUNTED.set(0);
     lorenz_step([1.0, 2.0, 3.0].map(Counted));
     let (steps, trajectories) = (u64::from(steps), u64::from(trajectories));

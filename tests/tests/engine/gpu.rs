@@ -115,7 +115,7 @@ fn records_fall_into_the_time_of_the_devices_work() {
     stand_in.advance(37.0);
     assert_eq!((kernels.collect(), copies.collect()), (0, 0));
     let after = pfp::ticks();
-    // This is long after; the record begins when it is requested.
+    // The device has finished its earlier work long ago, so this record begins at the host's call.
     let asked_again = pfp::ticks();
     kernels.start();
     let begun_again = pfp::ticks();

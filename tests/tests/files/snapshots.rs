@@ -282,7 +282,7 @@ struct Writing<'a> {
 const EXPORTS: [&str; 4] = ["perfetto", "chrome", "speedscope", "svg-trace"];
 const TRIED: u64 = size(1, EXPORTS.len() as u64);
 
-/// All ways to write a file of an idle process, or from its snapshot.
+/// All commands that write a file about an idle process, or from a snapshot of it.
 fn writings<'a>(place: &'a Place, pid: &'a str, snapshot: &'a Path) -> Vec<Writing<'a>> {
     let viewer = move |words: &'static [&'static str], end: &'static str| {
         Box::new(move |path: &Path| {

@@ -9,7 +9,7 @@ use crate::snapshot::{ProcessState, Snapshot};
 const POLLS: usize = 60;
 /// Number of polls that may exceed the scale, so that a single burst does not flatten all others.
 const ODD: usize = 2;
-/// Ends of the scale below one CPU.
+/// Maximum values of the scale that are below one CPU.
 const STEPS: [f64; 4] = [0.05, 0.1, 0.25, 0.5];
 
 /// The share of the CPUs and the highest loads of a process.

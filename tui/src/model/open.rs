@@ -352,8 +352,8 @@ mod tests {
         assert_eq!(exclusive(recursive(program)), [Some(500 - 60 - 90)]);
     }
 
-    /// Recursion through other points hides time in the edges. Over a long life the hidden time
-    /// would exceed the whole time of the open region.
+    /// If a point calls itself through another point, the edges lack some of its callees' time. In a
+    /// program that runs long, the missing time would exceed the whole time of the open region.
     #[test]
     fn exclusive_time_never_exceeds_cpu_time() {
         // Ended calls of 1 contain 900,000 ticks that no edge from 1 has.

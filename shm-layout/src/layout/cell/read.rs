@@ -173,7 +173,7 @@ impl Cell {
             copy(&mut to[LIVE], &words[LIVE]);
             copy(sums_to, sums);
         });
-        // The sequence word from before the copy publishes the figures that are whole.
+        // The sequence word was read before the copy. It publishes the half whose figures are whole.
         to[0] = looked.before;
         let same = looked.is_whole && self.commit.load(Ordering::Relaxed) == restarts;
         same.then_some(restarts)

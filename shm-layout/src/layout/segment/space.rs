@@ -155,8 +155,8 @@ impl Segment {
     }
 
     fn wake_first(&self, used: u64) {
-        // Pairs with the fence in `Switch::rest`: either it sees the point on, or this load sees
-        // the resting switch.
+        // Pairs with the exchange in `switch::rest`: either the thread that makes a switch rest then
+        // sees that the point is on, or the loads below see that the switch rests.
         fence(Ordering::SeqCst);
         let used = usize::try_from(used).unwrap_or(usize::MAX).min(self.geometry.switches());
         (0..used).filter_map(|number| self.switch(number)).for_each(switch::wake);

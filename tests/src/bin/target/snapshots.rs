@@ -66,7 +66,7 @@ pub(crate) fn saved(path: &Path) {
     pause("done");
 }
 
-/// Ends in order, as one process or as two. `how` may also limit the size of files.
+/// Makes an orderly exit: alone, after its forked children, or with a limit on the size of files.
 pub(crate) fn ends(how: &str) {
     measure();
     match how {

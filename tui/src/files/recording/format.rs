@@ -227,8 +227,8 @@ impl Encoder {
     }
 
     /// Makes the frame of a snapshot, header included. With `key`, a snapshot and its distance in
-    /// frames, the frame has the differences from that snapshot. The snapshot's own records are
-    /// left out. Also returns the number of bytes that the snapshot takes.
+    /// frames, the frame has the differences from that snapshot. The field `records` of the
+    /// snapshot is not written. Also returns the compressed size of the snapshot in bytes.
     ///
     /// # Errors
     ///

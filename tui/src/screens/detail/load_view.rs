@@ -1,7 +1,7 @@
 //! The part of a point's load history that the user looks at.
 //!
-//! The part ends now until the user moves back in time. Then it is held, so that it does not move
-//! away, and other points can be viewed over the same time.
+//! At first the part ends at the present and follows it. Once the user has moved back in time, its end
+//! is fixed, so that other points can be viewed over the same time.
 
 use crate::model::History;
 use crate::screens::prelude::*;

@@ -376,7 +376,7 @@ fn a_change_that_not_all_follow_says_how_many_did_not() {
     let state = |made: &Shared| made.borrow_mut().snapshot_mut().points[id as usize].state;
     assert_eq!((state(&here), state(&far)), (PointState::Off, PointState::On));
 
-    // A switch that only some have made is put back in those.
+    // If only some of the processes were switched, the end of the session undoes the switch in those.
     let mut session = crate::session::Session::new(Box::new(group), false);
     assert!(session.switch(id, PointState::Off, true).is_err());
     assert_eq!(state(&here), PointState::On);
