@@ -103,8 +103,8 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
 
 /// Shows the profile points of a running program, live.
 ///
-/// Without a command it attaches to the one instrumented process of this user,
-/// offers a choice where there are several, and waits where there is none.
+/// Without a command, it attaches to the instrumented process of this user; if there are several,
+/// it offers a choice, and if there is none, it waits for one.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true, after_help = after_help())]
 pub struct Cli {
@@ -120,16 +120,21 @@ pub struct Cli {
 fn after_help() -> String {
     let [text, copy] = [input::MAX_BYTES, pfp_shm_layout::copy::MAX_BYTES as u64].map(|n| n >> 20);
     format!(
-        "{EXIT_CODES}\n\nFiles that are read are regular ones; - is standard input. A snapshot may \
-         have {text} MiB, as text or compressed, a copy of a segment {copy} MiB that are no \
-         zeros.\n\n{}",
+        "{EXIT_CODES}\n\nInput files must be regular files, or - for standard input. Limits: \
+         {text} MiB for a snapshot, also when unpacked; {copy} MiB for a copy of a segment, not \
+         counting zeros.\n\n{}",
         variables::help()
     )
 }
 
-const EXIT_CODES: &str = "Settings: $XDG_CONFIG_HOME/pfp-top/config.toml, or the file that PFP_TOP_CONFIG names, has \
-                          defaults: interval, tau, columns, sort, theme, unit, mouse, ascii, keep; and [keys] and [colors].\n\nExit status: 0 fine, 1 a gate failed, slower than --fail-over allows or `doctor` found a problem, 2 usage or trouble, 3 no process, point or file of that name, \
-                          4 no permission, 5 a layout or format version that this pfp-top does not read; of `run` the program's own.";
+const EXIT_CODES: &str = "Settings: $XDG_CONFIG_HOME/pfp-top/config.toml, or the file in \
+                          PFP_TOP_CONFIG, sets defaults (interval, tau, columns, sort, theme, \
+                          unit, mouse, ascii, keep), [keys] and [colors].\n\nExit status: 0 \
+                          success; 1 a gate failed, a point is slower than --fail-over allows, or \
+                          `doctor` found a problem; 2 wrong usage or another error; 3 no such \
+                          process, point, place or file; 4 no permission; 5 a layout or format \
+                          version that this pfp-top cannot read. `run` exits with the status of \
+                          the program.";
 
 /// What to save, and where.
 #[derive(clap::Args, Debug)]
@@ -148,7 +153,7 @@ pub struct Saving {
 /// What to do instead of watching.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Watch a program made to be watched.
+    /// Run and watch a built-in demo program.
     Demo {
         /// How to show it.
         #[command(flatten)]
@@ -161,12 +166,11 @@ pub enum Command {
         /// The file, compressed or not; several are shown as one.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Points of the same name in several files become one.
+        /// Sum points of the same name in several files.
         #[arg(long)]
         sum: bool,
-        /// The moment of a recording: 12:03:41, +34s behind its first snapshot, or #34.
-        /// Without it, the screen shows the last one, as --once does; -n and -b begin at the
-        /// first.
+        /// The moment of a recording to show: 12:03:41, +34s after its first snapshot, or #34, its
+        /// 34th snapshot. The default is the last snapshot, or the first with -n or -b.
         #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
         at: Option<Moment>,
         /// How to show it.
@@ -175,41 +179,40 @@ pub enum Command {
     },
     /// Write a snapshot of a process to a file.
     Snapshot(Saving),
-    /// Copy the segment of a process itself to a file, also of one that has crashed.
+    /// Copy the raw segment of a process to a file, even after a crash.
     SaveRaw(Saving),
-    /// Record a process: append a snapshot to a file again and again.
+    /// Record a process: append a snapshot to a file at every interval.
     Record(Record),
-    /// Compare snapshot files: what became slower or faster, beyond chance.
+    /// Compare snapshots: what became significantly slower or faster.
     ///
-    /// `diff BEFORE NOW` compares two; of one process, only what NOW adds. Several on a side, as
-    /// `diff now-*.json --baseline before-*.json`, are summed: points of one name are one. `diff
-    /// BEFORE -p PID` compares a process with a file, and all files are the baseline.
+    /// `diff BEFORE NOW` compares two files; if both are of the same process, NOW counts only from
+    /// BEFORE on. Several files on a side, as in `diff now-*.json --baseline before-*.json`, are
+    /// summed by the names of points. `diff BEFORE -p PID` compares a process with files, which are
+    /// all the baseline.
     Diff(Diff),
-    /// Write the figures of a snapshot file or a process in a form that other
-    /// programs read.
+    /// Export the figures of a snapshot file or a process in a format that other programs read.
     Export(Export),
     /// Serve the figures of local processes over HTTP, as OpenMetrics, for Prometheus.
     Serve(Serve),
     /// Push the figures of local processes to an OpenTelemetry collector.
     #[cfg(feature = "otlp")]
     Push(Push),
-    /// Exit with 1 if runs of a program became worse than a limit allows, beyond
-    /// chance.
+    /// Fail (exit status 1) if a program significantly regressed beyond a limit; for CI.
     ///
-    /// Runs of one program differ from each other: give several on each side, taken
-    /// in turn on the same machine. A change of up to half the limit passes; one of the full limit
-    /// fails as soon as there are enough runs to be sure of it.
+    /// Runs of the same program vary: give several on each side, made in turn (old, new, old, new)
+    /// on the same machine. A change of up to half the limit passes; one of the full limit fails as
+    /// soon as there are enough runs to be sure of it.
     Gate(Gate),
     /// Switch points on.
     Enable(Points),
     /// Switch points off.
     Disable(Points),
-    /// Start the figures of points afresh.
+    /// Reset the figures of points.
     Reset(Points),
-    /// Set the weight of a new value in the exponential average of points.
+    /// Set alpha, the smoothing factor of the exponential average of points (EWMA).
     Alpha {
-        /// The weight: above 0 and up to 1, a period over a time constant as
-        /// 100ms/500ms, or off.
+        /// Alpha: a number above 0 and up to 1, a period over a time constant such as 100ms/500ms,
+        /// or off.
         #[arg(value_parser = control::alpha)]
         weight: PointCommand,
         /// Of which points.
@@ -218,33 +221,33 @@ pub enum Command {
     },
     /// List the processes that can be watched.
     List {
-        /// As JSON.
+        /// Print JSON instead of a table.
         #[arg(long)]
         json: bool,
         /// Where they run.
         #[command(flatten)]
         via: Via,
     },
-    /// Remove what processes that have ended left behind.
+    /// Remove leftovers of processes that have ended.
     Gc,
-    /// Tell what is found here, what is not and why, and what to do.
+    /// Diagnose the setup and suggest fixes.
     Doctor {
-        /// What to look at alone, and more closely: clocks, or the process with this id.
+        /// Check only this, in more detail: clocks, or the process with this id.
         #[arg(value_name = "clocks|PID")]
         part: Option<doctor::Part>,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Measure the most bytes and operations per second that this machine can do, and tell how near
-    /// the points of a program come to it.
+    /// Measure this machine's ceilings (peak bandwidth and FLOP/s), and how close the points of a
+    /// program come to them.
     Roofline(Roofline),
-    /// Print a script that completes this command line in a shell.
+    /// Print a completion script for a shell.
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, for `man -l -`; with a folder, write one for each command.
+    /// Print the manual page, for `man -l -`; with a folder, write a page for each command into it.
     Man {
         /// The folder to write into.
         folder: Option<PathBuf>,

@@ -17,9 +17,9 @@ use crate::source::{Change, Refusal, change_each};
 pub struct Points {
     #[command(flatten)]
     target: Target,
-    /// The points: a name, as it is; else each is a filter, as on the screen: a part of a name,
-    /// `io.*` with `*` for any text and `?` for a character, `file:io.rs`, `load>5`. `#3` is the
-    /// point with that number and no name.
+    /// The points: the exact name of a point, or else a filter as on the screen: a part of the
+    /// name, `io.*` (`*` is any text, `?` any character), `file:io.rs`, `load>5`. `#3` is the point
+    /// with the number 3 and no name.
     #[arg(value_name = "NAME", required = true, value_parser = named)]
     names: Vec<Filter>,
 }

@@ -22,7 +22,7 @@ const MOMENTS: usize = 32;
 /// The two sides of a comparison.
 #[derive(Args, Clone, Debug)]
 pub struct Diff {
-    /// The baseline, and what is compared with it; with --baseline, all are compared.
+    /// The baseline and the file to compare with it; with --baseline, the files to compare.
     #[arg(
         value_name = "FILE",
         required_unless_present_any = ["pid", "name", "all", "sum", "via", "via_file"]
@@ -34,26 +34,26 @@ pub struct Diff {
     /// The files of the baseline, up to the next option.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     baseline: Vec<PathBuf>,
-    /// Where the compared part of a recording begins; if both sides are one recording, the
+    /// Start of the compared part of a recording; if both sides are the same recording, the
     /// baseline ends there.
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
     from: Option<Moment>,
-    /// Where it ends; else at its last moment.
+    /// End of the compared part; the default is the last snapshot.
     #[arg(long, visible_alias = "at", value_name = "MOMENT", value_parser = Moment::parse)]
     to: Option<Moment>,
-    /// Where the baseline begins, in a recording; else with its process.
+    /// Start of the baseline in a recording; the default is the start of its process.
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
     baseline_from: Option<Moment>,
-    /// Where it ends.
+    /// End of the baseline in a recording.
     #[arg(long, visible_alias = "baseline-at", value_name = "MOMENT", value_parser = Moment::parse)]
     baseline_to: Option<Moment>,
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-    /// Print Markdown instead, for a pull request.
+    /// Print Markdown, for a pull request.
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// Exit with 1 if a point became slower by more than this.
+    /// Fail (exit status 1) if a point became slower by more than this.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_over: Option<f64>,
 }

@@ -22,11 +22,11 @@ pub struct Export {
     /// The format.
     #[arg(value_enum)]
     format: Format,
-    /// A snapshot file; without one, the process that is asked for is looked at once.
+    /// A snapshot file or a recording; without it, a running process is polled once.
     #[arg(conflicts_with_all = LIVE)]
     file: Option<PathBuf>,
-    /// The moment of a recording: 12:03:41, +34s behind its first snapshot, or #34; else
-    /// its last.
+    /// The moment of a recording: 12:03:41, +34s after its first snapshot, or #34; the default is
+    /// the last snapshot.
     #[arg(
         long,
         value_name = "MOMENT",
@@ -38,22 +38,22 @@ pub struct Export {
     /// Only what was measured after this moment of a recording.
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = LIVE)]
     from: Option<Moment>,
-    /// And up to this one.
+    /// Only what was measured up to this moment of a recording.
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = LIVE)]
     to: Option<Moment>,
     #[command(flatten)]
     target: Target,
-    /// Write to this file, whole or not at all; `-` is standard output.
+    /// Write to this file, completely or not at all; `-` is standard output.
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     output: PathBuf,
     /// Replace the file if it exists.
     #[arg(long)]
     force: bool,
-    /// Only the points that this admits: a part of the name or a regular
-    /// expression, `thread:NAME` or `file:NAME`, as on the screen.
+    /// Only the points that pass this filter: a part of the name, a regular expression,
+    /// `thread:NAME` or `file:NAME`, as `/` on the screen.
     #[arg(long, value_name = "FILTER", default_value = "", value_parser = Filter::new, hide_default_value = true)]
     filter: Filter,
-    /// Figures of each thread on their own: csv and openmetrics.
+    /// Export each thread separately (csv and openmetrics only).
     #[arg(long)]
     per_thread: bool,
 }

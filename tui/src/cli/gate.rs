@@ -31,12 +31,12 @@ const FAILED: u8 = 1;
 /// What is compared, and how much worse it may be.
 #[derive(Args, Clone, Debug)]
 pub struct Gate {
-    /// Snapshots of the runs before; several of one process are one run. Several files
-    /// may follow, up to the next option, and it may be given again.
+    /// Snapshots of the baseline runs; several of the same process are one run. Takes several
+    /// files, up to the next option; may be repeated.
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     baseline: Vec<PathBuf>,
-    /// How much worse each point may be: p50, p90, p99 (or another), mean, load, count
-    /// by so much more, rate by so much less.
+    /// How much worse each point may become: how far p50, p90, p99 (or another percentile), mean,
+    /// load or count may rise, or rate may fall.
     #[arg(
         long,
         value_name = "METRIC=PERCENT",
@@ -45,14 +45,13 @@ pub struct Gate {
         value_parser = Limit::parse
     )]
     max_regress: Vec<Limit>,
-    /// Snapshots of the runs now.
+    /// Snapshots of the new runs.
     #[arg(value_name = "FILE", conflicts_with_all = LIVE)]
     files: Vec<PathBuf>,
-    /// Where the runs now begin, in recordings: 12:03:41, +34s behind the first snapshot,
-    /// or #34.
+    /// Start of the new runs in recordings: 12:03:41, +34s after the first snapshot, or #34.
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = LIVE)]
     from: Option<Moment>,
-    /// Where they end; else at the last moment.
+    /// End of the new runs in recordings; the default is the last snapshot.
     #[arg(
         long,
         visible_alias = "at",
@@ -61,24 +60,24 @@ pub struct Gate {
         conflicts_with_all = LIVE
     )]
     to: Option<Moment>,
-    /// Where the runs before begin, in recordings.
+    /// Start of the baseline runs in recordings.
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
     baseline_from: Option<Moment>,
-    /// Where they end.
+    /// End of the baseline runs in recordings; the default is the last snapshot.
     #[arg(long, visible_alias = "baseline-at", value_name = "MOMENT", value_parser = Moment::parse)]
     baseline_to: Option<Moment>,
-    /// Cut recordings into parts about so long, and take each for a run: 10s, 1m. Parts
-    /// of one process differ less than runs do.
+    /// Split recordings into parts of about this length, such as 10s or 1m, and treat each part as
+    /// a run. Parts of one process vary less than real runs.
     #[arg(long, value_name = "TIME", value_parser = part, conflicts_with_all = LIVE)]
     split: Option<Duration>,
-    /// Instead of files: all that processes which run have measured. Those of a job are one run,
-    /// and points of one name are one.
+    /// Instead of files: the measurements of running processes. Processes of a job are one run, and
+    /// points of the same name are summed.
     #[command(flatten)]
     target: Target,
-    /// What the processes measure from now on, in windows of this length: 10s.
+    /// Judge only what the processes measure from now on, in windows of this length: 10s.
     #[arg(short = 'd', long, value_name = "TIME", value_parser = interval)]
     window: Option<Duration>,
-    /// In so many windows.
+    /// Number of windows.
     #[arg(
         short = 'n',
         long,
@@ -91,8 +90,8 @@ pub struct Gate {
     /// Only the points that pass this filter, as `/` on the screen.
     #[arg(long, value_name = "FILTER", value_parser = Filter::new, default_value = "")]
     filter: Filter,
-    /// How much runs of the same program differ from each other (standard deviation);
-    /// used only where there is one run on each side, which cannot tell.
+    /// Assumed standard deviation between runs of the same program; used only if each side has a
+    /// single run.
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
     deviation: f64,
     /// Print JSON instead of a table.

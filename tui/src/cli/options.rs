@@ -35,11 +35,10 @@ pub(super) enum Form {
 /// How to show it.
 #[derive(Args, Clone, Debug)]
 pub struct Show {
-    /// Print the table once and leave; the default where standard output is no terminal.
+    /// Print the table once and exit; the default if standard output is not a terminal.
     #[arg(long)]
     pub(super) once: bool,
-    /// Print the table again and again instead of showing a screen: as often as -n
-    /// says, else until the process ends.
+    /// Print the table repeatedly instead of showing a screen: -n times, or until the process ends.
     #[arg(short, long, conflicts_with = "once")]
     pub(super) batch: bool,
     /// Print a line of JSON for each table.
@@ -48,7 +47,7 @@ pub struct Show {
     /// Print a line of CSV for each point.
     #[arg(long, group = "form")]
     pub(super) csv: bool,
-    /// Print a table, as without a terminal.
+    /// Print a table; the default without a terminal.
     #[arg(long, group = "form")]
     pub(super) table: bool,
     /// Only the points that pass this filter, as `/` on the screen.
@@ -60,20 +59,20 @@ pub struct Show {
     /// Time constant of the smoothed load.
     #[arg(long, env = "PFP_TOP_TAU", value_name = "TIME", default_value = "5s", value_parser = interval)]
     pub(super) tau: Duration,
-    /// Leave after this many updates, or tables where there is no screen; the program
-    /// of `run` ends with that.
+    /// Exit after N updates (or tables, without a screen); this also ends the program of `run`.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) updates: Option<u64>,
-    /// Leave toggled points as they are instead of putting them back.
+    /// On exit, leave points as you switched them, instead of switching them back.
     #[arg(long, env = "PFP_TOP_KEEP", value_parser = BoolishValueParser::new())]
     pub(super) keep: bool,
-    /// Sort by this column first; the load, unless another one was chosen on the screen.
+    /// Sort by this column at first; the default is the column last chosen on the screen, or the
+    /// load.
     #[arg(long, env = "PFP_TOP_SORT", value_name = "COLUMN", value_enum)]
     pub(super) sort: Option<Column>,
-    /// Leave the mouse to the terminal.
+    /// Do not capture the mouse.
     #[arg(long, env = "PFP_TOP_NO_MOUSE", value_parser = BoolishValueParser::new())]
     pub(super) no_mouse: bool,
-    /// The columns of the table, from left to right, with commas between them.
+    /// The columns of the table, from left to right, separated by commas.
     #[arg(
         long,
         env = "PFP_TOP_COLUMNS",
@@ -82,13 +81,13 @@ pub struct Show {
         value_parser = Column::of_word
     )]
     pub(super) columns: Vec<Column>,
-    /// Show time or cycles first.
+    /// Show time or cycles at first (key u).
     #[arg(long, env = "PFP_TOP_UNIT", value_name = "UNIT", value_enum, default_value = "time")]
     pub(super) unit: Unit,
-    /// Which colours; auto is what COLORTERM, TERM and COLORFGBG tell.
+    /// Colour theme; auto follows COLORTERM, TERM and COLORFGBG.
     #[arg(long, env = "PFP_TOP_THEME", value_name = "THEME", value_enum, default_value = "auto")]
     pub(super) theme: ThemeName,
-    /// Use colours; auto minds NO_COLOR.
+    /// Use colours; auto respects NO_COLOR.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
     pub(super) color: When,
     /// The same as --color never.
@@ -108,11 +107,11 @@ pub struct Show {
 /// When to do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum When {
-    /// Where it fits.
+    /// Unless NO_COLOR is set.
     Auto,
-    /// In any case.
+    /// Always.
     Always,
-    /// In no case.
+    /// Never.
     Never,
 }
 

@@ -22,13 +22,15 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// Which processes to tell of, and where.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "All processes unless some are named. It ends with those that were named, after -n, or \
-                  with Ctrl-C, always after a last push; the exit status is 0 if the collector took that."
+    after_help = "Pushes all processes unless some are named. Stops when the named processes have \
+                  ended, after -n pushes, or on Ctrl-C, always after a last push. The exit status \
+                  is 0 if the collector accepted that one."
 )]
 pub struct Push {
     #[command(flatten)]
     pooled: Pooled,
-    /// Where the collector takes metrics by OTLP over HTTP; without a path, /v1/metrics.
+    /// URL at which the collector accepts metrics (OTLP over HTTP); the default path is
+    /// /v1/metrics.
     #[arg(
         long,
         env = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
@@ -40,13 +42,13 @@ pub struct Push {
     /// Time between two pushes: 10s, 1m.
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = interval)]
     interval: Duration,
-    /// Leave after this many pushes.
+    /// Exit after N pushes.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
-    /// Compress what is sent.
+    /// Compress the requests.
     #[arg(long)]
     gzip: bool,
-    /// How long a request may take.
+    /// Maximum time of a request.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
     timeout: Duration,
 }

@@ -29,8 +29,8 @@ const PROGRESS: Duration = Duration::from_millis(500);
 /// What to record, and how.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "It ends with the process, after -d, or with Ctrl-C; the file is whole after each \
-                        snapshot, and `pfp-top open FILE` shows it while it grows."
+    after_help = "Recording stops when the process ends, after -d, or on Ctrl-C. The file is \
+                  complete after each snapshot, and `pfp-top open FILE` shows it while it grows."
 )]
 pub struct Record {
     /// Which process.
@@ -39,20 +39,20 @@ pub struct Record {
     /// Time between two snapshots: 1s, 250ms.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// How long to record: 90s, 10m, 1h30m; without it, until the process ends.
+    /// How long to record: 90s, 10m, 1h30m; the default is until the process ends.
     #[arg(short, long, value_name = "TIME", value_parser = units::parse_duration)]
     duration: Option<Duration>,
     /// The file to write.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Record the measurements themselves as well, as far as the rings still hold them:
-    /// what the timeline shows. They are many.
+    /// Also record single calls, for the timeline, as far as the rings still hold them at each
+    /// snapshot. This makes large files.
     #[arg(long)]
     events: bool,
     /// Replace the file if it exists.
     #[arg(long, conflicts_with = "append")]
     force: bool,
-    /// Go on with the file if it is a recording of the same process.
+    /// Continue the file if it is a recording of the same process.
     #[arg(long)]
     append: bool,
 }

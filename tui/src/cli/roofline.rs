@@ -26,22 +26,22 @@ const NAME_MAX: usize = 48;
 /// What to measure, whose points to set below it, and where to write it.
 #[derive(Args, Clone, Debug)]
 pub struct Roofline {
-    /// A snapshot file whose points are set below the ceilings, of a program that ran
-    /// on this machine; or the process that is asked for; or neither.
+    /// Snapshot file of a program that ran on this machine, whose points are compared with the
+    /// ceilings. Or select a process with -p, or compare none.
     #[arg(conflicts_with_all = LIVE)]
     file: Option<PathBuf>,
     #[command(flatten)]
     target: Target,
-    /// Only the points that this admits, as on the screen.
+    /// Only the points that pass this filter, as `/` on the screen.
     #[arg(long, value_name = "FILTER", default_value = "", value_parser = Filter::new, hide_default_value = true)]
     filter: Filter,
-    /// Take the ceilings that were measured last, by this command or on the screen.
+    /// Use the ceilings that this command or the screen measured last, instead of measuring.
     #[arg(long, conflicts_with = "threads")]
     kept: bool,
-    /// Threads that work at once; without it, one for each processor.
+    /// Number of threads that measure at once; the default is one per CPU.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: Option<u16>,
-    /// Draw the picture into this SVG file, whole or not at all.
+    /// Draw the roofline into this SVG file, completely or not at all.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the file if it exists.

@@ -58,32 +58,30 @@ const TAIL: usize = 10;
 pub struct Run {
     #[command(flatten)]
     pub(super) show: Show,
-    /// Write a snapshot to this file in the end.
+    /// Write a snapshot to this file at the end.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the snapshot file if it exists.
     #[arg(long, requires = "output")]
     force: bool,
-    /// Write what the program prints to this file, instead of one in
-    /// $XDG_STATE_HOME/pfp.
+    /// Write the program's output to this file; the default is a file in $XDG_STATE_HOME/pfp.
     #[arg(long, value_name = "FILE", conflicts_with = "inherit")]
     log: Option<PathBuf>,
-    /// Let the program print where this one does; without a screen only.
+    /// Let the program write to this terminal (only without a screen).
     #[arg(long)]
     inherit: bool,
-    /// Watch all the processes that it starts as one.
+    /// Watch all processes that it starts as one.
     #[arg(long)]
     all: bool,
-    /// The same, with points of the same name summed, as for the ranks of a
-    /// parallel job.
+    /// Like --all, but sum points of the same name (MPI ranks, workers).
     #[arg(long)]
     sum: bool,
     /// Switch points on from the start, by name: 'parse*,io_?'. Functions that the compiler
-    /// instruments are named as the linker has them, in C++ '*parse*'.
+    /// instruments have their linker names: in C++, write '*parse*'.
     #[arg(long, value_name = "NAMES")]
     enable: Option<OsString>,
-    /// Preload this libpfp.so, also if the program itself is not built with
-    /// -finstrument-functions: its libraries may be.
+    /// Preload this libpfp.so, even if only libraries of the program are built with
+    /// -finstrument-functions.
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
     #[command(flatten)]

@@ -20,14 +20,13 @@ use crate::text::warn;
 pub struct Serve {
     #[command(flatten)]
     pooled: Pooled,
-    /// The address to listen on; with port 0, a free one is taken and told.
+    /// The address to listen on; port 0 picks a free port and prints it.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
     listen: SocketAddr,
-    /// Let other machines ask, too: needed for an address that they can reach.
+    /// Accept requests from other machines; required for an address that they can reach.
     #[arg(long)]
     allow_remote: bool,
-    /// Time between two looks at a process, at least: whoever asks more often gets
-    /// the same figures again.
+    /// Minimum time between two polls of a process; requests in between get the same figures.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
 }
@@ -37,8 +36,7 @@ pub struct Serve {
 pub(super) struct Pooled {
     #[command(flatten)]
     pub(super) target: Target,
-    /// Tell figures thread by thread, of so many threads at a time in each process;
-    /// those beyond are told together.
+    /// Export each thread separately, for up to N threads per process; the rest are summed.
     #[arg(
         long,
         value_name = "N",
@@ -48,11 +46,11 @@ pub(super) struct Pooled {
         value_parser = clap::value_parser!(u32).range(1..=4096)
     )]
     per_thread: Option<u32>,
-    /// Only the points that this admits: a part of the name or a regular
-    /// expression, `thread:NAME` or `file:NAME`, as on the screen.
+    /// Only the points that pass this filter: a part of the name, a regular expression,
+    /// `thread:NAME` or `file:NAME`, as `/` on the screen.
     #[arg(long, value_name = "FILTER", default_value = "", value_parser = Filter::new, hide_default_value = true)]
     filter: Filter,
-    /// Leave the histograms out, which are most of what is told; means stay.
+    /// Omit the histograms (most of the output); means are kept.
     #[arg(long)]
     no_histograms: bool,
 }

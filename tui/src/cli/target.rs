@@ -19,18 +19,18 @@ const MAX_VIA_BYTES: u64 = 1 << 20;
 /// Which process.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
-    /// Watch the process with this id, or with this number of `pfp-top list`, such as
-    /// @3f2a; given several times, all of them as one. `pfp-top 4711` does the same.
+    /// The process with this id, or with this number in `pfp-top list`, such as @3f2a; given
+    /// several times, all of them as one. `pfp-top 4711` is short for `pfp-top -p 4711`.
     #[arg(short, long, value_name = "PID")]
     pub(super) pid: Vec<Which>,
-    /// Watch a process that this names: a part of the name, or a pattern as in a filter.
+    /// The process whose name contains NAME, or matches it as a pattern such as 'work*'.
     #[arg(long, value_name = "NAME", conflicts_with = "pid")]
     pub(super) name: Option<String>,
-    /// Watch all processes as one, those to come as well; with --name, all that it names.
+    /// All processes as one, including ones that start later; with --name, all that match.
     #[arg(long, conflicts_with = "pid")]
     pub(super) all: bool,
-    /// The same, with points of the same name summed, as for the ranks of a
-    /// parallel job.
+    /// Like --all, but sum points of the same name (MPI ranks, workers); with -p, only of those
+    /// processes.
     #[arg(long)]
     pub(super) sum: bool,
     /// Where it runs.
@@ -41,17 +41,17 @@ pub struct Target {
 /// Which places, if not this one.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Via {
-    /// Watch processes of another place: of a machine, container or user that this command
-    /// leads to, as 'ssh node1', 'docker exec -i web' or 'sudo -u svc'. It starts `pfp-top
-    /// agent` there. Given several times, all these places as one.
+    /// Processes elsewhere: COMMAND is a prefix that reaches the machine, container or user, such
+    /// as 'ssh node1', 'docker exec -i web' or 'sudo -u svc'. It starts `pfp-top agent` there.
+    /// Given several times, all these places as one.
     #[arg(long, value_name = "COMMAND")]
     via: Vec<String>,
-    /// The same for each line of this file. A line of one word is a host for ssh; one that
-    /// is empty or begins with # is none.
+    /// One --via per line of this file. A single word means `ssh WORD`; blank lines and lines that
+    /// start with # are ignored.
     #[arg(long, value_name = "FILE")]
     via_file: Option<PathBuf>,
-    /// Run this very pfp-top there: it is sent over, runs, and leaves no file behind. It takes
-    /// a shell there, the same kind of machine and the same C library, no older.
+    /// Send this pfp-top over and run it there; it leaves no file. Needs a shell there, the same
+    /// architecture, and a C library at least as new.
     #[arg(long)]
     via_copy: bool,
 }

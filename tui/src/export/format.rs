@@ -12,8 +12,8 @@ use super::{
 /// A form in which a snapshot is written for others to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Format {
-    /// Every figure of every point, a row each, for spreadsheets (RFC 4180); a text that one
-    /// would take for a formula begins with an apostrophe.
+    /// All figures, a row for each point, for spreadsheets (RFC 4180); a text that looks like a
+    /// formula starts with an apostrophe.
     Csv,
     /// Counters, loads and histograms as OpenMetrics text, for Prometheus.
     #[value(name = "openmetrics")]
@@ -22,9 +22,9 @@ pub enum Format {
     Hgrm,
     /// HdrHistogram's interval log, version 2, tagged with the points' names.
     Hlog,
-    /// Exclusive nanoseconds by call path, a line each, for flame graphs.
+    /// Exclusive nanoseconds by call path, a line for each path, for flame graphs.
     Folded,
-    /// The same and the last moments of every thread, for speedscope.
+    /// Exclusive time by call path and the last moments of every thread, for speedscope.
     Speedscope,
     /// The last moments of every thread as Chrome's trace events, in JSON.
     Chrome,

@@ -10,11 +10,11 @@ use super::theme::Theme;
 /// A theme that the user can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ThemeName {
-    /// What the terminal says it can show.
+    /// Chosen by what the terminal reports.
     Auto,
-    /// For light text on a dark ground.
+    /// Light text on a dark background.
     Dark,
-    /// For dark text on a light ground.
+    /// Dark text on a light background.
     Light,
     /// The terminal's own sixteen colours.
     #[value(name = "16")]

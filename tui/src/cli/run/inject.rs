@@ -27,17 +27,17 @@ const FOLD_DIGITS: &str = "PFP_FOLD_DIGITS";
 /// What to do about annotations for other tools.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Inject {
-    /// Measure the program's annotations for these tools only, instead of all that are known.
+    /// Measure only the annotations of these systems; the default is all but kokkos3.
     #[arg(long, value_name = "SYSTEMS", value_delimiter = ',', conflicts_with = "no_inject")]
     inject: Vec<System>,
-    /// Leave the program's annotations for other tools alone.
+    /// Do not measure the program's annotations for other tools.
     #[arg(long)]
     no_inject: bool,
-    /// Run a program that was built with gcc's OpenMP on LLVM's runtime, this libomp.so, which
-    /// tells of its regions. Only where the runtime has all that the program calls.
+    /// Run a program built with gcc's OpenMP on this LLVM libomp.so, which reports its regions. The
+    /// runtime must have every function that the program calls.
     #[arg(long, value_name = "FILE", conflicts_with = "no_inject")]
     openmp_runtime: Option<PathBuf>,
-    /// Take names that differ in numbers as one: 'seq = 17' as 'seq = #'.
+    /// Merge names that differ only in numbers: 'seq = 17' becomes 'seq = #'.
     #[arg(long, conflicts_with = "no_inject")]
     fold_digits: bool,
 }
@@ -53,8 +53,8 @@ pub(in crate::cli) enum System {
     Ompt,
     /// Kokkos Tools.
     Kokkos,
-    /// Kokkos Tools as Kokkos before 3.7 looks for them; later ones warn of the variable, so it
-    /// has to be asked for.
+    /// Kokkos Tools for Kokkos before 3.7. Later versions warn about its variable, so it is not a
+    /// default.
     Kokkos3,
 }
 
