@@ -229,7 +229,7 @@ impl App {
                 }
                 let snapshot = self.common.model.snapshot();
                 let ended = snapshot.map_or_else(String::new, |it| ended_words(&it.process));
-                let ended = format!("{ended}; its last figures stay");
+                let ended = format!("{ended}; showing its last figures");
                 self.tell(news, &ended);
             }
             Err(error) => self.common.notify(Level::Problem, format!("{error:#}")),
@@ -531,7 +531,7 @@ impl App {
                 self.typed();
             }
             _ => {
-                self.common.say("pasted text is not taken for keys: begin a line first, as with /")
+                self.common.say("pasted text is not taken as keys: open a prompt first, such as /")
             }
         }
     }

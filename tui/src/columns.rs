@@ -89,15 +89,15 @@ columns! {
     Id = "id", "ID", 5, Whole(|f, _| Some(f.number().into())).order(|a, b| a.id().cmp(&b.id())),
         "its number";
     Process = "process", "Process", 20, Text(process_text).rank(0).stays()
-        .order(|a, b| process_key(a).cmp(&process_key(b))), "its process, where there are several";
+        .order(|a, b| process_key(a).cmp(&process_key(b))), "its process, if there are several";
     Host = "host", "Host", 16, Text(|f, _| short(host_of(f))).rank(10)
         .order(|a, b| host_of(a).cmp(&host_of(b))),
-        "the machine of its process, where there are several";
+        "the machine of its process, if there are several";
     Name = "name", "Name", NAME_MIN, Text(name_text).rank(0).stays()
         .order(|a, b| name_key(a).cmp(&name_key(b))), "its name";
     Domain = "domain", "Domain", 16, Text(|f, _| short(f.point().domain())).rank(6)
         .order(|a, b| a.point().domain().cmp(&b.point().domain())),
-        "what a tool's annotation is in, such as nvtx:app";
+        "domain of an annotation, such as nvtx:app";
     Count = "count", "Count", 6, Count(|f, _| Some(f.total().count as f64)).rank(4).summed(),
         "measurements";
     Rate = "rate", "/s", 5, Rate(|f, _| f.rate()).rank(2)
@@ -109,18 +109,18 @@ columns! {
     Trend = "trend", "Trend", 8, Picture(|f, _| f.load()).rank(12).left(8 + TREND_MORE),
         "load of the last polls, on the same scale";
     Excl = "excl", "Excl", 7, Sum(|f, _| exclusive(f)).rank(13).text(exclusive_text).summed(),
-        "all time, less that of nested regions that are on";
+        "own time, without nested regions that are on";
     Avg = "avg", "Avg", 7, Time(|f, _| f.mean()).rank(3).text(mean_text), "mean of a measurement";
     Min = "min", "Min", 7, Time(|f, _| used(f, f.total().min)), "shortest measurement";
     Max = "max", "Max", 7, Time(|f, _| used(f, f.total().max)).rank(11), "longest measurement";
-    P50 = "p50", "p50", 7, Time(|f, with| with.quantile(f, |q| q.p50)).rank(14), "half are shorter";
-    P90 = "p90", "p90", 7, Time(|f, with| with.quantile(f, |q| q.p90)), "90 of 100 are shorter";
+    P50 = "p50", "p50", 7, Time(|f, with| with.quantile(f, |q| q.p50)).rank(14), "median";
+    P90 = "p90", "p90", 7, Time(|f, with| with.quantile(f, |q| q.p90)), "90th percentile";
     P99 = "p99", "p99", 7, Time(|f, with| with.quantile(f, |q| q.p99)).rank(7),
-        "99 of 100 are shorter";
+        "99th percentile";
     Off = "off", "Off%", 5, Share(|f, _| f.off_share()).rank(8).exported("off_share"),
-        "share of its span off the CPU";
+        "share of wall time off the CPU";
     Incl = "incl", "Incl", 7, Sum(|f, _| used(f, f.total().inclusive)).text(inclusive_text),
-        "all time, with nested regions and their measuring";
+        "time with nested regions and their overhead";
     Dev = "dev", "Dev", 7, Time(|f, _| f.deviation()), "standard deviation";
     Last = "last", "Last", 7, Time(|f, _| used(f, f.total().last)), "last measurement";
     Ewma = "smooth", "EWMA", 7,
@@ -129,19 +129,19 @@ columns! {
     Switches = "switches", "Switch", 7, Count(|f, _| Some(f.total().switches as f64)).summed(),
         "times its threads were off the CPU";
     Threads = "thr", "Thr", 5, Whole(|f, _| f.threads().map(|threads| threads as f64)).exported("threads"),
-        "threads that were in it";
+        "threads that measured it";
     Bytes = "bytes", "B/s", 7, Rate(|f, _| f.amount(BYTES)?.per_cpu_second)
-        .exported("bytes_per_cpu_s"), "bytes in a second of its time";
+        .exported("bytes_per_cpu_s"), "bytes per second of its time";
     Flops = "flops", "FLOP/s", 7, Rate(|f, _| f.amount(FLOPS)?.per_cpu_second)
-        .exported("flops_per_cpu_s"), "floating-point operations in a second";
+        .exported("flops_per_cpu_s"), "floating-point operations per second";
     Intensity = "intensity", "FLOP/B", 7, Rate(|f, _| f.intensity()).exported("flops_per_byte"),
         "floating-point operations per byte";
     Items = "items", "Item/s", 7, Rate(|f, _| f.own_amount()?.per_cpu_second)
-        .exported("items_per_cpu_s"), "what else it counts, in a second";
+        .exported("items_per_cpu_s"), "items, or another amount, per second";
     PerItem = "per-item", "/Item", 7, Sum(|f, _| f.per_item()).exported("per_item"),
-        "time of one of what it counts";
+        "time per item";
     Imbalance = "imbalance", "Imbal", 7, Rate(|f, _| f.imbalance()).rank(9),
-        "of a sum or a parallel region: the busiest over the mean";
+        "busiest over mean, of a sum or a parallel region";
 }
 
 /// The unit of a column's figures.

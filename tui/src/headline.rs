@@ -73,8 +73,8 @@ pub(crate) fn process(process: &Process) -> String {
 pub fn rhythm(model: &Model, interval: Duration) -> String {
     let seconds = interval.as_secs_f64();
     match model.basis() {
-        Basis::Life => "rates over its whole life".into(),
-        Basis::Interval if model.has_ended() => "load over its whole life".into(),
+        Basis::Life => "averages over its lifetime".into(),
+        Basis::Interval if model.has_ended() => "averages over its lifetime".into(),
         Basis::Interval => match model.tau_seconds() {
             0.0 => format!("every {seconds} s"),
             tau => format!("every {seconds} s, smoothed {tau} s"),
@@ -106,7 +106,7 @@ pub fn ended_word(state: ProcessState, end: Option<&End>) -> Option<Cow<'static,
     Some(match (state, end) {
         (ProcessState::Running, _) => return None,
         (ProcessState::Crashed, _) => "CRASHED".into(),
-        (ProcessState::Ended, _) => "ENDED, HOW IS NOT KNOWN".into(),
+        (ProcessState::Ended, _) => "ENDED, CAUSE UNKNOWN".into(),
         (ProcessState::Exited, Some(End::ReplacedBy(name))) => format!("REPLACED BY {name}").into(),
         (ProcessState::Exited, Some(End::Signal(signal))) => {
             format!("ENDED BY {}", signal_name(*signal)).into()

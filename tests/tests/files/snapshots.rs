@@ -188,7 +188,7 @@ fn a_crashed_segment_is_copied_and_shown() {
     }
     let table = well(place.pfp_top(&["open", text(&raw), "--once"]));
     assert!(
-        table.contains("ENDED, HOW IS NOT KNOWN") && table.contains("reset in between"),
+        table.contains("ENDED, CAUSE UNKNOWN") && table.contains("reset in between"),
         "{table}"
     );
     // Only the parts in use take disk space.

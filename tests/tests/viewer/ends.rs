@@ -89,9 +89,9 @@ fn an_unknown_end_is_shown_as_unknown() {
     target.reach("done");
     let list = String::from_utf8(place.pfp_top(&["list"]).stdout).unwrap();
     let line = list.lines().find(|line| line.contains(&child.to_string())).unwrap();
-    assert!(line.contains(" ended ") && line.contains("(ended, how is not known)"), "{list}");
+    assert!(line.contains(" ended ") && line.contains("(ended, cause unknown)"), "{list}");
     let doctor = String::from_utf8(place.pfp_top(&["doctor"]).stdout).unwrap();
-    assert!(doctor.contains(&format!("[{child}] ended, how is not known")), "{doctor}");
+    assert!(doctor.contains(&format!("[{child}] ended, cause unknown")), "{doctor}");
     assert!(!doctor.contains("crashed"), "{doctor}");
     let figures = String::from_utf8(
         place.pfp_top(&["export", "openmetrics", "-p", &child.to_string()]).stdout,

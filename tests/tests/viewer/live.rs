@@ -378,7 +378,7 @@ fn a_process_that_ends_leaves_its_last_figures_on_the_screen() {
     screen.wait_for_status("EXITED");
     // The message is in the last line, so the whole screen is drawn.
     let ended = screen.wait_for("the message", |text| {
-        text.contains("the process has ended; its last figures stay")
+        text.contains("the process has ended; showing its last figures")
     });
     assert!(row(&ended, "tick").and_then(|row| row.exact_count()) > Some(2), "{ended}");
     // The last figures can still be viewed and saved.

@@ -64,7 +64,7 @@ fn losses_for_lack_of_memory_are_shown_and_explained() {
     needs_a_screen!();
     for (setting, lost, explained) in [
         ("PFP_LANES=1", "share the overflow lane", "more threads ran than there are lanes"),
-        ("PFP_POINTS=4", "points without a place", "the table of points was full"),
+        ("PFP_POINTS=4", "points not measured: table full", "the table of points was full"),
     ] {
         let place = Place::new();
         let screen = place.screen(140, 34);

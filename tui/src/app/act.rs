@@ -22,7 +22,7 @@ use crate::units::Unit;
 use crate::variables;
 
 /// Message for an action that needs more than sums, when the rest has not arrived in time.
-const TOO_SLOW: &str = "expected all figures, which have not come: try again, or see the log (6)";
+const TOO_SLOW: &str = "not all figures have arrived yet: try again, or see the log (6)";
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
 
@@ -283,8 +283,10 @@ impl App {
         self.common.log.fenced(self.common.unix_ns(), id, &name, !is_fenced, but.as_deref());
         match (but, is_fenced) {
             (Some(why), _) => self.common.notify(Level::Failure, why),
-            (None, true) => self.common.say(format!("{name} has no fences")),
-            (None, false) => self.common.say(format!("{name} is fenced: its stamps wait")),
+            (None, true) => self.common.say(format!("{name} is no longer fenced")),
+            (None, false) => {
+                self.common.say(format!("{name} is fenced: times of short regions are exact"))
+            }
         }
     }
 
@@ -310,7 +312,7 @@ impl App {
             }
             Status::Replay => self.play_or_stop(),
             Status::Waiting | Status::Exited | Status::Crashed | Status::File => {
-                self.common.say("these figures stand still already");
+                self.common.say("these figures no longer change");
             }
         }
     }
@@ -326,7 +328,7 @@ impl App {
             // In a recording, any moment may become the baseline.
             let time = crate::local_time::time_of_day(snapshot.taken_unix_ns);
             self.compare_with(Baseline::of(snapshot.clone(), Some(time.clone())));
-            let said = format!("later moments are compared with {time}; 5 shows it");
+            let said = format!("baseline set at {time}; press 5 to compare");
             return self.common.say(said);
         }
         let next = match &self.screens.diff.baseline {
@@ -337,7 +339,7 @@ impl App {
             Some(baseline) => {
                 self.compare_with(baseline);
                 self.common.log.note(self.common.unix_ns(), "baseline taken");
-                let said = "baseline taken: what comes is compared with it; 5 compares";
+                let said = "baseline taken; press 5 to compare";
                 self.common.say(said);
             }
             None => {

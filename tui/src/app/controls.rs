@@ -181,7 +181,7 @@ impl App {
             return;
         };
         self.common.errand = Some(Errand::Copy(row));
-        self.common.say(format!("the row of {name} was sent to the terminal (OSC 52)"));
+        self.common.say(format!("copied: {name} (if the terminal allows OSC 52)"));
     }
 
     /// The name and the row of the point that the keys act on.

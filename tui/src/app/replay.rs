@@ -161,7 +161,7 @@ impl App {
         };
         let speed = SPEEDS[replay.speed];
         self.next_poll = self.common.now + self.until_next_frame();
-        self.common.say(format!("played {speed} times as fast as it was"));
+        self.common.say(format!("playing at {speed}x"));
     }
 
     /// Asks for the moment to jump to.
@@ -191,7 +191,7 @@ impl App {
         let place =
             self.common.replay.as_ref().and_then(|replay| Some((replay.at?, replay.len - 1)));
         if place.is_none() {
-            self.common.say("this is no recording: its time cannot be gone back in");
+            self.common.say("not a recording: you cannot go back in time");
         }
         place
     }

@@ -120,8 +120,9 @@ pub(crate) use groups;
 groups! {
     /// Pause, and the position in a recording.
     pub(crate) RUN = common {
-        Pause [Char(' '), Char('Z'), Char('p')] "pause", "pause or go on; play or stop a recording";
-        StepBack [Char(','), Shift(Left)] "back", "recording: the snapshot before";
+        Pause [Char(' '), Char('Z'), Char('p')] "pause",
+            "pause or resume; play or stop a recording";
+        StepBack [Char(','), Shift(Left)] "back", "recording: the previous snapshot";
         StepOn [Char('.'), Shift(Right)] "on", "recording: the next snapshot";
         Seek [Char('@')] "go to", "recording: go to a moment"
             + "a moment is 12:03:41, +34s after the first snapshot, or #34";
@@ -158,11 +159,10 @@ groups! {
     /// Settings of the selected point's measurements.
     pub(crate) TUNE = own {
         Weight [Char('a')] "", "set alpha of the point's average"
-            + "the weight of a new value in EWMA: 0.2, a period over a time constant as \
-             100ms/500ms, or off";
-        Fence [Char('F')] "", "fence the point, or no longer"
-            + "its stamps wait for the work before them: short regions have their own time, for \
-             some 45 ns";
+            + "alpha, the smoothing factor of EWMA: 0.2, a period over a time constant such as \
+               100ms/500ms, or off";
+        Fence [Char('F')] "", "fence the point, or remove its fences"
+            + "fences make the times of short regions exact, at some 45 ns per call";
     }
 
     /// The row as text.
@@ -175,9 +175,9 @@ groups! {
         Filter [Char('/'), Char('\\'), Named(F(4))] "filter",
             "show only some points, by name or figure"
             + "a part of the name, a regular expression (also /in slashes/) or the whole name \"in \
-             quotes\"; thread:NAME, tid:NUMBER, file:NAME; load>5, avg<20us; a capital makes case \
-             count; all terms hold, and !TERM excludes; Up brings earlier ones; the timeline finds \
-             such a region";
+               quotes\"; thread:NAME, tid:NUMBER, file:NAME; load>5, avg<20us; case counts if \
+               there is a capital; all terms must match, and !TERM excludes; Up: earlier filters; \
+               on the timeline, / finds such a region";
     }
 
     /// Files, units and processes.
@@ -205,7 +205,7 @@ groups! {
     /// The baseline of comparisons.
     pub(crate) BASELINE = common {
         Baseline [Char('b')] "baseline", "take a baseline to compare with"
-            + "a baseline is what was measured since the baseline before, or since the beginning";
+            + "a baseline covers everything since the previous baseline, or since the start";
     }
 
     /// One row up or down.
@@ -243,20 +243,20 @@ groups! {
     /// From screen to screen.
     pub(crate) TURN = common {
         NextScreen [Named(Tab)] "", "the next screen";
-        PreviousScreen [Named(BackTab)] "", "the screen before";
+        PreviousScreen [Named(BackTab)] "", "the previous screen";
     }
 
     /// Help and the way out.
     pub(crate) LEAVE = common {
         Help [Char('?'), Named(F(1))] "help", "this help";
-        Quit [Char('q'), Named(F(10)), Ctrl('c')] "quit", "close what is open, or else leave pfp-top"
-            + "on leaving, points that you switched are switched back, unless started with --keep";
+        Quit [Char('q'), Named(F(10)), Ctrl('c')] "quit", "close what is open, or quit pfp-top"
+            + "on exit, points that you switched are switched back, unless started with --keep";
     }
 
     /// Keys of every prompt and screen.
     pub(crate) TERMINAL = common {
-        Suspend [Ctrl('z')] "", "to the shell; fg brings back";
-        Redraw [Ctrl('l')] "", "draw the whole screen anew";
+        Suspend [Ctrl('z')] "", "suspend to the shell; fg resumes";
+        Redraw [Ctrl('l')] "", "redraw the screen";
     }
 
     /// Keys in the help. The keys that quit close the help first; so do its own key, Enter and Esc.
@@ -267,16 +267,16 @@ groups! {
 
     /// Keys in a prompt.
     TYPED = own {
-        Accept [Named(Enter)] "take", "take what was typed";
-        Cancel [Named(Esc), Ctrl('c')] "cancel", "drop what was typed";
+        Accept [Named(Enter)] "OK", "accept what was typed";
+        Cancel [Named(Esc), Ctrl('c')] "cancel", "cancel what was typed";
     }
 
     /// Keys in the prompt for a filter.
     FILTER_TYPED = own {
-        Accept [Named(Enter)] "keep", "keep the filter";
-        Unfilter [Named(Esc), Ctrl('c')] "show all", "drop the filter, show all points";
-        Up [Named(Up)] "", "the filter before";
-        Down [Named(Down)] "", "the filter after that";
+        Accept [Named(Enter)] "apply", "apply the filter";
+        Unfilter [Named(Esc), Ctrl('c')] "show all", "clear the filter, show all points";
+        Up [Named(Up)] "", "the previous filter";
+        Down [Named(Down)] "", "the next filter";
         PageUp [Named(PageUp)] "", "one screen up while typing a filter";
         PageDown [Named(PageDown)] "", "one screen down while typing a filter";
     }

@@ -12,9 +12,9 @@ macro_rules! every_screen {
                 Timeline timeline Timeline, "Timeline", [Char('4')], "what the threads did last";
                 Diff diff Diff, "Diff", [Char('5')], "what changed since the baseline";
                 Log log LogView, "Log", [Char('6')],
-                    "what was noticed, and what measuring costs";
+                    "the log, and what measuring costs";
                 Roofline roofline Roofline, "Roofline", [Char('7')],
-                    "how near points come to the machine's limits";
+                    "how close points come to the machine's ceilings";
                 Tree tree CallTree, "Tree", [Char('8'), Char('t'), Named(KeyCode::F(5))],
                     "the call tree; f there: a flame graph";
             }

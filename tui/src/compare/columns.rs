@@ -40,11 +40,11 @@ pub(crate) static TABLE: Table<Row, Scale> = table! {
     Row, Scale;
     NAME, "Name", 8, Text(|row, _| row.name.clone()).left(32).stays(), "its name";
     VERDICT, "Time", 13, Text(|row, _| row.verdict.words().into()).stays(),
-        "what can be said of the time of a call";
+        "verdict on the time of a call";
     CALLS, "Calls", 6, Text(|row, _| row.calls.words().into()).rank(2),
-        "what can be said of calls a second";
+        "verdict on calls per second";
     LOAD, "Load", 6, Text(|row, _| row.load.words().into()).rank(3),
-        "what can be said of the load";
+        "verdict on the load";
     "load", "Load%", 5, Share(|row, _| row.before.load()).rank(7), "share of a CPU in the baseline";
     "load-now", "now", 5, Share(|row, _| row.since.load()).rank(7), "share of a CPU since";
     LOAD_CHANGE, "dLoad", 6, Points(|row, _| row.load_change()).rank(1), "change of the load, in points";
@@ -59,11 +59,11 @@ pub(crate) static TABLE: Table<Row, Scale> = table! {
     "p99-now", "now", 7, Time(|row, _| row.since.quantile(0.99)).rank(11), "99th percentile since";
     "dp99", "dp99", 6, Change(|row, _| row.quantile_change(0.99)).rank(5),
         "change of the 99th percentile";
-    "rate", "/s", 5, Rate(|row, _| row.before.rate()).rank(12), "calls a second in the baseline";
-    "rate-now", "now", 5, Rate(|row, _| row.since.rate()).rank(12), "calls a second since";
-    "drate", "d/s", 6, Change(|row, _| row.rate_change()).rank(6), "change of that";
+    "rate", "/s", 5, Rate(|row, _| row.before.rate()).rank(12), "calls per second in the baseline";
+    "rate-now", "now", 5, Rate(|row, _| row.since.rate()).rank(12), "calls per second since";
+    "drate", "d/s", 6, Change(|row, _| row.rate_change()).rank(6), "change of calls per second";
     "a", "A", 4, Odds(|row, _| row.superiority).rank(13),
-        "how likely a call now takes longer; 0.5: even";
+        "chance that a call now is slower; 0.5: no change";
     "count", "Count", 5, Count(|row, _| Some(row.before.count as f64)).rank(14),
         "calls in the baseline";
     "count-now", "now", 5, Count(|row, _| Some(row.since.count as f64)).rank(14), "calls since";
@@ -92,7 +92,8 @@ pub(crate) fn caption(baseline: &Baseline, comparison: Option<&Comparison>, test
         // The common change must not be cut off.
         Some(common) => {
             format!(
-                "most points {} at once: the machine; verdicts are against that; {text}",
+                "most points {} together: the machine changed; verdicts are relative to that; \
+                 {text}",
                 units::change(common)
             )
         }

@@ -113,7 +113,7 @@ mod tests {
             snapshot.process.state = ProcessState::Crashed;
             snapshot.losses[Loss::SpaceRefused] = 3;
         });
-        for said in ["WALL CLOCK", "CRASHED", "lost: 3 cells", "whole life"] {
+        for said in ["WALL CLOCK", "CRASHED", "lost: 3 cells", "over its lifetime"] {
             assert!(text.contains(said), "{said} in {text}");
         }
     }

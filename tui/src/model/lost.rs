@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn a_single_loss_is_worded_in_the_singular() {
-        assert_eq!(words(Loss::PointsRefused, 1), "point without a place");
+        assert_eq!(words(Loss::PointsRefused, 1), "point not measured: table full");
         assert_eq!(words(Loss::LanesOverflowed, 1), "thread shares the overflow lane");
         assert_eq!(words(Loss::ClockAnomalies, 1), "time the clock went astray");
-        assert_eq!(words(Loss::PointsRefused, 2), "points without a place");
+        assert_eq!(words(Loss::PointsRefused, 2), "points not measured: table full");
     }
 
     #[test]

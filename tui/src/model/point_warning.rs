@@ -32,35 +32,35 @@ impl PointWarning {
             Self::Invalid => [
                 "invalid",
                 "invalid: begun twice",
-                "Invalid: the program began it again before it had ended it, as code does that \
-                 leaves a region early. It measures no more; its figures are those from before. \
-                 Switch it on to make it valid again.",
+                "Invalid: the program began it twice without an end, for instance by leaving a \
+                 region early. It no longer measures; its older figures stay. Switch it on to make \
+                 it valid again.",
             ],
             Self::Overflow => [
                 "shared lane",
                 "shared lane",
-                "More threads ran than the segment has lanes. What those without one measured \
-                 stands together under (overflow) below: it is counted, but not by thread.",
+                "More threads ran than the segment has lanes. Measurements of threads without a \
+                 lane are counted, but summed under (overflow) below.",
             ],
             Self::Device => [
                 "device",
                 "device time",
-                "Its times are a device's, such as a GPU's, by that device's own events: no \
-                 thread has spent them, so they are in no load and no thread's share.",
+                "Its times were measured by a device, such as a GPU. No thread spent them, so they \
+                 are in no load and in no thread's share.",
             ],
             Self::Wall => [
                 "wall",
                 "wall time",
-                "Its times are the wall clock's, from each begin to its end, on whatever threads \
-                 these were. No thread has spent them, so there is no exclusive time. Where they \
-                 overlap, their load exceeds 100 %; the sum of loads leaves it out.",
+                "Its times are wall-clock times from each begin to its end, on any threads. No \
+                 thread spent them, so there is no exclusive time. If they overlap, the load \
+                 exceeds 100 %; the sum of loads leaves it out.",
             ],
             Self::Short => [
                 "short",
                 "short: mean not exact",
-                "Its mean is less than ten times what a begin and end cost. The processor does \
-                 the work of such a region and the measuring side by side: up to all of its time \
-                 may be shown in the region around it instead. Its count is exact.",
+                "Its mean is less than ten times the cost of measuring. The CPU overlaps such a \
+                 short region with the measuring code, so up to all of its time may be charged to \
+                 the enclosing region. The count is exact.",
             ],
         }
     }

@@ -14,11 +14,11 @@ pub(crate) static TABLE: Table<(u32, Dot), Known> = table! {
     "intensity", "FLOP/B", 7, Rate(|(_, dot), _| Some(dot.intensity)).rank(1),
         "floating-point operations per byte";
     "flops", "FLOP/s", 7, Rate(|(_, dot), _| Some(dot.flops_per_second)).rank(2),
-        "of a thread, in its own time";
+        "floating-point operations per second of its time";
     "bytes", "B/s", 7, Rate(|(_, dot), _| Some(dot.bytes_per_second())).rank(4),
-        "the same of bytes";
+        "bytes per second of its time";
     "roof", "Roof%", 6, Share(|(_, dot), roof| Some(dot.share_of(roof.as_ref()?))).rank(3),
-        "share of what the machine can do there";
+        "share of the machine's ceiling there";
     "below", "Below", 12, Text(limit).right().rank(5), "what bounds it";
     "time", "Time", 7, Sum(|(_, dot), _| Some(dot.seconds)).rank(6),
         "exclusive time since the reset";

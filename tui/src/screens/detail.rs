@@ -28,15 +28,15 @@ groups! {
         ZoomOut [Char('-')] "wider", "load: wider, twice the time or more";
         Earlier [Named(Left), Char('h')] "earlier", "load: earlier; it pauses there until End";
         Later [Named(Right), Char('l')] "", "load: later";
-        Oldest [Named(Home)] "", "load: the oldest that is known";
+        Oldest [Named(Home)] "", "load: the oldest known";
         Newest [Named(End)] "now", "load: now, and follow it";
     }
 
     WINDOW = own {
-        Window [Char('H')] "window", "choose what the histogram is of"
-            + "the histogram is of all since the reset, since pfp-top was opened, since the mark, \
-             or of the last 10 or 60 seconds";
-        Moment [Char('m')] "mark", "the histogram counts from now on";
+        Window [Char('H')] "window", "choose the window of the histogram"
+            + "the window: since the reset, since pfp-top was opened, since the mark, or the last \
+               10 or 60 seconds";
+        Moment [Char('m')] "mark", "mark: the histogram counts from now on";
     }
 
     PAGE = own {

@@ -11,13 +11,13 @@ const HEAD: u16 = 2;
 /// Columns of the cursor and the state.
 const MARK: usize = 2;
 
-const SIGNS: &str = "what changed: of a load in points, else in per cent of the baseline";
-const VERDICTS: &str = "most measurements are, by 5 % or more, statistically significant: Mann-Whitney test, 1 % of \
-                       what is found may be none (Benjamini-Hochberg)";
+const SIGNS: &str = "the change: of a load in percentage points, else in per cent of the baseline";
+const VERDICTS: &str = "most calls changed by 5 % or more, statistically significant: Mann-Whitney \
+                        test, false discovery rate 1 % (Benjamini-Hochberg)";
 
-const VOLUMES: &str = "calls a second, and load: by a quarter or more, beyond how much they vary from poll to poll, or \
-                       by 10 % where that is unknown (less than 10 polls, another process); unsure: cannot rule \
-                       out that they differ by half";
+const VOLUMES: &str = "calls per second, and load: changed by a quarter or more, beyond their \
+                       variation between polls (taken as 10 % if unknown: fewer than 10 polls, \
+                       another process); unsure: a change by half is possible";
 
 /// The comparison of the points with a baseline.
 #[derive(Debug)]
@@ -75,14 +75,14 @@ impl View for Diff {
             ("slower faster".into(), VERDICTS),
             (
                 "slower tail".into(),
-                "only the longest hundredth takes longer, or there are more of such",
+                "only the slowest 1 % got slower, or slow calls became more frequent",
             ),
-            ("too few".into(), "a difference that matters could not be told from none yet"),
+            ("too few".into(), "too few calls to detect a change that matters"),
             ("more less same".into(), VOLUMES),
-            ("new gone".into(), "the baseline does not have the point; only the baseline has it"),
+            ("new gone".into(), "not in the baseline; only in the baseline"),
             (
                 "A".into(),
-                "how likely a measurement now takes longer than one of the baseline; 0.5: even",
+                "chance that a call now is slower than one of the baseline; 0.5: no change",
             ),
         ]
     }
@@ -161,9 +161,9 @@ impl View for Diff {
         frame.render_widget(fit.heading(&self.table, styles), head);
         let Some(comparison) = &self.comparison else {
             let text = match &self.baseline {
-                None => " no baseline yet: b takes one, and what comes is compared with it",
+                None => " no baseline yet: press b to take one; later figures are compared with it",
                 Some(_) if common.replay.is_some() => {
-                    " nothing was measured between the baseline and this moment; a later one is compared"
+                    " nothing was measured between the baseline and this moment; go to a later one"
                 }
                 Some(_) => " nothing was measured since the baseline",
             };

@@ -106,7 +106,7 @@ impl View for LogView {
         let len = common.log.entries().len();
         let end = len.saturating_sub(self.back);
         let first = end.saturating_sub(self.rows(common, area).0);
-        let heading = format!(" Time     {:<1} {}", "", "What was noticed, newest last");
+        let heading = format!(" Time     {:<1} {}", "", "Log, newest last");
         let heading = text::fit(&heading, width, styles.glyphs.ellipsis);
         frame.render_widget(Line::styled(heading, theme.heading), head);
         if end - first < len {

@@ -10,7 +10,8 @@ use crate::source::{Candidate, Choice, Discovery, ProcessGroup, Selector, choose
 groups! {
     MARK = own {
         Mark [Char(' ')] "mark", "mark; Enter opens all marked ones as one";
-        OpenSummed [Char('S')] "summed", "the marked ones, points of one name summed";
+        OpenSummed [Char('S')] "summed",
+            "open all marked ones as one, with points of the same name summed";
     }
 }
 

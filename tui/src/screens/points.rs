@@ -30,21 +30,21 @@ groups! {
 
     NAMES = own {
         Unfilter [Named(Esc)] "show all", "show all points again";
-        ScrollLeft [Named(Left), Char('h')] "", "more of the beginnings of long names";
-        ScrollRight [Named(Right), Char('l')] "", "more of the ends of long names";
+        ScrollLeft [Named(Left), Char('h')] "", "scroll long names to the left";
+        ScrollRight [Named(Right), Char('l')] "", "scroll long names to the right";
     }
 }
-const LOAD: &str = "exclusive time as a share of one CPU, smoothed over --tau; of what has ended, \
-                    over its whole life";
-const SCALE: &str = "bar and trend: the load, and that of the last polls, a column each, not \
-                     smoothed; what fills them is the same in all rows, and stands over the bar";
-const CHANGED: &str = "the load has risen, or fallen, within the last minute: by 5 points and by \
-                       half as much again, or more";
+const LOAD: &str = "exclusive time as a share of one CPU, smoothed over --tau; after the end, the \
+                    average over the lifetime";
+const SCALE: &str = "bar: the load; trend: the load at the last polls, not smoothed; all rows \
+                     share the scale over the bar";
+const CHANGED: &str = "the load rose, or fell, within the last minute, by at least 5 points and at \
+                       least half as much again";
 
-const NOTHING_LEFT: &str = "nothing is left once the cost of measuring is taken out";
+const NOTHING_LEFT: &str = "below 1 ns after subtracting the cost of measuring";
 
-const SHORT: &str = "a mean below ten times the cost of measuring: up to all of such a region's time \
-                     may be shown in the region around it; its count is exact";
+const SHORT: &str = "very short, below ten times the cost of measuring: its time may be charged to \
+                     the enclosing region; the count is exact";
 
 /// The table of points.
 pub struct Points {
@@ -152,14 +152,14 @@ impl View for Points {
         vec![
             (
                 of(&[glyphs.on, glyphs.off, glyphs.invalid]),
-                "the point measures; is off; is invalid: begun twice without an end, e makes it valid",
+                "the point is on; off; invalid: begun twice without an end (e makes it valid)",
             ),
             (of(&glyphs.changed), CHANGED),
             ("Load%".into(), LOAD),
             ("0   50%".into(), SCALE),
             ("<1ns".into(), NOTHING_LEFT),
             ("~20ns".into(), SHORT),
-            ("#5".into(), "a point that the program gave a number and no name"),
+            ("#5".into(), "a point with a number and no name"),
         ]
     }
 
@@ -172,7 +172,7 @@ impl View for Points {
         match action {
             Action::ShowIdle => {
                 let shown = if self.idle.turn() { "shown" } else { "hidden" };
-                common.say(format!("points that are off and never measured are {shown}"));
+                common.say(format!("idle points (off, never measured) are {shown}"));
                 return Outcome::Arrange;
             }
             Action::ScrollLeft => self.name_offset = self.name_offset.saturating_sub(SCROLL),

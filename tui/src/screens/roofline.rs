@@ -33,8 +33,9 @@ const NO_DOTS: &str =
 
 groups! {
     MEASURE = own {
-        MeasureCeilings [Char('m')] "measure", "measure what the machine can do at most"
-            + "measuring takes some seconds, on all processors";
+        MeasureCeilings [Char('m')] "measure", "measure the machine's ceilings"
+            + "the ceilings are its peak bandwidth and FLOP/s; measuring takes a few seconds, on \
+               all CPUs";
     }
 }
 
@@ -87,7 +88,7 @@ impl Roofline {
         match std::thread::Builder::new().name("ceilings".into()).spawn(measure) {
             Ok(_) => {
                 self.measuring = Some(receiver);
-                common.say("measuring for some seconds; all processors are busy meanwhile");
+                common.say("measuring; this keeps all CPUs busy for a few seconds");
             }
             Err(error) => common.notify(Level::Error, format!("no thread can be started: {error}")),
         }
@@ -191,8 +192,8 @@ impl View for Roofline {
         let [top, picture, head, list] = self.parts(body);
         let heading = match &self.ceilings {
             Some(ceilings) => format!(" {}", told(ceilings)),
-            None if self.is_busy() => " measuring what this machine can do".into(),
-            None => " m measures what this machine can do at most; it takes some seconds".into(),
+            None if self.is_busy() => " measuring this machine's ceilings".into(),
+            None => " press m to measure this machine's ceilings (a few seconds, all CPUs)".into(),
         };
         let heading = text::cut(&heading, body.width.into(), styles.glyphs.ellipsis);
         frame.render_widget(Line::styled(heading, styles.theme.process), top);

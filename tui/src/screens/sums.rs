@@ -29,14 +29,15 @@ pub(super) type SumsTable = Table<Sums, Scale>;
 pub(super) static THREADS: SumsTable = table! {
     Sums, Scale;
     PROCESS, "Process", 20, Text(|it, _| it.process.clone()).rank(0),
-        "its process, where there are several";
+        "its process, if there are several";
     "thread", "Thread", 8, Text(|it, _| it.name.clone()).left(24).rank(0).stays(), "its name";
-    "thread-state", "State", 8, Text(|it, _| it.state.into()).rank(6), "whether it lives";
+    "thread-state", "State", 8, Text(|it, _| it.state.into()).rank(6),
+        "live, ended, crashed or shared";
     "thread-count", "Count", 6, Count(count).rank(2), "measurements";
-    "thread-excl", "Excl", 7, Sum(exclusive).rank(1), "all time, less that of regions inside";
+    "thread-excl", "Excl", 7, Sum(exclusive).rank(1), "own time, without nested regions";
     "thread-avg", "Avg", 7, Time(average).rank(3), "mean of a measurement";
     "thread-max", "Max", 7, Time(max).rank(4), "longest measurement";
-    "thread-off", "Off%", 5, Share(off).rank(5), "share of its span off the CPU";
+    "thread-off", "Off%", 5, Share(off).rank(5), "share of wall time off the CPU";
     "thread-bar", "", 4, Picture(|it, _| it.share).left(BAR_MAX).rank(7), "how evenly they share it";
 };
 
@@ -48,29 +49,31 @@ pub(super) static POINTS: SumsTable = table! {
     "point-count", "Count", 7, Count(count).rank(2), "measurements";
     "point-avg", "Avg", 8, Time(average).rank(3), "mean of a measurement";
     "point-max", "Max", 8, Time(max).rank(4), "longest measurement";
-    "point-excl", "Excl", 8, Sum(exclusive).rank(5), "all time, less that of regions inside";
-    "point-off", "Off%", 6, Share(off).rank(6), "share of its span off the CPU";
+    "point-excl", "Excl", 8, Sum(exclusive).rank(5), "own time, without nested regions";
+    "point-off", "Off%", 6, Share(off).rank(6), "share of wall time off the CPU";
 };
 
 /// A point by the amounts of its measurements.
 pub(super) static TUPLES: SumsTable = table! {
     Sums, Scale;
-    "by", "By amounts", 8, Text(|it, _| it.name.clone()).left(40).rank(0).stays(), "what each has";
+    "by", "By amounts", 8, Text(|it, _| it.name.clone()).left(40).rank(0).stays(), "the amounts";
     "by-count", "Count", 6, Count(count).rank(1), "measurements";
     "by-avg", "Avg", 7, Time(average).rank(2), "mean of a measurement";
     "by-min", "Min", 7, Time(min).rank(4), "shortest measurement";
     "by-max", "Max", 7, Time(max).rank(3), "longest measurement";
     "by-dev", "Dev", 7, Time(|it, _| it.total.deviation()).rank(6), "standard deviation";
-    RATE, "/s", 7, Rate(|it, _| it.rate).rank(5), "of the first amount, in a second of its time";
+    RATE, "/s", 7, Rate(|it, _| it.rate).rank(5), "first amount, per second of its time";
 };
 
 /// The callers of a point, or its callees.
 pub(super) static CALLS: SumsTable = table! {
     Sums, Scale;
-    WHO, "Callers", 8, Text(|it, _| it.name.clone()).left(40).rank(0).stays(), "the one on the other side";
+    WHO, "Callers", 8, Text(|it, _| it.name.clone()).left(40).rank(0).stays(),
+        "the caller or callee";
     "call-count", "Calls", 8, Count(count).rank(2), "calls";
-    "call-excl", "Excl", 8, Sum(exclusive).rank(3), "time of the one inside, less that of regions inside it";
-    "call-incl", "Incl", 8, Sum(|it, _| Some(it.total.inclusive as f64)).rank(1), "all time of the one inside";
+    "call-excl", "Excl", 8, Sum(exclusive).rank(3), "own time of the callee";
+    "call-incl", "Incl", 8, Sum(|it, _| Some(it.total.inclusive as f64)).rank(1),
+        "time of the callee, with nested regions";
     "call-share", "Share%", 8, Share(|it, _| it.share).rank(4), "share of the point's time";
 };
 

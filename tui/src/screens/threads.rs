@@ -19,7 +19,7 @@ const LOAD: &str = "load";
 
 groups! {
     BELOW = own {
-        Below [Char('d')] "its points below", "this thread's points below the list, or not";
+        Below [Char('d')] "its points below", "show or hide this thread's points below the list";
     }
 }
 
@@ -69,7 +69,8 @@ impl Threads {
         let named = threads.iter().filter(|other| other.lane.name == lane.name).count();
         let filter = Filter::of_thread(&lane.name, lane.tid, named == 1);
         let name = if lane.name.is_empty() { filter.text() } else { &lane.name };
-        let text = format!("points that {name} was in, with what others did; Esc shows all");
+        let text =
+            format!("points that {name} measured, with the figures of all threads; Esc shows all");
         Outcome::ShowPoints(filter, text)
     }
 }
@@ -85,8 +86,8 @@ impl View for Threads {
     fn legend(&self, _: &Styles) -> Vec<(String, &'static str)> {
         vec![
             ("CPU%".into(), CPU),
-            ("Load%".into(), "the part of it in points, smoothed the same way"),
-            ("Outside%".into(), "the rest: CPU% less Load%"),
+            ("Load%".into(), "the part of CPU% in points, smoothed the same way"),
+            ("Outside%".into(), "the part outside all points: CPU% less Load%"),
         ]
     }
 

@@ -10,9 +10,9 @@ use crate::screens::prelude::*;
 
 pub use self::place::TimeView;
 
-const TIMELINE_RAN: &str = "its thread ran nearly always, at times, hardly; the rest it \
-                            was off the CPU, or in another context";
-const TIMELINE_MANY: &str = "nine regions of a point, too short to be told apart";
+const TIMELINE_RAN: &str = "the thread was on the CPU nearly always, at times, hardly; otherwise \
+                            off the CPU, or in another context";
+const TIMELINE_MANY: &str = "nine regions of a point, too short to draw separately";
 
 groups! {
     TIME = own {
@@ -20,12 +20,12 @@ groups! {
         Later [Named(Right), Char('l')] "later", "the next region";
         ZoomIn [Char('+'), Char('=')] "closer", "closer, half the time or less";
         ZoomOut [Char('-')] "wider", "wider, twice the time or more";
-        FindNext [Char('n')] "", "the next earlier region that / looked for";
+        FindNext [Char('n')] "", "the next earlier region that matches /";
         Slowest [Char('x')] "", "the slowest known call of this point, by the clock";
-        MuchEarlier [Named(PageUp), Ctrl('b')] "", "half a screen back in time";
-        MuchLater [Named(PageDown), Ctrl('f')] "", "half a screen on in time";
+        MuchEarlier [Named(PageUp), Ctrl('b')] "", "half a screen earlier";
+        MuchLater [Named(PageDown), Ctrl('f')] "", "half a screen later";
         Oldest [Named(Home), Twice('g')] "", "the oldest region of the line";
-        Newest [Named(End), Char('G')] "now", "what happens now, and follow it";
+        Newest [Named(End), Char('G')] "now", "now, and follow it";
     }
 }
 
@@ -83,9 +83,9 @@ impl View for Timeline {
         let of = |signs: &[char]| signs.iter().map(char::to_string).collect::<Vec<_>>().join(" ");
         vec![
             (of(&glyphs.ran), TIMELINE_RAN),
-            (format!("{}name", glyphs.edge), "where a region begins; by its initials if short"),
+            (format!("{}name", glyphs.edge), "start of a region; a short one shows only initials"),
             (format!("{}name{}9", glyphs.many, glyphs.times), TIMELINE_MANY),
-            (of(&[glyphs.lost]), "newer records have overwritten this time in the thread's ring"),
+            (of(&[glyphs.lost]), "overwritten by newer records in the thread's ring"),
         ]
     }
 

@@ -38,10 +38,10 @@ groups! {
         Flame [Char('f')] "flame/lines", "as a flame graph, or as lines";
         Callers [Char('i')] "callers", "callers below each point, or callees";
         TreeSource [Char('v')] "source", "CPU time, or samples of open regions"
-            + "CPU time is what the program counts; samples are 50 looks a second at the stacks of \
-             open regions, and waiting is in them, too";
+            + "CPU time is measured by the program; samples of the open regions are taken 50 times \
+               a second, and include waiting threads";
         Window [Char('H')] "window", "CPU time: all, the last 10 s, since the mark";
-        Moment [Char('m')] "", "mark: show what was spent since";
+        Moment [Char('m')] "", "mark: show the CPU time since now";
         ByThread [Char('T')] "", "a tree for each thread, or one for all";
     }
 
@@ -49,7 +49,7 @@ groups! {
         Unfold [Named(Right), Char('l')] "", "unfold; flame: the next bar to the right";
         Fold [Named(Left), Char('h')] "", "fold; flame: the next bar to the left";
         UnfoldAll [Char('*')] "", "unfold all below, or fold it";
-        Zoom [Char('z')] "zoom", "only what is below the frame, or all again";
+        Zoom [Char('z')] "zoom", "show only this frame and its callees, or all again";
     }
 }
 
@@ -342,16 +342,16 @@ impl View for CallTree {
 
     fn legend(&self, styles: &Styles) -> Vec<(String, &'static str)> {
         vec![
-            ("Total%".into(), "share of all that is shown, with what is called inside"),
-            ("Self%".into(), "share that was spent in the frame itself: the solid part of the bar"),
+            ("Total%".into(), "share of the whole, with callees"),
+            ("Self%".into(), "share spent in the frame itself: the solid part of the bar"),
             (
                 styles.glyphs.recursive.to_string(),
-                "the point is inside itself; its share counts once further out",
+                "recursive: its share counts only once, in the outer frame",
             ),
             (
                 "Calls".into(),
-                "a pair of caller and callee is exact; what is further out is shared out as the \
-                 callers' times are to each other",
+                "pairs of caller and callee are exact; outer frames are estimated in proportion to \
+                 the callers' times",
             ),
         ]
     }

@@ -49,7 +49,7 @@ impl View for Waiting {
             lines.push(Line::from(format!("Asked for {wanted}: {why}")));
         }
         lines.push(Line::default());
-        lines.push(Line::from("`pfp-top demo` shows a program made to be watched."));
+        lines.push(Line::from("`pfp-top demo` runs a built-in demo program."));
         let text = Paragraph::new(lines).wrap(Wrap { trim: true });
         let margin = Margin::new(2, u16::from(area.height > 8));
         frame.render_widget(text, area.inner(margin));

@@ -64,17 +64,17 @@ macro_rules! losses {
 
 losses! {
     /// Points that found no free entry in the point table.
-    PointsRefused points_refused "points without a place",
-        "the table of points was full, so they are not measured and have no row; PFP_POINTS=N \
-         gives the program's next start room for N";
+    PointsRefused points_refused "points not measured: table full",
+        "the table of points was full, so they have no row; restart the program with PFP_POINTS=N \
+         for N points";
     /// Cells, rings and histogram parts that found no space: their measurements are not recorded.
     SpaceRefused space_refused "cells not recorded: no space",
         "there was no memory left for them in /dev/shm or within PFP_MEMORY_MB; what was \
          measured there is missing from the figures, or from their histograms";
     /// Threads that found no lane and share the overflow lane.
     LanesOverflowed lanes_overflowed "threads share the overflow lane",
-        "more threads ran than there are lanes; what they measured is counted, but together; \
-         PFP_LANES=N gives the program's next start room for N";
+        "more threads ran than there are lanes; their measurements are counted, but summed; \
+         restart the program with PFP_LANES=N for N threads";
     /// Ends that matched no open region, or not the innermost one.
     MismatchedEnds mismatched_ends "ends not of the innermost region",
         "an end without its begin measures nothing; one that comes before the ends of the \
@@ -98,9 +98,9 @@ losses! {
     /// point.
     #[serde(default)]
     BeginsMissed begins_missed "begins not measured",
-        "there was no memory for the thread's lane or for a cell of it, or a signal handler \
-         came while its thread made the segment, claimed its lane or entered the point; they \
-         are missing from the figures";
+        "there was no memory for the thread's lane or for a cell of it, or a signal handler came \
+         while its thread made the segment, claimed its lane or entered the point; these calls are \
+         missing from the figures";
     /// Measurements without a record, because there was no memory for the ring or no ring to write
     /// to. All figures include them.
     #[serde(default)]

@@ -81,7 +81,7 @@ pub(crate) fn ended(state: ProcessState, end: Option<&End>) -> Option<Cow<'stati
         (_, Some(End::Signal(signal))) => format!("ended by {}", signal_name(*signal)).into(),
         (ProcessState::Crashed, _) => "crashed or was killed".into(),
         (_, Some(End::Status(0))) | (ProcessState::Exited, None) => IN_ORDER.into(),
-        (ProcessState::Ended, None) => "ended, how is not known".into(),
+        (ProcessState::Ended, None) => "ended, cause unknown".into(),
     })
 }
 
@@ -120,7 +120,7 @@ mod tests {
         use ProcessState::{Crashed, Ended, Exited};
         for (says_so, end, state, words) in [
             (true, None, Exited, "ended in order"),
-            (false, None, Ended, "ended, how is not known"),
+            (false, None, Ended, "ended, cause unknown"),
             (false, Some(End::Status(0)), Exited, "ended in order"),
             (true, Some(End::Status(3)), Exited, "ended with status 3"),
             (false, Some(End::Signal(libc::SIGINT)), Exited, "ended by SIGINT"),

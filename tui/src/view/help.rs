@@ -20,10 +20,10 @@ const TOGETHER: &[([Action; 2], &str)] = &[
     ([Action::Top, Action::Bottom], "to the first row, the last"),
     ([Action::Faster, Action::Slower], "poll more often, less often"),
     ([Action::SortLeft, Action::SortRight], "sort by the column to the left, right"),
-    ([Action::ScrollLeft, Action::ScrollRight], "more of the beginnings, ends of long names"),
-    ([Action::NextScreen, Action::PreviousScreen], "the next screen, the one before"),
+    ([Action::ScrollLeft, Action::ScrollRight], "scroll long names to the left, right"),
+    ([Action::NextScreen, Action::PreviousScreen], "the next screen, the previous one"),
     ([Action::ToggleAll, Action::ResetAll], "switch, reset all points shown; asks first"),
-    ([Action::Suspend, Action::Redraw], "to the shell, fg brings back; draw anew"),
+    ([Action::Suspend, Action::Redraw], "suspend (fg resumes); redraw the screen"),
 ];
 /// Minimum width for keys in two columns.
 const WIDE: usize = 100;
@@ -59,7 +59,7 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
         let entries = all.iter().filter_map(|binding| match binding.action {
             Action::Show(_) if shows().next().map(|it| it.action) == Some(binding.action) => {
                 let last = shows().next_back().map_or(String::new(), names);
-                Some((format!("{} .. {last}", binding.key_name()), "the screens, as named below"))
+                Some((format!("{} .. {last}", binding.key_name()), "the screens named below"))
             }
             Action::Show(_) => None,
             action => {
@@ -89,9 +89,7 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     }
     let more = keys(false).chain(keys(true)).filter(|binding| !binding.more.is_empty());
     let more: Vec<_> = more.map(|binding| (names(&binding), binding.more)).collect();
-    for (heading, list) in
-        [("What stands there", app.view().legend(styles)), ("More about keys", more)]
-    {
+    for (heading, list) in [("Legend", app.view().legend(styles)), ("More about keys", more)] {
         if !list.is_empty() {
             lines.push(title(heading));
         }

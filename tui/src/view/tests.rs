@@ -422,7 +422,7 @@ fn an_ended_process_has_a_load_over_its_life_and_no_rates() {
     desk.made().process.state = ProcessState::Crashed;
     desk.wait(3);
     let text = screen(&mut desk, false, (120, 30));
-    assert!(text.contains("load over its whole life"), "{text}");
+    assert!(text.contains("averages over its lifetime"), "{text}");
     let row = text.lines().find(|line| line.contains("io.read")).unwrap();
     let cells: Vec<&str> = row.split_whitespace().collect();
     let place = cells.iter().position(|cell| *cell == "io.read").unwrap();

@@ -22,7 +22,7 @@ const FIGURES: usize = 35;
 const SUMS: usize = 60;
 /// Message while a slow line has not yet delivered all parts of a point.
 const STILL_TO_COME: &str =
-    "The line is slow: the histogram, the threads and the calls of this point are still to come.";
+    "Slow connection: the histogram, the threads and the calls of this point have not arrived yet.";
 /// Lines of the histogram: usually, and at most on a higher screen.
 const BARS: (usize, usize) = (13, 24);
 /// The tables below the figures. The user can choose the columns of the first one.

@@ -10,8 +10,8 @@ use crate::columns::{self, Column, Fit, Kind};
 use crate::model::PointWarning;
 use crate::screens::prelude::*;
 
-const NO_POINT: &str = " the program has not reached a point yet: each has a row here then; pfp-top \
-                        doctor PID says what may be missing";
+const NO_POINT: &str = " no points yet: each appears here once the program reaches it; `pfp-top \
+                        doctor PID` explains what may be missing";
 
 pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Common) {
     let styles = &common.styles;
@@ -190,8 +190,8 @@ impl Table<'_> {
         if hidden == 0 {
             return Line::default();
         }
-        let points = text::counted(hidden, "point");
-        let text = format!(" {points} off and never measured: o shows them");
+        let points = text::counted(hidden, "idle point");
+        let text = format!(" {points} hidden (off, never measured): press o");
         Line::styled(text, self.styles.theme.faint)
     }
 

@@ -51,8 +51,8 @@ const MIN_NAME: usize = 12;
 /// Maximum width of a name, if there are other columns.
 const MAX_NAME: usize = 24;
 
-const NO_THREAD: &str = " no thread has reached a point yet: it has a row here as soon as one does; \
-                         pfp-top doctor PID says what may be missing";
+const NO_THREAD: &str = " no threads yet: each appears here once it reaches a point; `pfp-top \
+                         doctor PID` explains what may be missing";
 
 /// The columns that fit into a list of this width.
 pub(super) fn fit(

@@ -9,12 +9,12 @@ use crate::snapshot::{LaneKind, Open};
 
 pub(super) static TABLE: Table<Thread, Common> = table! {
     Thread, Common;
-    "process", "Process", 20, Text(process).rank(3), "its process, where there are several";
+    "process", "Process", 20, Text(process).rank(3), "its process, if there are several";
     "name", "Thread", 12, Text(name_of).left(24).rank(3).stays(), "its name";
     "tid", "Tid", 7, Whole(|thread, _| tid(thread)).rank(8).least(),
         "kernel thread id";
     "state", "State", 7, Text(|thread, common| state(thread, common).into()).right().rank(7),
-        "whether it lives";
+        "live, ended, crashed or shared";
     "cpu", "CPU%", 6, Share(|thread, _| thread.cpu).rank(4),
         "share of a CPU as the kernel counts it, smoothed; not in files";
     "load", "Load%", 6, Share(|thread, _| thread.load).stays(),
@@ -31,11 +31,11 @@ pub(super) static TABLE: Table<Thread, Common> = table! {
     "records", "Records", 8, Count(|thread, _| Some(thread.lane.records_written as f64)).rank(11),
         "records it wrote";
     "clock", "Clock", 7, Text(|thread, common| clock(thread, common).into()).right().rank(12),
-        "how its process learns of switches: rseq, perf, cputime or wall";
+        "clock of its process: rseq, perf, cputime or wall";
     "in", "In", 14, Text(within).left(32).cut().rank(2).unsorted(),
         "the innermost open region, and for how long";
     "most", "Burns most", 16, Text(|thread, common| top(common, thread)).left(24).rank(1).unsorted(),
-        "the point that it burns most in, and the part of its load";
+        "its busiest point, and that point's share of its load";
 };
 
 fn tid(thread: &Thread) -> Option<f64> {

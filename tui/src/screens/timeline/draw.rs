@@ -201,8 +201,7 @@ impl Picture<'_> {
             }
         }
         if place == 0 {
-            let text =
-                " no region has ended yet: each has a bar here then; 8 and v show what is open";
+            let text = " no region has ended yet; press 8, then v for the open regions";
             buffer.set_stringn(area.x, area.y, text, area.width.into(), self.styles.theme.faint);
         }
     }
@@ -360,7 +359,7 @@ impl Picture<'_> {
                 None => "unknown (records are lost)".to_owned(),
             };
             let nested = scale.ticks(region.nested as f64);
-            let mut more = format!(" own time off the CPU: {away}; regions inside: {nested}");
+            let mut more = format!(" off the CPU in itself: {away}; in nested regions: {nested}");
             more += &format!("; depth {}", line.depth);
             if region.context != 0 {
                 more += &format!("; context {}", region.context);

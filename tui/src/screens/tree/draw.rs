@@ -31,14 +31,15 @@ pub(super) struct Cells {
 
 pub(super) static TABLE: Table<Cells, Scale> = table! {
     Cells, Scale;
-    TOTAL, "Total%", 7, Share(|it, _| Some(it.share)).stays(), "share, with what is called inside";
-    "self", "Self%", 6, Share(|it, _| Some(it.own)).rank(1), "share that was spent in the frame itself";
+    TOTAL, "Total%", 7, Share(|it, _| Some(it.share)).stays(), "share, with callees";
+    "self", "Self%", 6, Share(|it, _| Some(it.own)).rank(1), "share spent in the frame itself";
     WAS, "Was%", 6, Share(|it, _| Some(it.was)).rank(0), "share in the baseline";
     BAR, "", 10, Picture(|_, _| None).left(10).rank(3), "the shares as a bar";
-    "time", "Total", 7, Sum(|it, _| Some(it.inclusive as f64)).rank(2), "CPU time, with what is called inside";
+    "time", "Total", 7, Sum(|it, _| Some(it.inclusive as f64)).rank(2), "CPU time, with callees";
     "self-time", "Self", 7, Sum(|it, _| Some(it.exclusive as f64)).rank(5), "CPU time of the frame itself";
     CALLS, "Calls", 7, Rate(|it, _| Some(it.count as f64).filter(|count| *count > 0.0)).rank(4), "calls";
-    "samples", "Samples", 8, Count(|it, _| Some(it.inclusive as f64)).rank(0), "samples, with those further inside";
+    "samples", "Samples", 8, Count(|it, _| Some(it.inclusive as f64)).rank(0),
+        "samples, with callees";
     NAME, "   Name", 16, Text(|it, _| it.name.clone()).left(usize::MAX).stays(), "its name";
 };
 
@@ -113,7 +114,8 @@ fn told(tree: &CallTree, common: &Common) -> String {
             let (taken, outside) = (tree.samples.taken(), tree.samples.outside());
             let share = units::percent(outside as f64 / taken.max(1) as f64);
             format!(
-                " where threads are, waiting or not: {taken} samples, {share} % outside all regions"
+                " where threads are (running or waiting): {taken} samples, {share} % outside all \
+                 regions"
             )
         }
         (_, Window::All, _) => " CPU time since the start".into(),

@@ -245,7 +245,7 @@ fn losses_are_shown_on_the_table_and_explained_by_enter() {
     desk.wait(1);
     let text = screen(&mut desk, false, (80, 24));
     assert!(
-        text.contains(" Lost: 9 points without a place: the table of points was full"),
+        text.contains(" Lost: 9 points not measured: table full: the table of points was full"),
         "{text}"
     );
     assert!(!text.contains("Enter explains"), "{text}");

@@ -42,7 +42,7 @@ fn without_a_baseline_the_screen_says_how_to_take_one() {
     let mut desk = desk();
     desk.press("5");
     for size in SIZES {
-        assert!(screen(&mut desk, false, size).contains("b takes one"));
+        assert!(screen(&mut desk, false, size).contains("press b to take one"));
     }
     let text = screen(&mut desk, false, (100, 24));
     assert!(text.lines().last().unwrap().contains(" b baseline "), "{text}");

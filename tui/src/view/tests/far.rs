@@ -220,7 +220,7 @@ fn figures_still_to_come_are_not_shown_as_zero() {
     let place = both.apps[0].common.order.iter().position(|id| *id == 4).unwrap();
     both.press(&("k".repeat(9) + &"j".repeat(place) + "\n"));
     let detail = text(&drawn_at(&mut both.apps[0], both.now, SIZE));
-    assert!(detail.contains("still to come") && detail.contains("Load, "), "{detail}");
+    assert!(detail.contains("Slow connection: ") && detail.contains("Load, "), "{detail}");
 }
 
 #[test]

@@ -66,6 +66,6 @@ fn without_amounts_the_roofline_says_how_to_have_them() {
     let mut desk = desk();
     desk.press("7");
     let text = screen(&mut desk, false, (100, 30));
-    assert!(text.contains("m measures what this machine can do"), "{text}");
+    assert!(text.contains("press m to measure this machine's ceilings"), "{text}");
     assert!(text.contains("no points that report bytes and flops"), "{text}");
 }

@@ -127,7 +127,7 @@ fn samples_show_open_stacks() {
     }
     desk.wait(1);
     let lines = shown(&mut desk);
-    assert!(lines[1].starts_with(" where threads are, waiting or not: "), "{}", lines[1]);
+    assert!(lines[1].starts_with(" where threads are (running or waiting): "), "{}", lines[1]);
     assert!(
         lines[3].starts_with("  100.0    0.0") && lines[3].contains("io.parse"),
         "{}",
