@@ -179,7 +179,7 @@ impl Pusher {
             }
             300..=399 => {
                 let to = text::clean(header("location").unwrap_or("nowhere")).into_owned();
-                Answer::Refused(format!("{status}: it wants to be asked at {to}"))
+                Answer::Refused(format!("{status}: redirected to {to}, which is not followed"))
             }
             _ => Answer::Refused(told(&status.to_string(), &bytes, header("content-type"))),
         }

@@ -437,7 +437,7 @@ fn failed_exports_have_their_exit_status() {
     for (arguments, said) in [
         (&["xml", file][..], "possible values: csv, openmetrics"),
         (&["csv", file, "-p", "1"], "cannot be used with"),
-        (&["csv", file, "--filter", "no such point"], "no point is admitted"),
+        (&["csv", file, "--filter", "no such point"], "no point passes the filter"),
         (&["csv", file, "--filter", "/(/"], "open group"),
         (&["hlog", file, "--per-thread"], "csv and openmetrics"),
     ] {

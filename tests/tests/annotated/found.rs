@@ -119,10 +119,10 @@ fn a_missing_library_is_reported_with_the_searched_paths() {
         let output = doctor.output().expect("pfp-top starts");
         let said = String::from_utf8_lossy(&output.stdout);
         let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(flat.contains("for annotated programs, is none of"), "{said}");
+        assert!(flat.contains("for annotated programs: not found (searched: "), "{said}");
         assert!(flat.contains(place), "{place} in {said}");
     }
     let (out, err) = prefix.variables(&["--inject", "itt"], None);
-    assert!(out.is_empty() && err.contains("which is none of"), "{out}{err}");
+    assert!(out.is_empty() && err.contains("which was not found (searched: "), "{out}{err}");
     assert!(err.contains(own.to_str().expect("it is plain text")), "{err}");
 }

@@ -249,8 +249,8 @@ fn the_collectors_replies_are_obeyed_and_reported() {
     let expected = [
         "429: too busy; trying again in 2 s",
         "; trying again in ",
-        ": taken again, after 2 that failed",
-        ": taken in part: 3 figures were refused: no",
+        ": accepted again, after 2 failed pushes",
+        ": accepted in part: 3 figures were refused: no",
         ": refused: 400 Bad Request: ugly",
     ];
     assert_eq!(said.len(), expected.len(), "{said:?}");
@@ -285,7 +285,7 @@ fn without_a_collector_it_continues_and_reports_at_the_end() {
     os::signal(pusher.pid(), libc::SIGINT);
     let ended = pusher.end();
     assert_eq!(ended.status.code(), Some(2), "{}", ended.errors);
-    assert!(ended.errors.contains("did not take the last figures"), "{}", ended.errors);
+    assert!(ended.errors.contains("did not accept the last figures"), "{}", ended.errors);
     // Endpoints that would be redirected, or would send secrets unencrypted, are refused.
     for wrong in ["https://127.0.0.1:4318", "127.0.0.1:4318"] {
         let refused = place.pfp_top(&["push", "--endpoint", wrong]);
@@ -295,7 +295,7 @@ fn without_a_collector_it_continues_and_reports_at_the_end() {
     collector.next(Reply::Http("307 Temporary Redirect", "location: http://evil/\r\n", vec![]));
     let pusher = push(&place, &collector, &["-n", "1"]).end();
     assert_eq!(pusher.status.code(), Some(2));
-    assert!(pusher.errors.contains("wants to be asked at http://evil/"), "{}", pusher.errors);
+    assert!(pusher.errors.contains("redirected to http://evil/"), "{}", pusher.errors);
     assert!(elsewhere.requests().is_empty());
 }
 

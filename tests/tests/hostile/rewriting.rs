@@ -244,7 +244,7 @@ fn a_viewer_in_a_terminal_survives_an_overwritten_segment() {
     // Then most of the object is cut off.
     let file = File::options().write(true).open(&object).expect("it is ours");
     file.set_len(20_000).expect("it can be cut");
-    screen.wait_for("why nothing new comes", |text| text.contains("cut the segment short"));
+    screen.wait_for("why nothing new comes", |text| text.contains("the segment was truncated"));
     assert!(runs(viewer), "the viewer has crashed");
     // The viewer can no longer read anything, but still notices that the process dies, and keeps
     // the earlier figures.

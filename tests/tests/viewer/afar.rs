@@ -154,7 +154,7 @@ fn a_recording_goes_on_when_a_lost_line_comes_back() {
     os::signal(recorder.id(), libc::SIGINT);
     let output = recorder.wait_with_output().expect("it ends");
     pfp_tests::well(&output);
-    assert!(complaint(&output).contains("the line was lost"), "{}", complaint(&output));
+    assert!(complaint(&output).contains("the connection was lost"), "{}", complaint(&output));
     // Between snapshots no measurement was lost that was still in the ring.
     let mut recorded = source::open(&near.0.path("run.rec")).expect("it can be read");
     let recording = recorded.recording().expect("it is one");
@@ -249,7 +249,7 @@ fn the_viewer_uploads_itself() {
 
     let output = near.run(&via(system), &["list"]);
     assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
-    assert!(complaint(&output).contains("--via-copy takes this one along"));
+    assert!(complaint(&output).contains("send this one with --via-copy"));
     let output = run(&via(system));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains(&target.pid().to_string()), "{text}{}", complaint(&output));
@@ -283,7 +283,7 @@ fn the_viewer_uploads_itself() {
     refused(&with_fakes, "found another C library");
     fake("uname", "echo sparc");
     refused(&with_fakes, "found sparc on sparc");
-    refused(&via("/nowhere"), "expected pfp-top on the path there");
+    refused(&via("/nowhere"), "pfp-top is not on the path there");
     // The connection is cut in the middle of the upload.
     let cut = format!("{} sh -c 'dd bs=1 count=9000 2>/dev/null | sh' --", via(system));
     refused(&cut, "ended");
@@ -305,17 +305,17 @@ fn a_command_that_starts_no_agent_is_reported() {
     let other =
         message(r#"{"number":0,"answer":{"Hello":{"version":99,"program":"9.9\u001b[2J"}}}"#);
     let wrong = message(r#"{"number":0,"answer":"Done"}"#);
-    let bring = "install it there, or --via-copy takes this one along";
+    let bring = "install it, or send this one with --via-copy";
     for (via, status, expected) in [
-        ("true #".to_owned(), 2, "expected an agent of pfp-top, found nothing"),
-        ("echo welcome; exit 5 #".to_owned(), 2, "found \"welcome\""),
+        ("true #".to_owned(), 2, "did not start `pfp-top agent`, and printed nothing"),
+        ("echo welcome; exit 5 #".to_owned(), 2, "but printed \"welcome\""),
         ("echo no such host >&2; exit 255 #".to_owned(), 2, "(no such host)"),
-        ("/nowhere/at/all".to_owned(), 3, "expected pfp-top on the path there"),
+        ("/nowhere/at/all".to_owned(), 3, "pfp-top is not on the path there"),
         ("echo sudo: pfp-top: command not found >&2; exit 1 #".to_owned(), 3, bring),
         ("echo 'exec: \"pfp-top\": executable file not found in $PATH' >&2; exit 126 #".to_owned(), 3, bring),
         ("printf 'pfp-top: No such file or directory\nit ended with exit code 126\n' >&2; exit 1 #".to_owned(), 3, bring),
         ("echo 'pfp-top: Permission denied' >&2; exit 126 #".to_owned(), 2, bring),
-        ("head -c 200000 /dev/zero #".to_owned(), 2, "expected an agent of pfp-top"),
+        ("head -c 200000 /dev/zero #".to_owned(), 2, "did not start `pfp-top agent`"),
         (say("other", &other), 5, "install the same one at both ends"),
         (say("wrong", &wrong), 2, "expected a greeting"),
         (say("long", &[MAGIC, &[0xff; 8]].concat()), 2, "expected a message of at most"),
@@ -329,7 +329,7 @@ fn a_command_that_starts_no_agent_is_reported() {
         assert!(!said.contains("TMPDIR"), "{via}: {said}");
     }
     let output = near.run("exit 126 #", &["--once", "--via-copy"]);
-    assert!(complaint(&output).contains("TMPDIR names another"), "{}", complaint(&output));
+    assert!(complaint(&output).contains("name another, such as --via"), "{}", complaint(&output));
     // Text that a shell prints when it starts does not disturb the protocol.
     let _target = near.0.start_watched(STEADY, &["far"]);
     let output = near.run("echo welcome; ", &["--once"]);
@@ -390,7 +390,7 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
     signal(libc::SIGKILL);
     screen.wait_for("that it is lost", |text| {
         head(text).contains("LATE")
-            && text.contains("the line was lost")
+            && text.contains("the connection was lost")
             && row(text, "tick").is_some()
     });
     screen.wait_for("the next line", |text| head(text).ends_with("LIVE"));

@@ -62,7 +62,7 @@ pub(super) fn run(export: &Export) -> Result<u8> {
     let to_stdout = export.output == Path::new("-");
     if export.per_thread && !export.format.has_per_thread() {
         bail!(
-            "--per-thread is of csv and openmetrics; {} has no figures by thread",
+            "--per-thread works with csv and openmetrics only; {} has no figures by thread",
             word(export.format)
         );
     }
@@ -93,7 +93,7 @@ pub(super) fn run(export: &Export) -> Result<u8> {
         .context("the process showed nothing")?;
     if export.filter.is_on() && subject.points().is_empty() {
         bail!(
-            "no point is admitted by {:?}: `pfp-top --once` tells their names",
+            "no point passes the filter {:?}: `pfp-top --once` shows their names",
             export.filter.text()
         );
     }

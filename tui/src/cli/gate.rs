@@ -101,7 +101,7 @@ pub struct Gate {
 
 fn part(text: &str) -> Result<Duration, String> {
     match units::parse_duration(text)? {
-        Duration::ZERO => Err("expected more than nothing, such as 10s".into()),
+        Duration::ZERO => Err("expected more than 0, such as 10s".into()),
         long => Ok(long),
     }
 }
@@ -133,8 +133,8 @@ pub(super) fn run(gate: &Gate) -> Result<u8> {
     if let Some(run) = now.iter().find(|now| before.iter().any(|then| now.overlaps(then))) {
         bail!(
             "expected runs of two processes, but {} is on both sides; `pfp-top diff` compares two \
-             moments of one, and of a recording --baseline-to and --from make windows that share \
-             nothing",
+             moments of a process, and --baseline-to and --from split a recording into windows \
+             that do not overlap",
             run.last().process
         );
     }
@@ -174,10 +174,10 @@ fn sides(gate: &Gate) -> Result<(&[PathBuf], &[PathBuf])> {
     match gate.baseline.as_slice() {
         all if gate.target.names_any() || !gate.files.is_empty() => Ok((all, &gate.files)),
         [before, now] => Ok((std::slice::from_ref(before), std::slice::from_ref(now))),
-        [_] => bail!("expected the runs now as well, found those before alone: name their files"),
+        [_] => bail!("expected the new runs as well, found only the baseline: name their files"),
         several => bail!(
-            "expected the runs now as well, found that --baseline takes all {} files: put another \
-             option or -- before the first of the runs now",
+            "expected the new runs as well, but --baseline takes all {} files: put another option, \
+             or --, before the first new run",
             several.len()
         ),
     }

@@ -56,7 +56,7 @@ pub struct Push {
 pub(super) fn run(push: &Push) -> Result<u8> {
     let target = &push.pooled.target;
     if target.sum {
-        bail!("--sum is for the screen; sums are made where the figures go");
+        bail!("--sum applies to the screen only; sum where the figures are stored");
     }
     let interrupt = Interrupt::install_patiently()?;
     // Ended processes stay in the pool until their figures are sent.
@@ -142,14 +142,17 @@ impl PushReporter {
             return;
         }
         if self.failed > 0 && pushed.taken > 0 {
-            warn(&format!("{}: taken again, after {} that failed", self.endpoint, self.failed));
+            warn(&format!(
+                "{}: accepted again, after {} failed pushes",
+                self.endpoint, self.failed
+            ));
             (self.failed, self.said) = (0, None);
         }
         self.failure = pushed.refused.clone().filter(|_| pushed.is_lost);
         if let Some(why) = &pushed.refused
             && self.said.as_ref() != Some(why)
         {
-            let kept = if pushed.is_lost { "refused" } else { "taken in part" };
+            let kept = if pushed.is_lost { "refused" } else { "accepted in part" };
             warn(&format!("{}: {kept}: {why}", self.endpoint));
         }
         self.said.clone_from(&pushed.refused);
@@ -159,7 +162,7 @@ impl PushReporter {
     fn end(self) -> Result<u8> {
         match self.failure {
             None => Ok(0),
-            Some(why) => bail!("{} did not take the last figures: {why}", self.endpoint),
+            Some(why) => bail!("{} did not accept the last figures: {why}", self.endpoint),
         }
     }
 }

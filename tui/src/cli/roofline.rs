@@ -157,7 +157,7 @@ fn points_table(roof: &Roof, points: Option<&Points>) -> String {
     }
     let rows: Vec<(u32, Dot)> = (0..).zip(dots.iter().cloned()).collect();
     let text = format!("\n{whose}\n") + &TABLE.text(&rows, &Some(roof.clone()), NAME_MAX);
-    text + "\nRoof%: of what is to be had from memory; more than 100 comes out of the caches.\n"
+    text + "\nRoof%: share of what memory allows; more than 100 comes from the caches.\n"
 }
 
 /// A table of the ceilings.

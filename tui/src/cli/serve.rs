@@ -85,27 +85,26 @@ impl Pooled {
 
 pub(super) fn run(serve: &Serve) -> Result<u8> {
     if serve.pooled.target.sum {
-        bail!("--sum is for the screen; whoever scrapes sums: sum by (point) (...)");
+        bail!("--sum applies to the screen only; sum in the query instead: sum by (point) (...)");
     }
     let is_local = serve.listen.ip().to_canonical().is_loopback();
     if !is_local && !serve.allow_remote {
         bail!(
-            "expected an address of this machine alone, such as 127.0.0.1:9464, found {}, which \
-             other machines may reach: they would see the names and figures of these processes. \
-             If they shall, --allow-remote",
+            "expected an address of this machine alone, such as 127.0.0.1:9464, found {}: other \
+             machines could read the names and figures of these processes. To permit that, pass \
+             --allow-remote",
             serve.listen
         );
     }
     let interrupt = Interrupt::install()?;
     let pool = serve.pooled.pool(serve.interval, STAYS)?;
-    let listener = TcpListener::bind(serve.listen).with_context(|| {
-        format!("{} cannot be listened on: choose another --listen", serve.listen)
-    })?;
+    let listener = TcpListener::bind(serve.listen)
+        .with_context(|| format!("cannot listen on {}: choose another --listen", serve.listen))?;
     let address = listener.local_addr()?;
     if !is_local {
         warn(&format!(
-            "whoever reaches {address} sees the names and figures of these processes; there is no \
-             password and no encryption"
+            "anyone who can reach {address} can read the names and figures of these processes (no \
+             password, no encryption)"
         ));
     }
     print(&format!("serving http://{address}/metrics\n"))?;

@@ -89,7 +89,7 @@ impl Via {
                 false => format!("ssh {line}"),
             }));
             if commands.len() == before {
-                bail!("--via-file {file}: expected a command or host a line, found none");
+                bail!("--via-file {file}: expected a command or host per line, found none");
             }
         }
         if self.via_copy && commands.is_empty() {
@@ -145,8 +145,8 @@ impl Target {
                 };
                 let first = several.first().map(|c| discovery.number_of(c)).unwrap_or_default();
                 bail!(
-                    "expected one process, found {}: choose with -p PID, with -p and a number, as \
-                     -p {first}, or --all",
+                    "expected one process, found {}: choose one with -p PID or -p {first}, or \
+                     watch all with --all",
                     several.iter().map(shown).collect::<Vec<_>>().join(", ")
                 )
             }

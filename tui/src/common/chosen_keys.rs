@@ -33,8 +33,8 @@ impl ChosenKeys {
             let keys = keys.iter().map(|name| {
                 Key::of_name(name).ok_or_else(|| {
                     format!(
-                        "expected for {word} keys as the help names them, such as x, gg, F5, \
-                         Space, PgUp, Ctrl-B or Shift-Left, found {name:?}"
+                        "{word}: {name:?} is not a key; examples: x, gg, F5, Space, PgUp, Ctrl-B, \
+                         Shift-Left"
                     )
                 })
             });

@@ -216,7 +216,7 @@ fn mark(
     let radius = 4.0 + 8.0 * (dot.seconds / most).sqrt();
     let held = dot.limit(alone).map_or(String::new(), |limit| format!(", below {limit}"));
     let title = format!(
-        "{}: {}FLOP/s, {}B/s, {:.3} operations per byte, {} % of what is to be had from memory{held}",
+        "{}: {}FLOP/s, {}B/s, {:.3} operations per byte, {} % of what memory allows{held}",
         dot.label,
         units::si(dot.flops_per_second),
         units::si(dot.bytes_per_second()),
@@ -281,7 +281,7 @@ mod tests {
         assert!((slope(at(0), at(1)) - slope(at(2), at(3))).abs() < 0.01);
         assert!((at(2).1 - at(0).1 - (at(3).1 - at(1).1)).abs() < 0.2 && at(2).1 > at(0).1);
         assert!(attribute(circles[0], "r") > attribute(circles[2], "r"), "by their time");
-        assert!(svg.contains("100.0 % of what is to be had from memory, below memory"), "{svg}");
+        assert!(svg.contains("100.0 % of what memory allows, below memory"), "{svg}");
     }
 
     #[test]

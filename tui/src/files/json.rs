@@ -116,8 +116,8 @@ fn explain(error: serde_json::Error) -> anyhow::Error {
     use serde_json::error::Category;
     match error.classify() {
         Category::Eof => anyhow!(
-            "expected a whole snapshot, but the file ends early (line {}, column {}); \
-             it was cut off on its way: copy it again",
+            "expected a whole snapshot, but the file ends early (line {}, column {}); it was \
+             truncated: copy it again",
             error.line(),
             error.column()
         ),

@@ -120,8 +120,8 @@ impl<R: Read> Read for Bounded<R> {
         let left = self.left.checked_sub(found as u64);
         self.left = left.ok_or_else(|| {
             let why = format!(
-                "expected at most {} MiB when unpacked, found more; unpack it with `zstd -d` \
-                 first, if it comes from somebody you trust",
+                "expected at most {} MiB when unpacked, found more; if you trust its source, \
+                 unpack it with `zstd -d` first",
                 self.most >> 20
             );
             io::Error::new(io::ErrorKind::FileTooLarge, why)
@@ -134,8 +134,8 @@ impl<R: Read> Read for Bounded<R> {
 pub fn explain(error: io::Error, len: u64) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => anyhow!(
-            "expected a whole compressed file, but it ends early ({len} bytes); it was cut off on \
-             its way: copy it again"
+            "expected a whole compressed file, but it ends early ({len} bytes); it was truncated: \
+             copy it again"
         ),
         io::ErrorKind::FileTooLarge | io::ErrorKind::OutOfMemory => anyhow!(error),
         _ => anyhow!(

@@ -151,7 +151,9 @@ impl Discovery {
         }
         if self.candidates.is_empty() {
             let why = self.nothing_found();
-            return Refusal::NoTarget(format!("{why}; `pfp-top doctor` tells why one is missing"));
+            return Refusal::NoTarget(format!(
+                "{why}; `pfp-top doctor PID` explains why one is missing"
+            ));
         }
         let wanted = wanted.describe();
         let others = self.candidates.iter().map(|it| format!("{}[{}]", it.name, it.visible_pid()));
@@ -160,7 +162,7 @@ impl Discovery {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         Refusal::NoTarget(format!(
             "no instrumented process with {wanted}, but {}{more}; `pfp-top list` shows them, \
-             `pfp-top doctor` tells why one is missing",
+             `pfp-top doctor PID` explains why one is missing",
             others.join(", ")
         ))
     }

@@ -152,8 +152,8 @@ fn whole(reader: &Reader) -> Result<()> {
         let name = segment.name().map_or_else(String::new, ToString::to_string);
         let bytes = segment.geometry().len();
         bail!(
-            "somebody has cut the segment short: expected the {bytes} bytes of {name}, found \
-             fewer; the figures are those of before, start the program again"
+            "the segment was truncated: expected {bytes} bytes of {name}; showing the last \
+             figures, restart the program"
         );
     }
     Ok(())

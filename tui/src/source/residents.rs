@@ -132,8 +132,8 @@ pub fn whereabouts(pid: u32) -> Result<Whereabouts, Refusal> {
     let refused = || {
         foreign(pid).unwrap_or_else(|| {
             Refusal::Permission(format!(
-                "expected the right to look into process {pid}, found none: it has more rights \
-                 than this one, has changed its user, or hides itself (PR_SET_DUMPABLE)"
+                "no permission to inspect process {pid}: it has more privileges, has changed its \
+                 user, or is not dumpable (PR_SET_DUMPABLE)"
             ))
         })
     };

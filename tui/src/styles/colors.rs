@@ -98,8 +98,8 @@ fn color(word: &str, all: &str) -> Result<Color, String> {
 
 fn wrong(found: &str) -> String {
     format!(
-        "expected a colour such as red, lightblue, 208 or #ff8700, where text has a ground with \
-         \"on\" and a second colour, and bold, dim, italic, underlined or reversed, found {found:?}"
+        "expected a colour such as red, lightblue, 208 or #ff8700, optionally \"on\" a background \
+         colour, and bold, dim, italic, underlined or reversed, found {found:?}"
     )
 }
 

@@ -182,7 +182,7 @@ fn several_files_are_summed() {
     }
     let twice = pfp_top(&["open", "--sum", &files[0], &files[0]]);
     assert_eq!(twice.status.code(), Some(2));
-    assert!(complaint(&twice).contains("several processes"), "{}", complaint(&twice));
+    assert!(complaint(&twice).contains("another snapshot of"), "{}", complaint(&twice));
 }
 
 /// Output that cannot be written and input that cannot be read lead to an exit status, and not to a

@@ -150,7 +150,7 @@ fn one_of_several_places_that_is_lost_is_named_with_the_reason() {
     let ticks = |text: &str| text.lines().filter(|line| line.contains("tick")).count();
     screen.wait_for("both, and one that is nowhere", |text| {
         let is_named = |line: &str| {
-            line.contains("/nowhere DOWN ") && line.contains(" s (expected pfp-top on the path")
+            line.contains("/nowhere DOWN ") && line.contains(" s (pfp-top is not on the path")
         };
         ticks(text) == 2 && text.lines().any(is_named)
     });
@@ -324,7 +324,7 @@ fn the_list_on_the_screen_names_a_place_that_is_down() {
     screen.wait_for("both processes and the place", |text| {
         text.contains("one@env  ")
             && text.contains("two@env  ")
-            && text.contains("/nowhere/at/all: expected pfp-top on the path there")
+            && text.contains("/nowhere/at/all: pfp-top is not on the path there")
     });
     screen.quit();
 }
@@ -336,8 +336,8 @@ fn a_refused_place_is_named_where_nothing_is_found() {
     let said = complaint(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("env: no instrumented process for uid"), "{said}");
-    assert!(said.contains("/nowhere/at/all: expected pfp-top on the path there"), "{said}");
-    assert_eq!(said.matches("/nowhere/at/all: expected").count(), 1, "{said}");
+    assert!(said.contains("/nowhere/at/all: pfp-top is not on the path there"), "{said}");
+    assert_eq!(said.matches("/nowhere/at/all: pfp-top is not on").count(), 1, "{said}");
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn commands_say_which_place_is_missing() {
         let output = near.run_by(&["env", "/nowhere/at/all"], arguments);
         let said = complaint(&output);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
-        let words = "/nowhere/at/all is missing: expected pfp-top on the path there";
+        let words = "/nowhere/at/all is missing: pfp-top is not on the path there";
         assert_eq!(said.matches(words).count(), 1, "{arguments:?}: {said}");
         let file = std::fs::read_to_string(near.0.path("all.json")).unwrap_or_default();
         assert!((printed(&output) + &file).contains(place), "{arguments:?}: {said}");
@@ -442,7 +442,7 @@ fn a_recording_of_several_places_names_the_stalled_one() {
     let output = recorder.wait_with_output().expect("it ends");
     let said = complaint(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("/far is missing: the line was lost"), "{said}");
+    assert!(said.contains("/far is missing: the connection was lost"), "{said}");
     assert!(said.contains("/far in the end"), "{said}");
 }
 

@@ -108,7 +108,7 @@ fn a_key_with_two_meanings_is_refused() {
         (&[("toggle", &["g"])], "gg would mean toggle and top on the screen Points;"),
         (&[("toggle", &["xx"])], "xx would mean slowest and toggle on the screen Timeline;"),
         (&[("toggel", &["x"])], "expected actions among pause, step-back, step-on,"),
-        (&[("show-log", &["L1"])], "expected for show-log keys as the help names them,"),
+        (&[("show-log", &["L1"])], "show-log: \"L1\" is not a key; examples: x, gg,"),
         (&[("quit", &[])], "expected at least one key for quit, found none"),
     ] {
         let error = chosen(wanted).unwrap_err();

@@ -90,9 +90,10 @@ fn annotations() -> Vec<Finding> {
     ];
     let library = |(what, found, variable): (&str, Result<PathBuf, String>, &str)| match found {
         Ok(path) => Finding::ok(ABOUT, format!("{what}: {}", path.display())),
-        Err(places) => Finding::note(ABOUT, format!("{what}, is none of {places}")).advice(
-            format!("install both ends, see docs/installing.md, or name it with {variable}"),
-        ),
+        Err(places) => Finding::note(ABOUT, format!("{what}: not found (searched: {places})"))
+            .advice(format!(
+                "install both ends, see docs/installing.md, or name it with {variable}"
+            )),
     };
     let own = inject::find().map(|library| places::resolved(&library));
     let taken = |system: System| {

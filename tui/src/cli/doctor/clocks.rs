@@ -36,7 +36,7 @@ pub(super) fn all() -> Vec<Finding> {
         }
         Err(error) => vec![
             Finding::problem("counter", format!("a program tried out here: {error:#}"))
-                .advice("`pfp-top doctor` tells what keeps it from measuring"),
+                .advice("`pfp-top doctor` shows what keeps it from measuring"),
         ],
     };
     findings.push(source());
@@ -73,24 +73,24 @@ fn counter(clock: &Clock, watched: f64) -> Vec<Finding> {
     hold(
         "measured by this program, against the kernel's clock",
         watched,
-        "times in seconds are off by as much; the longer a program runs, the better it knows",
+        "times in seconds are off by as much; the error shrinks as a program runs longer",
     );
     match clock.reported_ticks_per_second {
         Some(rate) => hold(
             "reported by the processor or hypervisor",
             rate,
-            "what is measured counts; programs that trust what is reported are off by as much",
+            "pfp uses the measured rate; programs that use the reported one are off by as much",
         ),
         None => findings.push(Finding::ok(
             ABOUT,
-            "reported by nobody (CPUID leaves 0x15 and 0x40000010): only measuring tells",
+            "not reported (CPUID leaves 0x15 and 0x40000010): only the measurement is available",
         )),
     }
     findings.push(if clock.invariant {
-        Finding::ok(ABOUT, "the processor says that it runs at one rate always")
+        Finding::ok(ABOUT, "the processor guarantees a constant rate")
     } else {
-        Finding::note(ABOUT, "nobody says that it runs at one rate always")
-            .advice("compare figures only of runs in which the machine did the same")
+        Finding::note(ABOUT, "the processor does not guarantee a constant rate")
+            .advice("compare only figures of runs under the same load of the machine")
     });
     findings
 }
@@ -108,7 +108,7 @@ fn core(clock: &Clock, reported: &[Reported]) -> Vec<Finding> {
     );
     let mut findings = vec![Finding::ok(ABOUT, found)];
     if reported.is_empty() {
-        findings.push(Finding::ok(ABOUT, "reported by nobody: only measuring tells"));
+        findings.push(Finding::ok(ABOUT, "not reported: only the measurement is available"));
     }
     for Reported { by, least, most } in reported {
         let range = match most - least <= 1e6 {
@@ -122,7 +122,10 @@ fn core(clock: &Clock, reported: &[Reported]) -> Vec<Finding> {
             Finding::ok(ABOUT, format!("{found}, which agrees"))
         } else {
             Finding::note(ABOUT, format!("{found}; what is measured is {} off", share(difference)))
-                .advice("do not convert cycles with what is reported: the core runs otherwise")
+                .advice(
+                    "do not convert cycles with the reported rate: the core runs at another \
+                         one",
+                )
         });
     }
     findings
@@ -168,11 +171,11 @@ fn source() -> Finding {
             if ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"]
                 .contains(&name.as_str()) =>
         {
-            Finding::ok("source", format!("the kernel tells the time by {name}"))
+            Finding::ok("source", format!("the kernel's clock source is {name}"))
         }
-        Ok(name) => Finding::note("source", format!("the kernel tells the time by {name}"))
+        Ok(name) => Finding::note("source", format!("the kernel's clock source is {name}"))
             .advice("it may have found the time-stamp counter unstable: see `dmesg | grep -i tsc`"),
-        Err(_) => Finding::ok("source", "the kernel does not say by what it tells the time"),
+        Err(_) => Finding::ok("source", "the kernel does not report its clock source"),
     }
 }
 

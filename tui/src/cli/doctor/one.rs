@@ -148,7 +148,8 @@ fn instrumented(has_segment: bool, has_sign: bool) -> Finding {
     match (has_segment, has_sign) {
         (true, _) => Finding::ok(ABOUT, "it is instrumented, and has a segment"),
         (_, true) => Finding::note(ABOUT, "it is built with pfp, and has no segment").advice(
-            "it has not reached a point yet, or could not make one, which stands below then",
+            "it has not reached a point yet, or could not create one (then a finding below says \
+             why)",
         ),
         _ => Finding::problem(ABOUT, "it is not instrumented: nothing of pfp is in it").advice(
             "mark regions with pfp and build it anew; `pfp-top run -- CMD` starts a program that \

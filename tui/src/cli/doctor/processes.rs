@@ -85,10 +85,10 @@ pub(super) fn objects(shm: &Path) -> Vec<Finding> {
                 "neither a file nor a folder"
             };
             let found = format!("{shown}: expected a segment, found {what} of uid {}", meta.uid());
-            findings
-                .push(Finding::problem(ABOUT, found).advice(
-                    "somebody has put it there: remove it; no program follows or opens it",
-                ));
+            findings.push(
+                Finding::problem(ABOUT, found)
+                    .advice("not created by pfp: remove it (no program will use it)"),
+            );
         } else if meta.uid() == own && !known.contains(&name) {
             let sum = match Lost::of(name) {
                 Some(lost) if lost.runs => {
@@ -260,7 +260,8 @@ fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> Findin
         return Finding::ok(about, found);
     }
     Finding::note(about, found).advice(
-        "the kernel's log tells of an unstable clock source; its on-CPU time is right all the same",
+        "the kernel's log (dmesg) may report an unstable clock source; on-CPU times are right \
+         nevertheless",
     )
 }
 
@@ -327,7 +328,7 @@ pub(super) fn containers() -> Vec<Finding> {
     if !Path::new("/proc/self/stat").exists() {
         findings.push(
             Finding::problem(ABOUT, "/proc is not mounted")
-                .advice("mount it: processes are told apart by it"),
+                .advice("mount it: pfp identifies processes by it"),
         );
     }
     findings

@@ -103,8 +103,8 @@ impl Inject {
         let library = match find() {
             Ok(library) => resolved(&library),
             Err(places) if !self.inject.is_empty() || self.fold_digits => bail!(
-                "annotations for other tools need {LIBRARY}, which is none of {places}; name it \
-                 with {}",
+                "annotations for other tools need {LIBRARY}, which was not found (searched: \
+                 {places}); name it with {}",
                 variables::INJECT_LIBRARY
             ),
             Err(_) => {

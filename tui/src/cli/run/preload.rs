@@ -50,7 +50,7 @@ pub(super) fn library(
         }
         Some(library) => {
             if !library.is_file() {
-                bail!("--preload {}: there is no such file", library.display());
+                bail!("--preload {}: no such file", library.display());
             }
             say(&format!("preloading {}", library.display()));
             library.to_owned()
@@ -63,8 +63,8 @@ pub(super) fn library(
             }
             Err(places) => {
                 say(&format!(
-                    "{name} is instrumented for functions, and goes on without: libpfp.so is \
-                     none of {places}; name it with --preload or {VARIABLE}"
+                    "{name} is instrumented for functions, but they are not measured: libpfp.so \
+                     not found (searched: {places}); name it with --preload or {VARIABLE}"
                 ));
                 return Ok(None);
             }

@@ -26,8 +26,8 @@ pub fn render(judgement: &Judgement) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "one run a side does not tell how much runs differ: {} taken for granted; give \
-             several, or --deviation",
+            "one run per side does not show how much runs vary: assuming {}; add runs, or pass \
+             --deviation",
             share(*deviation).trim_start_matches('+')
         );
     }
@@ -66,13 +66,17 @@ pub fn render(judgement: &Judgement) -> String {
     if let Some(common) = judgement.common() {
         let _ = writeln!(
             out,
-            "most points changed by {} at once: the machine, or all of the program; runs in turn, \
-             before and now, tell which",
+            "most points changed by {} together: the machine or the whole program changed; \
+             alternate old and new runs to find out which",
             share(common)
         );
     }
     if count(Finding::Unsure) > 0 {
-        let _ = writeln!(out, "unsure: a regression of the limit is not excluded; more runs tell");
+        let _ = writeln!(
+            out,
+            "unsure: cannot rule out a regression as large as the limit; add \
+                               runs"
+        );
     }
     let listed = |names: &[String]| names.join(", ");
     for (what, names) in [("only before", gone), ("only now", new)] {

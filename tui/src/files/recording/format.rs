@@ -72,7 +72,7 @@ impl FileHeader {
         let Some(bytes) = bytes.first_chunk::<FILE_HEADER>() else {
             bail!(
                 "expected a header of {FILE_HEADER} bytes, found that the file ends after {}; it \
-                 was cut off on its way: copy it again",
+                 was truncated: copy it again",
                 bytes.len()
             );
         };

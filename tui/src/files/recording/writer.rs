@@ -136,11 +136,7 @@ impl Writer {
             .and_then(|about| input::check_regular(&about))
             .and_then(|()| OpenOptions::new().read(true).write(true).open(path));
         let file = file.with_context(|| format!("{shown} cannot be appended to"))?;
-        ensure!(
-            lock(&file)?,
-            "expected a recording that nobody writes, but another pfp-top records into {shown}; \
-             end that one first"
-        );
+        ensure!(lock(&file)?, "another pfp-top is recording into {shown}; stop it first");
         let mut known = Recording::read(file.try_clone()?, path)?;
         let (len, frames) = (known.whole_bytes(), known.len() as u64);
         let since_first = known.since_first(known.cursor()).as_nanos() as u64;

@@ -24,11 +24,7 @@ impl Files {
     pub(crate) fn add(&mut self, path: &Path, snapshot: Snapshot) -> Result<()> {
         let (shown, process) = (path.display(), &snapshot.process);
         if self.0.iter().any(|known| known.process.segment_id == process.segment_id) {
-            bail!(
-                "expected files of several processes, found that {shown} is another one of {}: its \
-                 later one has all that its earlier one has",
-                process
-            );
+            bail!("{shown} is another snapshot of {}: give only the later one", process);
         }
         let rate = snapshot.clock.ticks_per_second;
         if let Some(known) = self.0.first()

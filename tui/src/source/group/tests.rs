@@ -52,7 +52,7 @@ impl Source for Distant {
 
     fn act(&mut self, change: Change) -> Result<Option<PointState>> {
         if self.refuses.get() {
-            bail!("the line is late");
+            bail!("the connection is late");
         }
         self.made.borrow_mut().act(change)
     }
@@ -371,7 +371,7 @@ fn a_change_that_not_all_follow_says_how_many_did_not() {
     assert!(Refusal::is_partly(&error), "{error:#}");
     assert_eq!(
         format!("{error:#}"),
-        "1 of 2 processes did not follow (my_app[8]): the line is late"
+        "1 of 2 processes did not follow (my_app[8]): the connection is late"
     );
     let state = |made: &Shared| made.borrow_mut().snapshot_mut().points[id as usize].state;
     assert_eq!((state(&here), state(&far)), (PointState::Off, PointState::On));

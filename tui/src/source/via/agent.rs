@@ -265,18 +265,18 @@ impl Agent {
         let said = self.said();
         if code == Some(127) || says_missing(&said) {
             return anyhow!(Refusal::NoTarget(format!(
-                "{via}: expected pfp-top on the path there, found none{said}; install it there, or \
-                 --via-copy takes this one along"
+                "{via}: pfp-top is not on the path there{said}; install it, or send this one with \
+                 --via-copy"
             )));
         }
         match (code, self.copies) {
             (Some(126), true) => anyhow!(
-                "{via}: {error:#}{said}; where it may not run what is in its temporary folder, \
-                 TMPDIR names another, as --via 'ssh node1 TMPDIR=/var/tmp'"
+                "{via}: {error:#}{said}; if programs in the temporary folder there cannot be run, \
+                 name another, such as --via 'ssh node1 TMPDIR=/var/tmp'"
             ),
             (Some(126), false) => anyhow!(
-                "{via}: expected a pfp-top there that may be run, found none{said}; install it \
-                 there, or --via-copy takes this one along"
+                "{via}: the pfp-top there cannot be run{said}; install it, or send this one with \
+                 --via-copy"
             ),
             _ => anyhow!("{via}: {error:#}{said}"),
         }

@@ -139,7 +139,7 @@ impl Far {
         line.end();
         let said = line.said();
         self.down_since = heard;
-        let why = format!("{}: the line was lost: {error:#}{said}", self.way.name);
+        let why = format!("{}: the connection was lost: {error:#}{said}", self.way.name);
         self.lose(&why);
         bail!("{why}; trying again")
     }
@@ -159,7 +159,7 @@ impl Far {
     ) -> Result<Option<(Answer, Vec<u8>)>> {
         self.line()?;
         if asked.opened != self.opened {
-            bail!("{}: the line was lost before it answered", self.way.name);
+            bail!("{}: the connection was lost before it answered", self.way.name);
         }
         match self.with(|line| line.wait(asked.number, patience))? {
             Some((Answer::Failed(failure), _)) => {

@@ -118,8 +118,8 @@ impl Remote {
         let unanswered = std::mem::take(&mut self.acts);
         if !unanswered.is_empty() {
             bail!(
-                "{}: the line was lost before the last change was confirmed; see whether it holds, \
-                 and make it again",
+                "{}: the connection was lost before the last change was confirmed; check whether \
+                 it was made, and repeat it if not",
                 far.way.name
             );
         }
@@ -363,7 +363,7 @@ impl Source for Remote {
         self.attach()?;
         let patience = self.more_patience();
         if !self.is_attached(patience)? {
-            bail!("{}: the line is late; nothing was changed", self.far.borrow().way.name);
+            bail!("{}: the connection is late; nothing was changed", self.far.borrow().way.name);
         }
         let mut far = self.far.borrow_mut();
         let asked = far.ask(Ask::Act { source: self.id, change })?;

@@ -211,8 +211,8 @@ impl Packer {
         if text.len() > LIMIT as usize {
             // Nothing was added to the stream, so the next picture can still continue it.
             return Err(io::Error::other(format!(
-                "expected a picture of at most {} MiB for the line, found one of {} MiB of {}, {} \
-                 and {}: watch fewer processes at once, or run pfp-top there",
+                "expected a picture of at most {} MiB for the connection, found one of {} MiB of \
+                 {}, {} and {}: watch fewer processes at once, or run pfp-top there",
                 LIMIT >> 20,
                 text.len().div_ceil(1 << 20),
                 counted(snapshot.points.len(), "point"),
@@ -392,8 +392,12 @@ pub(crate) fn skip_to_magic(input: &mut impl Read) -> Result<()> {
     let text = String::from_utf8_lossy(&noise);
     let last = text.lines().rfind(|line| !line.trim().is_empty());
     match last {
-        Some(last) => bail!("expected an agent of pfp-top, found {:?}", last.trim()),
-        None => bail!("expected an agent of pfp-top, found nothing"),
+        Some(last) => bail!(
+            "the command did not start `pfp-top agent`, but printed \
+                             {:?}",
+            last.trim()
+        ),
+        None => bail!("the command did not start `pfp-top agent`, and printed nothing"),
     }
 }
 
