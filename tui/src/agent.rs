@@ -235,9 +235,8 @@ impl Agent<'_> {
             Ask::Attach { source, segment_id } => {
                 let found = self.finder.discover()?.candidates;
                 let candidate = found.iter().find(|it| it.segment_id == segment_id);
-                let candidate = candidate.ok_or_else(|| {
-                    anyhow!(Refusal::NoTarget("the process has ended meanwhile".into()))
-                })?;
+                let candidate = candidate
+                    .ok_or_else(|| anyhow!(Refusal::NoTarget("the process has ended".into())))?;
                 let attached = self.finder.attach(candidate)?;
                 self.watch(source, attached)?
             }

@@ -243,7 +243,7 @@ impl Log {
             && (clock.ticks_per_second / known.clock.ticks_per_second - 1.0).abs() > RATE_CHANGE
         {
             let rate = units::hertz(clock.ticks_per_second);
-            self.note(unix_ns, format!("the clock was calibrated anew: {rate}"));
+            self.note(unix_ns, format!("the clock was recalibrated: {rate}"));
         }
         let mut new = Vec::new();
         let mut old = known.points.iter().peekable();
@@ -545,7 +545,7 @@ mod tests {
         watch.source.snapshot_mut().clock.ticks_per_second *= 1.000_01;
         assert_eq!(watch.poll(), [""; 0]);
         watch.source.snapshot_mut().clock.ticks_per_second *= 1.1;
-        assert_eq!(watch.poll(), ["the clock was calibrated anew: 2.86GHz"]);
+        assert_eq!(watch.poll(), ["the clock was recalibrated: 2.86GHz"]);
         watch.source.snapshot_mut().process.state = ProcessState::Crashed;
         assert_eq!(watch.poll(), ["!my_app[4711] crashed or was killed"]);
         assert_eq!(watch.poll(), [""; 0]);

@@ -475,7 +475,7 @@ impl View for CallTree {
             Action::Moment => {
                 self.recent.mark(&common.model);
                 (self.source, self.window) = (Source::Time, Window::Mark);
-                common.say("marked: what is spent from now on; H shows other windows");
+                common.say("marked: showing the CPU time from now on; H shows other windows");
                 self.rebuild(common);
             }
             Action::Unfold if self.is_flame => self.step_aside(1, common),

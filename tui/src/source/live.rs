@@ -170,7 +170,7 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         })
     });
     let ended = || {
-        let why = format!("{} [{}] has ended meanwhile", candidate.name, candidate.pid);
+        let why = format!("{} [{}] has ended", candidate.name, candidate.pid);
         anyhow!(Refusal::NoTarget(why))
     };
     let (directory, entry) = place.ok_or_else(ended)?;

@@ -56,14 +56,14 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
         match name.as_str() {
             "PFP_DIR" if value.is_empty() => Finding::note(ABOUT, format!("{found}, as if unset")),
             "PFP_DIR" if !Path::new(value).is_absolute() => Finding::problem(ABOUT, found)
-                .advice("a relative path is another folder in each program: give a whole one"),
+                .advice("a relative path is another folder in each program: give an absolute one"),
             "PFP_DIR" => Finding::note(ABOUT, found)
                 .advice("programs are found only if they were started with the same value"),
             "PFP_CLOCK" if ["rseq", "perf", "cputime", "wall"].contains(&value.as_str()) => {
                 Finding::note(ABOUT, format!("{found}: no better clock than that is tried"))
             }
             "PFP_CLOCK" => Finding::problem(ABOUT, found)
-                .advice("programs mind rseq, perf, cputime and wall, and ignore this"),
+                .advice("programs know rseq, perf, cputime and wall, and ignore this value"),
             "PFP_DEFAULT" if value == "off" => {
                 Finding::note(ABOUT, format!("{found}: points start switched off"))
                     .advice("`e` in the viewer switches one on")
@@ -71,7 +71,7 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
             "PFP_DEFAULT" => Finding::ok(ABOUT, found),
             "PFP_POINTS" | "PFP_LANES" | "PFP_MEMORY_MB" if !is_number() => {
                 Finding::problem(ABOUT, found)
-                    .advice("programs want a whole number here, and ignore this")
+                    .advice("programs expect a whole number, and ignore this value")
             }
             known if variables::is_known(known) => Finding::ok(ABOUT, found),
             _ => Finding::note(ABOUT, format!("{found}: unknown to pfp"))
@@ -127,8 +127,8 @@ pub(super) fn directories() -> Vec<Finding> {
                     Finding::ok(ABOUT, format!("{shown} is not there"))
                 }
                 Err(error) => Finding::problem(ABOUT, error.to_string()).advice(
-                    "remove it or mend its owner and mode, which should be 0700; where you \
-                         cannot, give programs and viewer another folder: PFP_DIR=/run/mine",
+                    "remove it, or correct its owner and mode (0700); if you cannot, give programs \
+                     and viewer another folder: PFP_DIR=/run/mine",
                 ),
             }
         })
@@ -257,7 +257,7 @@ fn clock_source(kind: ClockKind) -> Finding {
             found("time off the CPU is taken out, at the price of two system calls a region"),
         )
         .advice(
-            "rseq wants glibc 2.35 or newer (and GLIBC_TUNABLES to leave it on); perf wants \
+            "rseq needs glibc 2.35 or newer, not switched off by GLIBC_TUNABLES; perf needs \
              perf_event_paranoid at 2 or less, and a container that allows perf_event_open",
         ),
         ClockKind::Wall => {

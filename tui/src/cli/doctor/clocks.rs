@@ -121,7 +121,7 @@ fn core(clock: &Clock, reported: &[Reported]) -> Vec<Finding> {
         findings.push(if difference.abs() <= CORE_FINE {
             Finding::ok(ABOUT, format!("{found}, which agrees"))
         } else {
-            Finding::note(ABOUT, format!("{found}; what is measured is {} off", share(difference)))
+            Finding::note(ABOUT, format!("{found}; the measured rate is {} off", share(difference)))
                 .advice(
                     "do not convert cycles with the reported rate: the core runs at another \
                          one",

@@ -138,7 +138,7 @@ fn why_not_found(pid: u32, segments: &[String]) -> Finding {
                 .advice(format!("PFP_DIR='{folder}' pfp-top -p {pid}"))
         }
         Ok(_) => Finding::problem(ABOUT, "it has a segment, and could make no beacon for it")
-            .advice("a note above says why; mend that, and start the program again"),
+            .advice("a note above says why; fix that, and restart the program"),
         Err(error) => Finding::problem(ABOUT, format!("its segment cannot be read: {error}"))
             .advice("use the pfp-top of the version that the program was built with"),
     }
@@ -152,8 +152,8 @@ fn instrumented(has_segment: bool, has_sign: bool) -> Finding {
              why)",
         ),
         _ => Finding::problem(ABOUT, "it is not instrumented: nothing of pfp is in it").advice(
-            "mark regions with pfp and build it anew; `pfp-top run -- CMD` starts a program that \
-             is annotated for NVTX, ITT, OpenMP or Kokkos",
+            "mark regions with pfp and rebuild it; `pfp-top run -- CMD` starts a program that is \
+             annotated for NVTX, ITT, OpenMP or Kokkos",
         ),
     }
 }

@@ -134,7 +134,8 @@ pub(super) fn not_found_any_more(about: &'static str, lost: &Lost) -> Finding {
     }
     let found = format!("{exe} [{pid}] runs, but its beacon is gone from {folder}");
     Finding::problem(about, found).advice(
-        "the folder was emptied: start the program again, and keep cleaners of old files away from it",
+        "the folder was emptied: restart the program, and keep cleaners of old files away from the \
+         folder",
     )
 }
 

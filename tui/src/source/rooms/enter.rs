@@ -106,7 +106,7 @@ fn join(process: &OwnedFd, spaces: libc::c_int, what: &str) -> Result<()> {
 /// The effective user and group of a process, as numbers in this process's user namespace.
 fn ids_of(pid: u32) -> Result<[u32; 2]> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))
-        .with_context(|| format!("process {pid} has ended meanwhile"))?;
+        .with_context(|| format!("process {pid} has ended"))?;
     let id = |key: &str| words_of(&status, key)?.nth(1)?.parse().ok();
     match (id("Uid:"), id("Gid:")) {
         (Some(user), Some(group)) => Ok([user, group]),
