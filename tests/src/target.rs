@@ -141,10 +141,11 @@ impl Target {
     }
 
     /// Waits until the target has reached a step, at which it pauses. On a busy machine it may be
-    /// silent for longer than [`DEADLINE`], until it has used that much CPU time on every CPU.
+    /// silent for longer than [`DEADLINE`], until it and its children have used that much CPU time on every
+    /// CPU.
     pub fn reach(&mut self, step: &str) -> &Said {
         let most = DEADLINE * crate::os::cpus().len() as u32;
-        let cpu = |target: &Self| crate::os::process_cpu(target.pid()).unwrap_or_default();
+        let cpu = |target: &Self| crate::os::family_cpu(target.pid()).unwrap_or_default();
         let mut before = cpu(self);
         let mut used = Duration::ZERO;
         loop {

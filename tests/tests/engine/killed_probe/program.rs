@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::ptr;
+use std::thread;
+use std::time::Duration;
 
 use pfp_shm_layout::name::Name;
 use pfp_shm_layout::reader::{LaneCalls, Picture, Reader};
@@ -41,9 +44,21 @@ impl Program {
         self.child.id()
     }
 
+    /// Kills the process and waits for it. A traced thread that has ended stays until its tracer, which
+    /// is the calling thread, has waited for it, and the process stays as long.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        while let Ok(None) = self.child.try_wait() {
+            let threads = fs::read_dir(format!("/proc/{}/task", self.pid()));
+            let ids = threads.into_iter().flatten().flatten();
+            for id in ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+                if id != self.pid() as libc::pid_t {
+                    // SAFETY: a null pointer skips the status.
+                    unsafe { libc::waitpid(id, ptr::null_mut(), libc::__WALL | libc::WNOHANG) };
+                }
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
