@@ -55,13 +55,13 @@ pub fn end_tag(tag: u64) {
 /// Begins a region with amounts. Returns its tag; 0 if the point is off.
 #[inline(always)]
 #[must_use]
-pub fn begin_metered(metered: &'static MeteredPoint, amounts: Amounts<u64>) -> u64 {
+pub fn begin_metered(metered: &'static MeteredPoint, amounts: PerAmount<u64>) -> u64 {
     tag_of(metered.begin_with(amounts))
 }
 
 /// [`begin_metered`] for a point that came from [`MeteredPoint::point`]. `None` for other points.
 #[must_use]
-pub fn begin_metered_of(point: &'static Point, amounts: Amounts<u64>) -> Option<u64> {
+pub fn begin_metered_of(point: &'static Point, amounts: PerAmount<u64>) -> Option<u64> {
     Some(begin_metered(point.metered()?, amounts))
 }
 
@@ -77,12 +77,12 @@ pub fn end_with(point: &'static Point, latch: bool, amounts: &[u64]) -> bool {
 /// Sums of each amount over all regions of a point that came from [`MeteredPoint::point`]. `None`
 /// for other points.
 #[must_use]
-pub fn amounts(point: &'static Point) -> Option<Amounts<u128>> {
+pub fn amounts(point: &'static Point) -> Option<PerAmount<u128>> {
     Some(point.metered()?.sums_in_order())
 }
 
 /// A number for each amount that a point may have.
-type Amounts<T> = [T; MAX_AMOUNTS];
+type PerAmount<T> = [T; MAX_AMOUNTS];
 
 /// Like [`begin`], for a function that a compiler's hooks begin.
 #[inline(always)]

@@ -37,6 +37,8 @@ pub mod truncation;
 
 pub use calls::{Call, LaneCalls};
 pub use histogram::{BucketCount, Histogram};
-pub use picture::{ClockPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture, Tuple};
+pub use picture::{
+    AmountTuple, ClockPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture,
+};
 pub use poll::Reader;
 pub use reading::CellReading;

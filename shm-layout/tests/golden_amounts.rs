@@ -12,7 +12,7 @@ mod figures;
 use figures::{buckets, cell, none, reader, sums};
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::Control;
-use pfp_shm_layout::reader::{CellReading, Losses, Picture, Tuple};
+use pfp_shm_layout::reader::{AmountTuple, CellReading, Losses, Picture};
 use pfp_shm_layout::segment::Segment;
 
 static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v3-amounts.pfp");
@@ -98,12 +98,12 @@ fn the_points_read_as_they_were_written() {
     assert_eq!(names, points.iter().map(|point| named(point.id)).collect::<Vec<_>>());
     let tuple = |id: u32| points.iter().find(|point| point.id == id).and_then(|point| point.tuple);
     assert_eq!([COPY, DEVICE, STEP].map(tuple), [None; 3]);
-    assert_eq!(tuple(BLOCKS), Some(Tuple { of: COPY, each: [4096, 0, 0, 0] }));
-    assert_eq!(tuple(LINES), Some(Tuple { of: COPY, each: [64, 0, 0, 0] }));
-    assert_eq!(tuple(UNUSED), Some(Tuple { of: COPY, each: [128, 0, 0, 0] }));
+    assert_eq!(tuple(BLOCKS), Some(AmountTuple { of: COPY, each: [4096, 0, 0, 0] }));
+    assert_eq!(tuple(LINES), Some(AmountTuple { of: COPY, each: [64, 0, 0, 0] }));
+    assert_eq!(tuple(UNUSED), Some(AmountTuple { of: COPY, each: [128, 0, 0, 0] }));
     for items in 0..8 {
         let each = [items, 0, u64::MAX - items, 0];
-        assert_eq!(tuple(STEP + 1 + items as u32), Some(Tuple { of: STEP, each }));
+        assert_eq!(tuple(STEP + 1 + items as u32), Some(AmountTuple { of: STEP, each }));
     }
 }
 

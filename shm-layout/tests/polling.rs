@@ -596,7 +596,7 @@ fn memory(name: &pfp_shm_layout::name::Name) -> (u64, u64) {
 #[test]
 fn a_reader_allocates_no_pages_in_holes() {
     let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
-    use pfp_shm_layout::copy::Copy;
+    use pfp_shm_layout::copy::SegmentCopy;
     use pfp_shm_layout::name::Name;
     const MANY: u32 = 10_000_000;
     let config = Config { points: MANY, lanes: 60_000, string_bytes: 1 << 28, blocks: 100_000 };
@@ -643,7 +643,7 @@ fn a_reader_allocates_no_pages_in_holes() {
     assert_eq!(named(&reader)[0], "point 0");
     assert!(picture.lanes.len() <= LANES + 1, "{}", picture.lanes.len());
     assert!(picture.cells.iter().any(|cell| (cell.lane, cell.live.count) == (0, 100)));
-    drop(Copy::of(reader.segment()).expect("there is room for what there is"));
+    drop(SegmentCopy::of(reader.segment()).expect("there is room for what there is"));
     let (object, rss) = memory(&name);
     assert_eq!(object, object_before, "the object grew");
     assert!(rss < rss_before + (32 << 20), "{} MiB", (rss - rss_before) >> 20);

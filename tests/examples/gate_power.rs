@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use pfp_tests::place::Place;
-use pfp_top::compare::gate::{ASSUMED_DEVIATION, Finding, Judgement, Limit, Run, judge};
+use pfp_top::compare::gate::{ASSUMED_DEVIATION, GateFinding, Judgement, Limit, ProgramRun, judge};
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::{self, Source};
 
@@ -99,18 +99,18 @@ impl Counts {
         slow: &[Snapshot],
         older: Option<&[Snapshot]>,
     ) {
-        let of = |judged: &Judgement, name: &str, finding: Finding| {
+        let of = |judged: &Judgement, name: &str, finding: GateFinding| {
             judged.rows.iter().any(|row| row.name == name && row.finding == finding)
         };
-        let fails = |judged: &Judgement| judged.count(Finding::Failed) > 0;
+        let fails = |judged: &Judgement| judged.count(GateFinding::Failed) > 0;
         let judged = gate(before, same);
         self.quiet += usize::from(!fails(&judged));
         self.deviations.extend(judged.rows.iter().map(|row| row.deviation));
         let judged = gate(before, slow);
-        let found = of(&judged, "work", Finding::Failed);
+        let found = of(&judged, "work", GateFinding::Failed);
         self.found += usize::from(found);
-        self.only += usize::from(found && !of(&judged, "other", Finding::Failed));
-        self.unsure += usize::from(!found && of(&judged, "work", Finding::Unsure));
+        self.only += usize::from(found && !of(&judged, "other", GateFinding::Failed));
+        self.unsure += usize::from(!found && of(&judged, "work", GateFinding::Unsure));
         self.quiet_later += older.map_or(0, |older| usize::from(!fails(&gate(older, before))));
     }
 
@@ -133,7 +133,7 @@ impl Counts {
 
 fn gate(before: &[Snapshot], now: &[Snapshot]) -> Judgement {
     let limits = ["p50=5%", "mean=5%"].map(|text| Limit::parse(text).expect("it is one"));
-    let [before, now] = [before, now].map(|side| Run::all(side.to_vec()));
+    let [before, now] = [before, now].map(|side| ProgramRun::all(side.to_vec()));
     judge(&before, &now, &limits, ASSUMED_DEVIATION, |_| true)
 }
 

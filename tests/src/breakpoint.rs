@@ -130,7 +130,7 @@ pub fn outcome() -> Outcome {
 /// For each step of a trace, the shortest sequence of breakpoints that leads to it.
 #[derive(Default)]
 struct Ways {
-    steps: Vec<Step>,
+    steps: Vec<TraceStep>,
     /// The last step at each address.
     last: HashMap<u64, usize>,
     /// Number of steps that the last run left unchanged.
@@ -140,7 +140,7 @@ struct Ways {
 }
 
 /// A step of a trace.
-struct Step {
+struct TraceStep {
     address: u64,
     /// The last step before it at the same address, 0 if there is none.
     before: usize,
@@ -156,12 +156,12 @@ impl Ways {
     fn follow(&mut self, noted: usize) {
         if self.steps.is_empty() {
             // The start, which needs no breakpoint.
-            self.steps.push(Step { address: 0, before: 0, links: (0, 0) });
+            self.steps.push(TraceStep { address: 0, before: 0, links: (0, 0) });
         }
         let known = self.steps.len();
         let is_same = |at: usize| at <= noted && self.steps[at].address == address_of(at);
         let same = (self.kept.min(noted) + 1..known).find(|at| !is_same(*at)).unwrap_or(known);
-        for Step { address, before, .. } in self.steps.drain(same..).rev() {
+        for TraceStep { address, before, .. } in self.steps.drain(same..).rev() {
             self.last.insert(address, before);
         }
         for step in same..=noted {
@@ -178,7 +178,7 @@ impl Ways {
                 let between = (before + 1..step).map(|at| (self.steps[at].links.0, at)).min();
                 between.map_or(NO_WAY, |(links, at)| (links + 1, at))
             };
-            self.steps.push(Step { address, before, links });
+            self.steps.push(TraceStep { address, before, links });
         }
     }
 }

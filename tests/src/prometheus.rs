@@ -11,7 +11,7 @@ use crate::target::{DEADLINE, wait_for};
 
 /// The response of an HTTP server.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     /// The status code.
     pub status: u16,
     /// The header, including the status line.
@@ -20,7 +20,7 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpResponse {
     /// The value of a header field, by its name in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -44,7 +44,7 @@ impl Answer {
 ///
 /// Panics if no server listens, or the response is not HTTP.
 #[must_use]
-pub fn ask(address: &str, request: &str) -> Option<Answer> {
+pub fn ask(address: &str, request: &str) -> Option<HttpResponse> {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_read_timeout(Some(DEADLINE)).expect("a socket has a timeout");
     // A server that refuses a request early may close the connection before it has read all of it.
@@ -55,7 +55,7 @@ pub fn ask(address: &str, request: &str) -> Option<Answer> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = String::from_utf8(bytes[..end].to_vec()).expect("a head is text");
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    Some(Answer {
+    Some(HttpResponse {
         status: status.unwrap_or_else(|| panic!("no status in {head:?}")),
         head,
         body: bytes[end + 4..].to_vec(),
@@ -64,7 +64,7 @@ pub fn ask(address: &str, request: &str) -> Option<Answer> {
 
 /// Gets a path, with these additional header lines.
 #[must_use]
-pub fn get(address: &str, path: &str, lines: &[&str]) -> Answer {
+pub fn get(address: &str, path: &str, lines: &[&str]) -> HttpResponse {
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
     let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n{lines}\r\n");
     ask(address, &request).expect("the server answers")

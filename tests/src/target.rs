@@ -19,14 +19,14 @@ const USED: u32 = 50;
 pub(crate) const PAUSE: Duration = Duration::from_millis(40);
 
 /// The result of a condition: whether it holds, or the value to wait for.
-pub trait Answer {
+pub trait Condition {
     /// The result of the wait.
     type Value;
     /// The value, once it is available.
     fn value(self) -> Option<Self::Value>;
 }
 
-impl Answer for bool {
+impl Condition for bool {
     type Value = ();
 
     fn value(self) -> Option<()> {
@@ -34,7 +34,7 @@ impl Answer for bool {
     }
 }
 
-impl<T> Answer for Option<T> {
+impl<T> Condition for Option<T> {
     type Value = T;
 
     fn value(self) -> Self {
@@ -44,7 +44,7 @@ impl<T> Answer for Option<T> {
 
 /// Waits for a condition; after [`DEADLINE`] it panics with `what` in the message.
 #[track_caller]
-pub fn wait_for<A: Answer>(what: &str, mut condition: impl FnMut() -> A) -> A::Value {
+pub fn wait_for<A: Condition>(what: &str, mut condition: impl FnMut() -> A) -> A::Value {
     let start = Instant::now();
     loop {
         if let Some(value) = condition().value() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pfp_shm_layout::cell::Measurement;
 use pfp_shm_layout::control::{Change, Control};
-use pfp_shm_layout::copy::{Copy, Dense, Note};
+use pfp_shm_layout::copy::{Dense, Note, SegmentCopy};
 use pfp_shm_layout::geometry::{CELLS_PER_BLOCK, CHUNK, Config};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
@@ -39,7 +39,7 @@ fn main() -> anyhow::Result<()> {
         let rounds = if quick || each == POINTS { 3 } else { 11 };
         let segment = fill(each);
         let raw = folder.path().join("a.pfp");
-        let copy = Copy::of(&segment)?;
+        let copy = SegmentCopy::of(&segment)?;
         write_file(&raw, Existing::Replace, |file| copy.write(file, Some(&NOTE)))?;
         let snapshot = source::open(&raw)?.poll()?;
         assert_eq!(snapshot.cells.len(), each * THREADS);
@@ -49,13 +49,13 @@ fn main() -> anyhow::Result<()> {
             report(form, &snapshot, &path, write, rounds)?;
         }
         let write = least(rounds, || {
-            let copy = Copy::of(&segment)?;
+            let copy = SegmentCopy::of(&segment)?;
             Ok(write_file(&raw, Existing::Replace, |file| copy.write(file, Some(&NOTE)))?)
         })?;
         report("segment", &snapshot, &raw, write, rounds)?;
         let path = folder.path().join("a.pfp.zst");
         let write = least(rounds, || {
-            let copy = Copy::of(&segment)?;
+            let copy = SegmentCopy::of(&segment)?;
             Ok(write_file(&path, Existing::Replace, |file| {
                 zstd_file::write(file, |out| copy.write(&mut Dense(out), Some(&NOTE)))
             })?)

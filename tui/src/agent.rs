@@ -25,8 +25,8 @@ use crate::interrupt::Interrupt;
 use crate::session::Session;
 use crate::snapshot::{Extent, PointState, Snapshot};
 use crate::source::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
-use crate::source::{Change, Finder, Looking, Refusal, Source};
-use crate::summing::Sight;
+use crate::source::{Change, Finder, Interest, Refusal, Source};
+use crate::summing::SnapshotScope;
 use crate::summing::Summing;
 
 /// Size of the parts in which a reply is written. Each written part shows that the line works.
@@ -41,7 +41,7 @@ const LAST: Duration = Duration::from_secs(1);
 const UNSEEN: usize = 64;
 
 /// Events of the agent's main loop.
-enum Event {
+enum AgentEvent {
     Request(Request),
     /// The input has ended.
     End,
@@ -70,31 +70,31 @@ pub(crate) fn run(
     let signals = events.clone();
     thread::spawn(move || {
         while interrupt.sleep(Duration::MAX) {}
-        signals.send(Event::Signal)
+        signals.send(AgentEvent::Signal)
     });
     let requests = events.clone();
     thread::spawn(move || read(input, &requests));
     let (replies, to_write) = mpsc::channel();
     thread::spawn(move || {
         if let Err(error) = write(output, &to_write, &events) {
-            let _ = events.send(Event::Broken(error.into()));
+            let _ = events.send(AgentEvent::Broken(error.into()));
         }
     });
     // However this function ends, dropping the agent puts toggled points back.
-    let mut agent = Agent { finder, watched: HashMap::new(), keep: false, within: None };
+    let mut agent = AgentServer { finder, watched: HashMap::new(), keep: false, within: None };
     agent.serve(&happens, &replies)
 }
 
-fn read(input: impl Read, requests: &SyncSender<Event>) {
+fn read(input: impl Read, requests: &SyncSender<AgentEvent>) {
     let mut input = BufReader::new(input);
     let mut is_more = true;
     while is_more {
         let event = match wire::read(&mut input) {
-            Ok(Some((request, _))) => Event::Request(request),
-            Ok(None) => Event::End,
-            Err(error) => Event::Broken(error),
+            Ok(Some((request, _))) => AgentEvent::Request(request),
+            Ok(None) => AgentEvent::End,
+            Err(error) => AgentEvent::Broken(error),
         };
-        is_more = matches!(event, Event::Request(_));
+        is_more = matches!(event, AgentEvent::Request(_));
         is_more &= requests.send(event).is_ok();
     }
 }
@@ -102,7 +102,7 @@ fn read(input: impl Read, requests: &SyncSender<Event>) {
 fn write(
     mut output: impl Write,
     replies: &Receiver<Vec<u8>>,
-    events: &SyncSender<Event>,
+    events: &SyncSender<AgentEvent>,
 ) -> io::Result<()> {
     output.write_all(&wire::MAGIC)?;
     output.flush()?;
@@ -110,16 +110,16 @@ fn write(
         for part in reply.chunks(PART) {
             output.write_all(part)?;
             output.flush()?;
-            let _ = events.send(Event::Part);
+            let _ = events.send(AgentEvent::Part);
         }
-        let _ = events.send(Event::Written);
+        let _ = events.send(AgentEvent::Written);
     }
     Ok(())
 }
 
-struct Agent<'a> {
+struct AgentServer<'a> {
     finder: &'a mut dyn Finder,
-    watched: HashMap<u32, Watched>,
+    watched: HashMap<u32, WatchedProcess>,
     /// Whether toggled points stay as they are when the line is lost.
     keep: bool,
     /// The longest silence before the line counts as lost.
@@ -127,7 +127,7 @@ struct Agent<'a> {
 }
 
 /// A process that the viewer watches.
-struct Watched {
+struct WatchedProcess {
     session: Session,
     packer: Packer,
     /// Makes sums; `None` while the viewer wants everything.
@@ -136,8 +136,8 @@ struct Watched {
     last: Option<Snapshot>,
 }
 
-impl Agent<'_> {
-    fn serve(&mut self, happens: &Receiver<Event>, replies: &Sender<Vec<u8>>) -> Result<()> {
+impl AgentServer<'_> {
+    fn serve(&mut self, happens: &Receiver<AgentEvent>, replies: &Sender<Vec<u8>>) -> Result<()> {
         let mut waiting: VecDeque<Request> = VecDeque::new();
         let mut is_writing = false;
         let mut heard = Instant::now();
@@ -173,19 +173,19 @@ impl Agent<'_> {
                 None => happens.recv().map_err(Into::into),
             };
             match event {
-                Ok(Event::Request(_)) if waiting.len() == WAITING => bail!(
+                Ok(AgentEvent::Request(_)) if waiting.len() == WAITING => bail!(
                     "expected a viewer that reads its answers, found {WAITING} requests behind one \
                      that it does not read"
                 ),
-                Ok(Event::Request(request)) => {
+                Ok(AgentEvent::Request(request)) => {
                     waiting.push_back(request);
                     heard = Instant::now();
                 }
-                Ok(Event::Part) => heard = Instant::now(),
-                Ok(Event::Written) => is_writing = false,
-                Ok(Event::End) => end = Some(Instant::now() + LAST),
-                Ok(Event::Broken(error)) => return Err(error),
-                Ok(Event::Signal) => return Ok(()),
+                Ok(AgentEvent::Part) => heard = Instant::now(),
+                Ok(AgentEvent::Written) => is_writing = false,
+                Ok(AgentEvent::End) => end = Some(Instant::now() + LAST),
+                Ok(AgentEvent::Broken(error)) => return Err(error),
+                Ok(AgentEvent::Signal) => return Ok(()),
                 Err(_) if end.is_some() => {}
                 Err(RecvTimeoutError::Timeout) => {
                     self.watched.values_mut().for_each(|watched| watched.session.restore());
@@ -255,7 +255,7 @@ impl Agent<'_> {
                 self.within = within_s.map(Duration::from_secs);
                 let within = self.within;
                 let watched = self.watched(source)?;
-                watched.session.source.look_at(Looking { within, ..Looking::default() });
+                watched.session.source.look_at(Interest { within, ..Interest::default() });
                 let is_key = watched.last.is_none();
                 return Ok((Answer::Picture { is_key }, watched.picture(&sight)?));
             }
@@ -279,20 +279,20 @@ impl Agent<'_> {
     fn watch(&mut self, source: u32, attached: Box<dyn Source>) -> Result<Answer> {
         let session = Session::new(attached, self.keep);
         let read_only = session.source.read_only().map(str::to_owned);
-        let watched = Watched { session, packer: Packer::new()?, summing: None, last: None };
+        let watched = WatchedProcess { session, packer: Packer::new()?, summing: None, last: None };
         self.watched.insert(source, watched);
         Ok(Answer::Attached { read_only })
     }
 
-    fn watched(&mut self, source: u32) -> Result<&mut Watched> {
+    fn watched(&mut self, source: u32) -> Result<&mut WatchedProcess> {
         self.watched.get_mut(&source).context("nothing is watched under this number")
     }
 }
 
-impl Watched {
+impl WatchedProcess {
     /// The next picture. The first one is complete; each further one has the differences from the
     /// one before.
-    fn picture(&mut self, sight: &Sight) -> Result<Vec<u8>> {
+    fn picture(&mut self, sight: &SnapshotScope) -> Result<Vec<u8>> {
         let mut snapshot = self.session.poll()?;
         match sight.extent {
             Extent::All => self.summing = None,

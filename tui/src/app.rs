@@ -17,16 +17,16 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 
 use crate::common::keys::{self, Binding};
-use crate::common::{Action, Common, Level, Options, Overlay, Replay, Screen, Status};
+use crate::common::{Action, Common, Options, Overlay, Replay, Screen, Severity, Status};
 use crate::compare::Baseline;
 use crate::grid::Scroll;
 use crate::headline::ended_words;
 use crate::model::{Basis, Figures, Model, News};
-use crate::screens::{Points, Screens, View};
+use crate::screens::{PointsView, Screens, View};
 use crate::session::Session;
 use crate::snapshot::{Extent, ProcessState, Snapshot};
-use crate::source::{Finder, Looking, Source};
-use crate::summing::Sight;
+use crate::source::{Finder, Interest, Source};
+use crate::summing::SnapshotScope;
 
 /// Maximum number of polls until a snapshot has arrived that contains the parts on the screen.
 const COMPLETING: usize = 3;
@@ -59,14 +59,14 @@ pub struct App {
     next_sample: Instant,
     updates: u64,
     /// The request that the source got last: the parts of a snapshot that the screen shows.
-    looking: Looking,
+    looking: Interest,
 }
 
 impl App {
     /// An app that looks for a process to watch.
     pub fn new(options: Options, finder: Box<dyn Finder>, now: Instant) -> Self {
         Self {
-            screens: Screens { points: Points::new(&options), ..Screens::default() },
+            screens: Screens { points: PointsView::new(&options), ..Screens::default() },
             common: Common::new(options, now),
             screen: Screen::Waiting,
             overlay: None,
@@ -80,7 +80,7 @@ impl App {
             next_poll: now,
             next_sample: now,
             updates: 0,
-            looking: Looking::default(),
+            looking: Interest::default(),
         }
     }
 
@@ -209,7 +209,7 @@ impl App {
                     session.is_some_and(|session| !session.source.bad_places().is_empty());
                 let line = session.and_then(|session| session.source.line());
                 if let Some(why) = line.and_then(|line| line.why) {
-                    self.common.notify(Level::Problem, format!("{why}; trying again"));
+                    self.common.notify(Severity::Problem, format!("{why}; trying again"));
                 }
                 let was_life = self.common.model.basis() == Basis::Life;
                 let news = self.common.model.fold(snapshot);
@@ -232,7 +232,7 @@ impl App {
                 let ended = format!("{ended}; showing its last figures");
                 self.tell(news, &ended);
             }
-            Err(error) => self.common.notify(Level::Problem, format!("{error:#}")),
+            Err(error) => self.common.notify(Severity::Problem, format!("{error:#}")),
         }
         self.update();
     }
@@ -247,11 +247,11 @@ impl App {
     }
 
     /// The parts of a snapshot that the screen shows.
-    fn looking(&self) -> Looking {
+    fn looking(&self) -> Interest {
         let within = Some(self.common.interval);
         match self.is_busy() {
-            true => Looking { within, ..Looking::default() },
-            false => Looking { within, ..self.view().looks_at(&self.common) },
+            true => Interest { within, ..Interest::default() },
+            false => Interest { within, ..self.view().looks_at(&self.common) },
         }
     }
 
@@ -259,7 +259,7 @@ impl App {
         self.common.session.as_ref().is_some_and(|session| session.source.is_pending())
     }
 
-    fn look_at(&mut self, looking: Looking) {
+    fn look_at(&mut self, looking: Interest) {
         if let Some(session) = &mut self.common.session {
             session.source.look_at(looking.clone());
         }
@@ -267,7 +267,7 @@ impl App {
     }
 
     /// Whether the last snapshot lacks a part that `sight` asks for.
-    fn lacks(&self, sight: &Sight) -> bool {
+    fn lacks(&self, sight: &SnapshotScope) -> bool {
         let Some(snapshot) = self.common.model.snapshot() else { return false };
         let Some(summed) = &snapshot.summed else { return false };
         let lacks_rows = || {
@@ -292,7 +292,7 @@ impl App {
     /// Requests all figures. Returns whether they have arrived; a slow line may take longer.
     fn complete(&mut self) -> bool {
         let within = Some(self.common.interval);
-        self.complete_to(Looking { within, ..Looking::default() })
+        self.complete_to(Interest { within, ..Interest::default() })
     }
 
     /// Requests the parts that the screen shows now, unless they were requested before.
@@ -310,7 +310,7 @@ impl App {
         }
     }
 
-    fn complete_to(&mut self, looking: Looking) -> bool {
+    fn complete_to(&mut self, looking: Interest) -> bool {
         let sight = looking.sight.clone();
         if !self.lacks(&sight) {
             return true;
@@ -327,7 +327,7 @@ impl App {
             match session.poll() {
                 Ok(snapshot) => self.common.model.complete(snapshot),
                 Err(error) => {
-                    self.common.notify(Level::Problem, format!("{error:#}"));
+                    self.common.notify(Severity::Problem, format!("{error:#}"));
                     return false;
                 }
             }
@@ -350,13 +350,13 @@ impl App {
 
     /// While the figures stand still, checks whether the process has ended.
     fn look_after_it(&mut self) {
-        let sight = Sight { extent: Extent::Loads, ..Sight::default() };
+        let sight = SnapshotScope { extent: Extent::Loads, ..SnapshotScope::default() };
         let (lanes, within) = (Some(Vec::new()), Some(self.common.interval));
-        self.look_at(Looking { sight, lanes, within });
+        self.look_at(Interest { sight, lanes, within });
         let snapshot = match self.common.session.as_mut().map(Session::poll) {
             Some(Ok(snapshot)) => Arc::new(snapshot),
             Some(Err(error)) => {
-                return self.common.notify(Level::Problem, format!("{error:#}"));
+                return self.common.notify(Severity::Problem, format!("{error:#}"));
             }
             None => return,
         };
@@ -374,7 +374,7 @@ impl App {
     fn look(&mut self) {
         match self.finder.discover() {
             Ok(discovery) => self.common.discovery = discovery,
-            Err(error) => return self.common.notify(Level::Error, format!("{error:#}")),
+            Err(error) => return self.common.notify(Severity::Error, format!("{error:#}")),
         }
         let (view, common) = self.view_mut();
         let outcome = view.discovered(common);
@@ -385,7 +385,7 @@ impl App {
     fn attach(&mut self, found: anyhow::Result<Box<dyn Source>>) {
         match found {
             Ok(source) => self.watch(source, self.common.now),
-            Err(error) => self.common.notify(Level::Error, format!("{error:#}")),
+            Err(error) => self.common.notify(Severity::Error, format!("{error:#}")),
         }
     }
 

@@ -27,15 +27,15 @@ mod target;
 
 pub use command_line::{Cli, Command, Saving, parse};
 pub use commands::{exit_status, run};
-pub use control::{PointCommand, Points};
-pub use diff::Diff;
-pub use export::Export;
-pub use gate::Gate;
-pub use options::{Show, When};
+pub use control::{PointCommand, PointsArgs};
+pub use diff::DiffArgs;
+pub use export::ExportArgs;
+pub use gate::GateArgs;
+pub use options::{ShowArgs, When};
 #[cfg(feature = "otlp")]
-pub use push::Push;
-pub use record::Record;
-pub use roofline::Roofline;
-pub use run::Run;
-pub use serve::Serve;
-pub use target::{Target, Via};
+pub use push::PushArgs;
+pub use record::RecordArgs;
+pub use roofline::RooflineArgs;
+pub use run::RunArgs;
+pub use serve::ServeArgs;
+pub use target::{TargetArgs, ViaArgs};

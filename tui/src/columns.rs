@@ -11,13 +11,13 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
 pub use crate::grid::Kind;
-use crate::grid::{self, Fitted, Grid, Table, Written, table};
+use crate::grid::{self, CellContext, Fitted, Grid, Table, table};
 use crate::model::{BYTES, FLOPS, Figures, Model, Quantiles};
 use crate::snapshot::{OPENMP, PointState, Process, ProcessState};
 use crate::text;
 use crate::units::{self, NONE, Scale};
 
-type Of = grid::Column<Figures, With>;
+type PointColumn = grid::TableColumn<Figures, With>;
 
 /// The context in which the cells of a point are written.
 pub(crate) struct With {
@@ -32,7 +32,7 @@ impl With {
     }
 }
 
-impl Written for With {
+impl CellContext for With {
     fn scale(&self) -> Scale {
         self.scale
     }
@@ -242,7 +242,7 @@ impl Column {
         Self::Imbalance,
     ];
 
-    pub(crate) fn spec(self) -> &'static Of {
+    pub(crate) fn spec(self) -> &'static PointColumn {
         &TABLE.0[self as usize]
     }
 
@@ -380,7 +380,7 @@ impl Fit {
         there.processes &= width >= PROCESS_MIN;
         let least = names.clamp(NAME_MIN, NAME_MIN.max(width / NAME_SHARE));
         let columns = Column::shown(columns, there).into_iter().map(Column::spec).collect();
-        let widths = |column: &Of| match column.heading.key == Column::Name.word() {
+        let widths = |column: &PointColumn| match column.heading.key == Column::Name.word() {
             true => (least, names.clamp(NAME_USUAL, NAME_MAX)),
             false => column.width,
         };

@@ -19,15 +19,15 @@ pub use self::action::Action;
 pub use self::chosen_keys::ChosenKeys;
 pub use self::options::Options;
 pub use self::overlay::{Overlay, Question};
-pub use self::prompt::{Asked, Prompt, default_file_name};
+pub use self::prompt::{Prompt, PromptSubject, default_file_name};
 pub use self::replay::Replay;
 pub(crate) use self::screen::every_screen;
 pub use self::screen::{Screen, Tab};
-pub use self::target::Target;
+pub use self::target::MouseTarget;
 use crate::filter::Filter;
-use crate::grid::{Scroll, Written};
+use crate::grid::{CellContext, Scroll};
 use crate::local_time::unix_ns;
-use crate::model::log::Log;
+use crate::model::log::EventLog;
 use crate::model::{Figures, Model};
 use crate::session::Session;
 use crate::snapshot::{ProcessState, Snapshot};
@@ -84,7 +84,7 @@ pub enum Errand {
 
 /// Severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
+pub(crate) enum Severity {
     /// Success.
     Info,
     /// A failure that the log has already.
@@ -124,7 +124,7 @@ pub struct Common {
     /// The message in the last line.
     pub toast: Option<Toast>,
     /// The log of events.
-    pub log: Log,
+    pub log: EventLog,
     /// The last result of looking for processes.
     pub discovery: Discovery,
     /// The position in a recording. `None` if the source is not a recording.
@@ -151,7 +151,7 @@ pub struct Common {
     pub styles: Styles,
 }
 
-impl Written for Common {
+impl CellContext for Common {
     fn scale(&self) -> Scale {
         Self::scale(self)
     }
@@ -168,7 +168,7 @@ impl Common {
             interval: options.interval,
             paused: false,
             toast: None,
-            log: Log::default(),
+            log: EventLog::default(),
             discovery: Discovery::default(),
             replay: None,
             errand: None,
@@ -296,7 +296,7 @@ impl Common {
         if !events.is_empty() {
             let texts: Vec<&str> = events.iter().map(|event| event.text.as_str()).collect();
             let has_problem = events.iter().any(|event| event.is_problem);
-            let level = if has_problem { Level::Failure } else { Level::Info };
+            let level = if has_problem { Severity::Failure } else { Severity::Info };
             self.notify(level, texts.join("; "));
         }
     }
@@ -317,18 +317,19 @@ impl Common {
 
     /// Shows a message about a success.
     pub(crate) fn say(&mut self, text: impl AsRef<str>) {
-        self.notify(Level::Info, text);
+        self.notify(Severity::Info, text);
     }
 
     /// Shows a message for a while. Failures are also added to the log.
-    pub(crate) fn notify(&mut self, level: Level, text: impl AsRef<str>) {
+    pub(crate) fn notify(&mut self, level: Severity, text: impl AsRef<str>) {
         let text = text::clean(text.as_ref()).into_owned();
-        if matches!(level, Level::Error | Level::Problem) {
+        if matches!(level, Severity::Error | Severity::Problem) {
             self.log.note(self.unix_ns(), text.as_str());
         }
-        if level == Level::Problem {
+        if level == Severity::Problem {
             self.log.problem(self.unix_ns(), text.as_str());
         }
-        self.toast = Some(Toast { text, is_error: level != Level::Info, until: self.now + TOAST });
+        self.toast =
+            Some(Toast { text, is_error: level != Severity::Info, until: self.now + TOAST });
     }
 }

@@ -57,7 +57,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::model::{BUCKETS_AT_ONCE, Window};
+use crate::model::{BUCKETS_AT_ONCE, PointWindow};
 use crate::snapshot::{Point, ProcessState, Snapshot};
 use crate::text;
 use statistics::{RankTest, TAIL, TailTest, rank_test, tail_test};
@@ -139,17 +139,17 @@ pub struct Baseline {
     file: Option<String>,
     /// The measurements of each point of `until`, in the order of its points. They are cached,
     /// since every poll is compared with them.
-    measured: Arc<[Measured]>,
+    measured: Arc<[BaselinePoint]>,
 }
 
 /// The measurements of a point when the baseline was taken.
 #[derive(Debug)]
-struct Measured {
+struct BaselinePoint {
     id: u32,
     /// The measurements within the baseline.
-    within: Window,
+    within: PointWindow,
     /// All measurements since the point's last reset.
-    life: Window,
+    life: PointWindow,
 }
 
 impl Baseline {
@@ -165,10 +165,10 @@ impl Baseline {
     }
 
     fn between(from: Option<&Snapshot>, until: Snapshot, file: Option<String>) -> Self {
-        let measured = until.points.iter().map(|point| Measured {
+        let measured = until.points.iter().map(|point| BaselinePoint {
             id: point.id,
-            within: Window::between(from, &until, point.id).unwrap_or_default(),
-            life: Window::life(&until, point.id),
+            within: PointWindow::between(from, &until, point.id).unwrap_or_default(),
+            life: PointWindow::life(&until, point.id),
         });
         let measured = measured.collect();
         let from_ticks = from.map_or(0, |from| from.elapsed_ticks);
@@ -176,11 +176,11 @@ impl Baseline {
     }
 
     /// The measurements of a point in the baseline.
-    fn within(&self, id: u32) -> Window {
-        self.measured(id).map_or_else(Window::default, |known| known.within.clone())
+    fn within(&self, id: u32) -> PointWindow {
+        self.measured(id).map_or_else(PointWindow::default, |known| known.within.clone())
     }
 
-    fn measured(&self, id: u32) -> Option<&Measured> {
+    fn measured(&self, id: u32) -> Option<&BaselinePoint> {
         let place = self.measured.binary_search_by_key(&id, |known| known.id).ok()?;
         Some(&self.measured[place])
     }
@@ -214,16 +214,16 @@ impl Baseline {
 
 /// A point in both windows.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct DiffRow {
     /// Its id in the compared snapshot. A point that only the baseline has gets a number that no
     /// point has, counting down from the greatest.
     pub id: u32,
     /// Its name.
     pub name: String,
     /// Its measurements in the baseline.
-    pub before: Window,
+    pub before: PointWindow,
     /// Its measurements since, in ticks of the same clock.
-    pub since: Window,
+    pub since: PointWindow,
     /// Probability that a measurement since takes longer than one before.
     pub superiority: Option<f64>,
     /// The verdict on the time of a call.
@@ -240,8 +240,13 @@ pub struct Row {
     ago: u32,
 }
 
-impl Row {
-    fn new(point: (u32, String), before: Window, since: Window, verdict: Verdict) -> Self {
+impl DiffRow {
+    fn new(
+        point: (u32, String),
+        before: PointWindow,
+        since: PointWindow,
+        verdict: Verdict,
+    ) -> Self {
         let (calls, load) = (Volume::Unsure, Volume::Unsure);
         let ((id, name), variation) = (point, Variation::default());
         let superiority = None;
@@ -292,7 +297,7 @@ fn change(before: Option<f64>, since: Option<f64>) -> Option<f64> {
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// Points that measured in either window, the greatest change of load first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<DiffRow>,
     /// Time since the baseline, seconds.
     pub seconds: f64,
     /// Ticks per second of the clock in which all ticks are given.
@@ -343,11 +348,11 @@ impl Comparison {
         let ratio = rate / base.clock.ticks_per_second;
         let is_one_clock = !ratio.is_finite() || ratio <= 0.0 || (ratio - 1.0).abs() < SAME_RATE;
         let since_snapshot = is_same.then_some(base);
-        let in_ticks_of_now = |window: Window| match is_one_clock {
+        let in_ticks_of_now = |window: PointWindow| match is_one_clock {
             true => window,
             false => window.in_other_ticks(ratio),
         };
-        let nothing = Window::default();
+        let nothing = PointWindow::default();
         let known = known.filter(|known| known.segment_id == now.process.segment_id);
         let (mut kept, earlier) = kept(buckets, known, now);
         let mut twins = Twins::of(base, is_same);
@@ -355,40 +360,41 @@ impl Comparison {
         for point in &now.points {
             let twin = twins.take(point);
             if let Some(row) = kept.remove(&point.id) {
-                rows.push(Row { ago: row.ago + 1, ..row });
+                rows.push(DiffRow { ago: row.ago + 1, ..row });
                 continue;
             }
             let verdict = if twin.is_some() { Verdict::TooFew } else { Verdict::New };
             let before = in_ticks_of_now(match twin {
                 Some(id) => baseline.within(id),
-                None => Window::empty(baseline.from_ticks, base),
+                None => PointWindow::empty(baseline.from_ticks, base),
             });
             let life = baseline.measured(point.id).map_or(&nothing, |known| &known.life);
             let from = since_snapshot.map(|base| (base, life));
-            let since = Window::since(from, now, point.id).unwrap_or_default();
+            let since = PointWindow::since(from, now, point.id).unwrap_or_default();
             if before.count > 0 || since.count > 0 {
                 let variation = earlier
                     .get(&point.id)
                     .map(|row| row.variation.after(&row.since, &since))
                     .unwrap_or_default();
-                let row = Row::new((point.id, point.shown_name()), before, since, verdict);
+                let row = DiffRow::new((point.id, point.shown_name()), before, since, verdict);
                 let is_calibration = point.number.unwrap_or(point.id) == 0;
-                rows.push(Row { variation, is_calibration, ..row });
+                rows.push(DiffRow { variation, is_calibration, ..row });
             }
         }
         let left = twins.left(base);
         for (place, point) in (0..).zip(&left) {
             let before = in_ticks_of_now(baseline.within(point.id));
             if before.count > 0 {
-                let since = Window::empty(since_snapshot.map_or(0, |base| base.elapsed_ticks), now);
+                let since =
+                    PointWindow::empty(since_snapshot.map_or(0, |base| base.elapsed_ticks), now);
                 let point = (u32::MAX - place, point.shown_name());
-                rows.push(Row::new(point, before, since, Verdict::Gone));
+                rows.push(DiffRow::new(point, before, since, Verdict::Gone));
             }
         }
         judge(&mut rows);
         volume::judge(&mut rows, is_same);
         let common = is_same.then(|| judge_against_all(&mut rows)).flatten();
-        let size = |row: &Row| row.load_change().map_or(-1.0, f64::abs);
+        let size = |row: &DiffRow| row.load_change().map_or(-1.0, f64::abs);
         rows.sort_by(|a, b| size(b).total_cmp(&size(a)));
         let before = since_snapshot.map_or(0, |base| base.elapsed_ticks);
         let seconds = now.elapsed_ticks.saturating_sub(before) as f64 / rate;
@@ -399,7 +405,7 @@ impl Comparison {
     }
 
     /// The row of a point.
-    pub fn row(&self, id: u32) -> Option<&Row> {
+    pub fn row(&self, id: u32) -> Option<&DiffRow> {
         self.rows.iter().find(|row| row.id == id)
     }
 }
@@ -422,16 +428,16 @@ fn kept(
     mut buckets: usize,
     known: Option<Comparison>,
     now: &Snapshot,
-) -> (HashMap<u32, Row>, HashMap<u32, Row>) {
+) -> (HashMap<u32, DiffRow>, HashMap<u32, DiffRow>) {
     let mut rows = known.map_or_else(Vec::new, |known| known.rows);
     rows.sort_by_key(|row| Reverse(row.ago));
-    let is_too_much = |row: &Row| {
+    let is_too_much = |row: &DiffRow| {
         let is_too_much = buckets == 0;
-        buckets = buckets.saturating_sub(Window::buckets(now, row.id));
+        buckets = buckets.saturating_sub(PointWindow::buckets(now, row.id));
         is_too_much
     };
     let first = rows.iter().position(is_too_much).unwrap_or(rows.len());
-    let by_id = |rows: Vec<Row>| rows.into_iter().map(|row| (row.id, row)).collect();
+    let by_id = |rows: Vec<DiffRow>| rows.into_iter().map(|row| (row.id, row)).collect();
     let kept = rows.split_off(first);
     (by_id(kept), by_id(rows))
 }
@@ -481,7 +487,7 @@ impl<'a> Twins<'a> {
 }
 
 /// Gives every row its verdict.
-fn judge(rows: &mut [Row]) {
+fn judge(rows: &mut [DiffRow]) {
     let tested: Vec<_> = rows
         .iter()
         .map(|row| {
@@ -526,8 +532,8 @@ fn judge(rows: &mut [Row]) {
 
 /// Replaces the verdict of every point that has changed no more than most points. Returns the
 /// common relative change, if there is one.
-fn judge_against_all(rows: &mut [Row]) -> Option<f64> {
-    let moved = |row: &Row| row.superiority.and(row.quantile_change(0.5)).map(f64::ln_1p);
+fn judge_against_all(rows: &mut [DiffRow]) -> Option<f64> {
+    let moved = |row: &DiffRow| row.superiority.and(row.quantile_change(0.5)).map(f64::ln_1p);
     let mut moves: Vec<f64> = rows.iter().filter_map(moved).filter(|by| by.is_finite()).collect();
     let far = SHIFT.ln_1p();
     let common = common_move(&mut moves)?;
@@ -569,7 +575,7 @@ pub(super) fn common_move(moves: &mut [f64]) -> Option<f64> {
 }
 
 /// The verdict on most measurements, if their change is large enough to matter.
-fn shifted(row: &Row, rank: &RankTest) -> Option<Verdict> {
+fn shifted(row: &DiffRow, rank: &RankTest) -> Option<Verdict> {
     let moves = [row.mean_change(), row.quantile_change(0.5)];
     let moved = |way: f64| moves.iter().flatten().any(|by| way * by >= SHIFT);
     if rank.superiority >= 0.5 + SUPERIORITY && moved(1.0) {
@@ -582,7 +588,7 @@ fn shifted(row: &Row, rank: &RankTest) -> Option<Verdict> {
 }
 
 /// The verdict on the longest measurements, if their change is large enough to matter.
-fn tail_shifted(row: &Row, tail: &TailTest) -> Option<Verdict> {
+fn tail_shifted(row: &DiffRow, tail: &TailTest) -> Option<Verdict> {
     let moved = row.quantile_change(1.0 - TAIL)?;
     if tail.since >= TAIL_RATIO * tail.before && moved >= TAIL_SHIFT {
         Some(Verdict::SlowerTail)

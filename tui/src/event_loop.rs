@@ -41,14 +41,14 @@ const MOST_CELLS: u32 = 1 << 19;
 ///
 /// ratatui's terminal is never dropped: if the terminal is gone, its drop tries to print an error
 /// there and panics, and toggled points would never be put back.
-struct Screen {
+struct TerminalScreen {
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
     area: Rect,
     modes: Modes,
     keyboard: Keyboard,
 }
 
-impl Screen {
+impl TerminalScreen {
     fn new(mouse: bool) -> io::Result<Self> {
         let keyboard = Keyboard::open()?;
         let modes = Modes::set(mouse)?;
@@ -107,7 +107,7 @@ fn bounded(width: u16, height: u16) -> Rect {
 
 /// The kinds of input that [`take_input`] found.
 #[derive(Default)]
-struct Input {
+struct InputKinds {
     any: bool,
     resized: bool,
 }
@@ -116,7 +116,7 @@ struct Input {
 pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
     let suspension = Suspension::install().context("signals cannot be taken over")?;
     let mouse = app.common.options.mouse;
-    let mut screen = Screen::new(mouse).context("the terminal cannot be used")?;
+    let mut screen = TerminalScreen::new(mouse).context("the terminal cannot be used")?;
     let mut changed = true;
     while !app.quit && !interrupt.raised() {
         let now = Instant::now();
@@ -162,10 +162,10 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
 }
 
 /// Waits for input until something is due, then handles all input that is there.
-fn take_input(app: &mut App, screen: &Screen) -> io::Result<Input> {
+fn take_input(app: &mut App, screen: &TerminalScreen) -> io::Result<InputKinds> {
     let now = Instant::now();
     let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
-    let mut input = Input::default();
+    let mut input = InputKinds::default();
     // Check the terminal first: if it is gone, crossterm would read its end in a loop.
     if screen.keyboard.is_gone(wait.min(PATIENCE)) {
         app.quit = true;

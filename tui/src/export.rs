@@ -31,7 +31,7 @@ mod tracks;
 use std::fmt::Write as _;
 
 pub use format::Format;
-pub use subject::{Begin, Shown, Subject};
+pub use subject::{Begin, ExportedPoint, Subject};
 
 /// Percent-encodes control characters, `%` and characters that are `special`, byte by byte, as in
 /// URLs. Different names stay different.

@@ -16,8 +16,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Column, Measure};
-use crate::model::{Figures, Row};
-use crate::pattern::Pattern;
+use crate::model::{Figures, PointRow};
+use crate::pattern::NamePattern;
 use crate::snapshot::Process;
 use crate::units;
 
@@ -68,7 +68,7 @@ const FIELDS: [(&str, Field); 6] = [
 /// A test of a point.
 #[derive(Clone, Debug)]
 enum Test {
-    Name(Pattern),
+    Name(NamePattern),
     /// A comparison of a figure with a value.
     Figure {
         column: Column,
@@ -137,7 +137,7 @@ impl Filter {
             Term::new(word).map_err(|why| if several { format!("{word}: {why}") } else { why })
         };
         let terms = words.into_iter().map(term).collect::<Result<Vec<_>, _>>()?;
-        let says_something = |term: &Term| !matches!(term.test, Test::Name(Pattern::Anything));
+        let says_something = |term: &Term| !matches!(term.test, Test::Name(NamePattern::Anything));
         let terms = terms.into_iter().filter(says_something).collect();
         Ok(Self { text: text.to_owned(), terms })
     }
@@ -150,7 +150,7 @@ impl Filter {
             true => (format!("thread:\"{name}\""), Field::Thread, name.to_owned()),
             false => (format!("tid:{tid}"), Field::Tid, tid.to_string()),
         };
-        let test = Test::Name(Pattern::Whole(whole));
+        let test = Test::Name(NamePattern::Whole(whole));
         let term = Term { word: text.clone(), excludes: false, of, test };
         Self { text, terms: vec![term] }
     }
@@ -178,7 +178,7 @@ impl Filter {
     }
 
     /// Whether a point with unknown rates passes.
-    pub(crate) fn admits_row(&self, row: Row) -> bool {
+    pub(crate) fn admits_row(&self, row: PointRow) -> bool {
         self.terms.iter().all(|term| term.finds_in(row) != term.excludes)
     }
 
@@ -255,7 +255,7 @@ fn figure(word: &str) -> Option<Test> {
         return None;
     }
     if value.is_empty() {
-        return Some(Test::Name(Pattern::Anything));
+        return Some(Test::Name(NamePattern::Anything));
     }
     let value = match measure {
         Measure::Percent => units::parse_si(value.strip_suffix('%').unwrap_or(value)),
@@ -275,8 +275,10 @@ impl Term {
         let (of, value) = FIELDS.iter().find_map(field).unwrap_or((Field::Name, value));
         let test = match (of, figure(value)) {
             (Field::Name, Some(figure)) => figure,
-            (Field::Tid, _) if !value.is_empty() => Test::Name(Pattern::Whole(value.to_owned())),
-            _ => Test::Name(Pattern::new(value)?),
+            (Field::Tid, _) if !value.is_empty() => {
+                Test::Name(NamePattern::Whole(value.to_owned()))
+            }
+            _ => Test::Name(NamePattern::new(value)?),
         };
         Ok(Self { word: word.to_owned(), excludes, of, test })
     }
@@ -298,7 +300,7 @@ impl Term {
         matches!(self.of, Field::Thread | Field::Tid)
     }
 
-    fn finds_in(&self, row: Row) -> bool {
+    fn finds_in(&self, row: PointRow) -> bool {
         let (pattern, point) = (&self.test, row.point);
         match self.of {
             Field::Name if point.name.is_empty() => pattern.finds(&point.shown_name()),

@@ -6,9 +6,9 @@ mod chosen;
 pub(crate) mod table;
 
 pub use self::cells::Grid;
-pub use self::chosen::{Chosen, Heading, Sorted};
+pub use self::chosen::{Heading, Sorted, TableLayout};
 pub use self::table::Kind;
-pub(crate) use self::table::{Column, Fitted, Table, Written, grid_of, table};
+pub(crate) use self::table::{CellContext, Fitted, Table, TableColumn, grid_of, table};
 
 /// The scroll position of a list.
 #[derive(Clone, Copy, Debug, Default)]

@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 1 << 20;
 
 /// A test of names.
 #[derive(Clone, Debug)]
-pub enum Pattern {
+pub enum NamePattern {
     /// Every name.
     Anything,
     /// Exactly this name.
@@ -35,7 +35,7 @@ pub enum Pattern {
     Regex(Regex, String),
 }
 
-impl Pattern {
+impl NamePattern {
     /// Parses a pattern that the user has typed.
     ///
     /// # Errors
@@ -108,13 +108,13 @@ fn glob(text: &str) -> Option<String> {
 }
 
 /// The typed text decides whether case counts.
-fn regex(pattern: &str, text: &str) -> Result<Pattern, String> {
+fn regex(pattern: &str, text: &str) -> Result<NamePattern, String> {
     let built = RegexBuilder::new(pattern)
         .case_insensitive(!case_counts(text))
         .size_limit(MAX_BYTES)
         .build();
     // The crate's error shows the position over several lines; the last line has the message.
-    built.map(|regex| Pattern::Regex(regex, text.to_owned())).map_err(|error| {
+    built.map(|regex| NamePattern::Regex(regex, text.to_owned())).map_err(|error| {
         let error = error.to_string();
         let last = error.lines().last().unwrap_or_default().trim();
         last.strip_prefix("error: ").unwrap_or(last).to_owned()
@@ -152,11 +152,11 @@ mod tests {
             ("\"io.read\"", &["io.read"], &["io.read.x"]),
             ("/IO.r/", &["aIO.re"], &["io.re"]),
         ] {
-            let pattern = Pattern::new(text).unwrap();
+            let pattern = NamePattern::new(text).unwrap();
             assert!(found.iter().all(|name| pattern.finds(name)), "{text}");
             assert!(!other.iter().any(|name| pattern.finds(name)), "{text}");
         }
-        assert!(Pattern::new("/io(/").unwrap_err().contains("open group"));
-        assert!(Pattern::means("/io(", "a/io(b"));
+        assert!(NamePattern::new("/io(/").unwrap_err().contains("open group"));
+        assert!(NamePattern::means("/io(", "a/io(b"));
     }
 }

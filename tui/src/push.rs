@@ -91,7 +91,7 @@ impl Pushed {
 }
 
 /// The result of one request.
-enum Answer {
+enum PushOutcome {
     Taken(Option<String>),
     Refused(String),
     Again(String, Option<Duration>),
@@ -130,17 +130,17 @@ impl Pusher {
             }
             let timeout = left.map_or(self.timeout, |left| left.min(self.timeout));
             match self.post(request.encode_to_vec(), timeout) {
-                Answer::Taken(remark) => {
+                PushOutcome::Taken(remark) => {
                     pushed.taken += 1;
                     pushed.refused = pushed.refused.take().or(remark);
                     Ok(())
                 }
-                Answer::Refused(why) => {
+                PushOutcome::Refused(why) => {
                     pushed.refused.get_or_insert(why);
                     pushed.is_lost = true;
                     Ok(())
                 }
-                Answer::Again(why, after) => {
+                PushOutcome::Again(why, after) => {
                     pushed.again = Some((why, after));
                     Err(())
                 }
@@ -149,12 +149,12 @@ impl Pusher {
         pushed
     }
 
-    fn post(&self, mut body: Vec<u8>, timeout: Duration) -> Answer {
+    fn post(&self, mut body: Vec<u8>, timeout: Duration) -> PushOutcome {
         let mut request = self.agent.post(&self.endpoint).header("Content-Type", PROTOBUF);
         if self.gzip {
             match packed(&body) {
                 Ok(packed) => body = packed,
-                Err(error) => return Answer::Refused(error.to_string()),
+                Err(error) => return PushOutcome::Refused(error.to_string()),
             }
             request = request.header("Content-Encoding", "gzip");
         }
@@ -162,7 +162,9 @@ impl Pusher {
         let mut answer = match sent {
             Ok(answer) => answer,
             // The collector may be starting, or the network may come back.
-            Err(error) => return Answer::Again(text::clean(&error.to_string()).into_owned(), None),
+            Err(error) => {
+                return PushOutcome::Again(text::clean(&error.to_string()).into_owned(), None);
+            }
         };
         let (status, headers) = (answer.status(), answer.headers().clone());
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -170,18 +172,18 @@ impl Pusher {
         let whole = answer.body_mut().as_reader().take(ANSWER).read_to_end(&mut bytes);
         match status.as_u16() {
             // An answer that was cut off cannot be parsed.
-            200..=299 => Answer::Taken(whole.ok().and_then(|_| remark(&bytes))),
+            200..=299 => PushOutcome::Taken(whole.ok().and_then(|_| remark(&bytes))),
             // By the specification, only these statuses are worth a retry.
             429 | 502 | 503 | 504 => {
                 let after =
                     header("retry-after").and_then(|value| retry_after(value, SystemTime::now()));
-                Answer::Again(told(status.as_str(), &bytes, header("content-type")), after)
+                PushOutcome::Again(told(status.as_str(), &bytes, header("content-type")), after)
             }
             300..=399 => {
                 let to = text::clean(header("location").unwrap_or("nowhere")).into_owned();
-                Answer::Refused(format!("{status}: redirected to {to}, which is not followed"))
+                PushOutcome::Refused(format!("{status}: redirected to {to}, which is not followed"))
             }
-            _ => Answer::Refused(told(&status.to_string(), &bytes, header("content-type"))),
+            _ => PushOutcome::Refused(told(&status.to_string(), &bytes, header("content-type"))),
         }
     }
 }
@@ -200,7 +202,7 @@ fn remark(answer: &[u8]) -> Option<String> {
 
 /// The fields of `google.rpc.Status` in use.
 #[derive(Clone, PartialEq, Message)]
-struct Status {
+struct RpcStatus {
     #[prost(string, tag = "2")]
     message: String,
 }
@@ -208,7 +210,7 @@ struct Status {
 /// A status with the collector's message.
 fn told(status: &str, body: &[u8], content_type: Option<&str>) -> String {
     let message = match content_type.is_some_and(|kind| kind.starts_with(PROTOBUF)) {
-        true => Status::decode(body).map(|status| status.message).unwrap_or_default(),
+        true => RpcStatus::decode(body).map(|status| status.message).unwrap_or_default(),
         false => String::from_utf8_lossy(body).lines().next().unwrap_or_default().to_owned(),
     };
     let message: String = text::clean(&message).chars().take(200).collect();
@@ -308,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_collectors_words_are_clean_and_short() {
-        let status = Status { message: format!("no\u{1b}[2J {}", "x".repeat(1000)) };
+        let status = RpcStatus { message: format!("no\u{1b}[2J {}", "x".repeat(1000)) };
         let said = told("400 Bad Request", &status.encode_to_vec(), Some(PROTOBUF));
         assert!(said.starts_with("400 Bad Request: no") && said.len() < 300, "{said}");
         assert!(!said.contains('\u{1b}'), "{said}");

@@ -23,17 +23,17 @@ mod tree;
 mod view;
 mod waiting;
 
-pub use detail::{Detail, LoadView};
-pub use diff::Diff;
+pub use detail::{DetailView, LoadView};
+pub use diff::DiffView;
 pub use log::LogView;
-pub use picker::Picker;
-pub use points::Points;
-pub use roofline::Roofline;
-pub use threads::Threads;
-pub use timeline::{TimeView, Timeline};
-pub use tree::CallTree;
+pub use picker::PickerView;
+pub use points::PointsView;
+pub use roofline::RooflineView;
+pub use threads::ThreadsView;
+pub use timeline::{TimeView, TimelineView};
+pub use tree::TreeView;
 pub use view::{Outcome, View};
-pub use waiting::Waiting;
+pub use waiting::WaitingView;
 
 use crate::common::keys::KeyMap;
 use crate::common::{Screen, every_screen};

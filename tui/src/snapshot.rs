@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::cell::{Bucket, Cell, Stats, Tuple, total};
+pub use self::cell::{AmountTuple, Bucket, Cell, Stats, total};
 pub use self::loss::{Loss, Losses};
 pub use self::record::{Drained, Record};
 pub use self::state::{End, ProcessState};

@@ -37,14 +37,14 @@ pub use choice::{Choice, Wanted, choose};
 pub use collecting::Collecting;
 pub use file::FileSource;
 pub use group::{ProcessGroup, Selector};
-pub use live::{Lost, announced, attach, discover, gc};
+pub use live::{LostSegment, announced, attach, discover, gc};
 pub(crate) use namespaces::{effective_user, is_own};
 use newcomers::Newcomers;
 pub use residents::{Whereabouts, whereabouts};
 use rooms::Rooms;
 pub use rooms::enter;
 pub use via::{IN_TIME_FOR_COMMANDS, IN_TIME_FOR_SCREENS, Route};
-use via::{Places, Via};
+use via::{PlacesFinder, RemoteFinder};
 pub use which::Which;
 
 pub use crate::files::Refusal;
@@ -52,7 +52,7 @@ use crate::files::json::Existing;
 pub use crate::files::recording::{Moment, Recording};
 pub use crate::snapshot::BadPlace;
 use crate::snapshot::{Drained, End, PointState, Snapshot};
-use crate::summing::Sight;
+use crate::summing::SnapshotScope;
 pub use discovery::{Candidate, Discovery, Refused};
 pub use open::{Span, open, open_at, open_group, read, read_parts, read_steps, read_sum};
 
@@ -74,7 +74,7 @@ pub trait Source {
 
     /// Sets the parts that the viewer looks at from now on, so that a remote source sends only
     /// these. Without a call, a source sends everything.
-    fn look_at(&mut self, _looking: Looking) {}
+    fn look_at(&mut self, _looking: Interest) {}
 
     /// Prepares the next poll. With several sources, it is called for all of them before the first
     /// is polled.
@@ -150,7 +150,7 @@ pub trait Source {
     }
 
     /// The line over which its pictures come from another place. `None` for this machine.
-    fn line(&self) -> Option<Line> {
+    fn line(&self) -> Option<LineStatus> {
         None
     }
 
@@ -162,9 +162,9 @@ pub trait Source {
 
 /// The parts of a process that a viewer looks at.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Looking {
+pub struct Interest {
     /// The parts of each snapshot that suffice.
-    pub sight: Sight,
+    pub sight: SnapshotScope,
     /// The lanes whose records are needed. `None` for all.
     pub lanes: Option<Vec<u32>>,
     /// Maximum time until the next poll. `None` if unknown.
@@ -173,7 +173,7 @@ pub struct Looking {
 
 /// A line to another place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct LineStatus {
     /// The command that leads there.
     pub via: String,
     /// Age of the last picture, if the next one is overdue.
@@ -309,8 +309,8 @@ impl Finder for Machine {
 pub fn finder(via: &[Route], keep: bool, in_time: Duration) -> Result<Box<dyn Finder>> {
     Ok(match via {
         [] => Box::new(Machine::all(keep)),
-        [one] => Box::new(Via::open(one, keep)?),
-        several => Box::new(Places::open(several, keep, in_time)?),
+        [one] => Box::new(RemoteFinder::open(one, keep)?),
+        several => Box::new(PlacesFinder::open(several, keep, in_time)?),
     })
 }
 
@@ -322,7 +322,7 @@ pub fn newcomers() -> Box<dyn Finder> {
 
 /// Attaches to several of the processes that this finder finds, as one.
 pub fn attach_group_by(finder: Box<dyn Finder>, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-    Ok(Box::new(group::Group::new(group.clone(), finder)?))
+    Ok(Box::new(group::GroupSource::new(group.clone(), finder)?))
 }
 
 /// Makes several changes. A change that only some processes carry out does not stop the next.

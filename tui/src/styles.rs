@@ -13,7 +13,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::grid::{Chosen, Fitted, Grid, Kind, Sorted, Written};
+use crate::grid::{CellContext, Fitted, Grid, Kind, Sorted, TableLayout};
 use crate::text;
 
 pub use colors::ChosenColors;
@@ -60,9 +60,9 @@ pub(crate) fn wrapped(text: &str, width: usize, style: Style) -> Vec<Line<'stati
     text::wrapped(text, width).into_iter().map(|line| Line::styled(line, style)).collect()
 }
 
-impl<R, C: Written> Fitted<R, C> {
+impl<R, C: CellContext> Fitted<R, C> {
     /// The row of the titles, with a sign at the column by which rows are sorted.
-    pub(crate) fn heading(&self, chosen: &Chosen, styles: &Styles) -> Line<'static> {
+    pub(crate) fn heading(&self, chosen: &TableLayout, styles: &Styles) -> Line<'static> {
         self.grid.heading(Some(chosen.sorted()), self.width, styles)
     }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::filter::Filter;
-use crate::model::{BUCKETS_AT_ONCE, Row, histogram, open_regions};
+use crate::model::{BUCKETS_AT_ONCE, PointRow, histogram, open_regions};
 use crate::snapshot::{
     Cell, Edge, Extent, LaneKind, OPENMP, Point, Snapshot, Stats, Summed, total,
 };
@@ -24,7 +24,7 @@ use crate::snapshot::{
 /// The parts of a snapshot that a viewer needs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Sight {
+pub struct SnapshotScope {
     /// The extent of each point.
     pub extent: Extent,
     /// The points that are needed in this extent; for the others, the figures for their loads
@@ -38,7 +38,7 @@ pub struct Sight {
 
 /// The extent of a point in a snapshot of sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Shown {
+enum PointExtent {
     #[default]
     Load,
     Sum {
@@ -53,35 +53,35 @@ enum Shown {
 /// Makes sums of successive snapshots.
 #[derive(Default)]
 pub(crate) struct Summing {
-    known: HashMap<u32, Known>,
+    known: HashMap<u32, PointSums>,
     /// The first point whose quantiles are computed next time.
     next: u32,
 }
 
 /// The sums of a point's cells.
 #[derive(Default)]
-struct Known {
+struct PointSums {
     from: Vec<Arc<Cell>>,
-    shown: Shown,
+    shown: PointExtent,
     sums: Vec<Arc<Cell>>,
     quantiles: Option<[u64; 3]>,
     /// Whether the quantiles are from an earlier snapshot.
     is_late: bool,
 }
 
-impl Sight {
-    fn shows(&self, row: Row) -> Shown {
+impl SnapshotScope {
+    fn shows(&self, row: PointRow) -> PointExtent {
         let histogram = self.extent == Extent::Histograms;
         let tells_more = row.point.domain() == Some(OPENMP)
             || row.cells.iter().any(|cell| !cell.tuples.is_empty());
         match self.extent {
-            _ if self.whole.contains(&row.point.id) => Shown::Whole,
-            Extent::All => Shown::Whole,
-            Extent::Loads => Shown::Load,
-            _ if self.filter.is_on() && !self.filter.admits_row(row) => Shown::Load,
-            Extent::Threads => Shown::Threads { histogram: false },
-            _ if self.by_thread || tells_more => Shown::Threads { histogram },
-            Extent::Histograms | Extent::Sums => Shown::Sum { histogram },
+            _ if self.whole.contains(&row.point.id) => PointExtent::Whole,
+            Extent::All => PointExtent::Whole,
+            Extent::Loads => PointExtent::Load,
+            _ if self.filter.is_on() && !self.filter.admits_row(row) => PointExtent::Load,
+            Extent::Threads => PointExtent::Threads { histogram: false },
+            _ if self.by_thread || tells_more => PointExtent::Threads { histogram },
+            Extent::Histograms | Extent::Sums => PointExtent::Sum { histogram },
         }
     }
 }
@@ -89,7 +89,7 @@ impl Sight {
 impl Summing {
     /// Makes a snapshot with the parts in `sight`. If many points change at once, some keep the
     /// quantiles of the previous snapshot until a later one.
-    pub(crate) fn sum(&mut self, snapshot: &Snapshot, sight: &Sight) -> Snapshot {
+    pub(crate) fn sum(&mut self, snapshot: &Snapshot, sight: &SnapshotScope) -> Snapshot {
         let mut cells = Vec::new();
         let mut rest = snapshot.cells.as_slice();
         self.known.retain(|id, _| snapshot.point(*id).is_some());
@@ -99,7 +99,7 @@ impl Summing {
             let (own, behind) = rest[before..].split_at(of_point);
             rest = behind;
             let known = self.known.entry(point.id).or_default();
-            let shown = sight.shows(Row { snapshot, point, cells: own });
+            let shown = sight.shows(PointRow { snapshot, point, cells: own });
             let is_same = known.from.len() == own.len()
                 && known.from.iter().zip(own).all(|(old, new)| Arc::ptr_eq(old, new));
             if !is_same {
@@ -115,17 +115,17 @@ impl Summing {
         if sight.extent == Extent::Sums {
             self.work_out_quantiles(&snapshot.points);
         }
-        let ids = |is_it: fn(Shown) -> bool| -> BTreeSet<u32> {
+        let ids = |is_it: fn(PointExtent) -> bool| -> BTreeSet<u32> {
             self.known.iter().filter(|(_, known)| is_it(known.shown)).map(|(id, _)| *id).collect()
         };
         let has_quantiles =
-            |known: &Known| sight.extent == Extent::Sums && known.shown != Shown::Load;
+            |known: &PointSums| sight.extent == Extent::Sums && known.shown != PointExtent::Load;
         let quantiles = self.known.iter().filter(|(_, known)| has_quantiles(known));
         let mut open: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for region in open_regions(snapshot) {
             open.entry(region.lane).or_default().push(region.told());
         }
-        let whole = ids(|shown| shown == Shown::Whole);
+        let whole = ids(|shown| shown == PointExtent::Whole);
         let is_looked_at = |edge: &&Edge| {
             whole.contains(&edge.point) || edge.caller.is_some_and(|it| whole.contains(&it))
         };
@@ -134,9 +134,11 @@ impl Summing {
             has_rows: matches!(sight.extent, Extent::Sums | Extent::Histograms),
             quantiles: quantiles.filter_map(|(id, known)| Some((*id, known.quantiles?))).collect(),
             open,
-            by_thread: ids(|shown| matches!(shown, Shown::Threads { .. } | Shown::Whole)),
+            by_thread: ids(|shown| {
+                matches!(shown, PointExtent::Threads { .. } | PointExtent::Whole)
+            }),
             whole,
-            left_out: ids(|shown| shown == Shown::Load),
+            left_out: ids(|shown| shown == PointExtent::Load),
         };
         Snapshot { cells, edges, summed: Some(Arc::new(summed)), ..snapshot.without_measurements() }
     }
@@ -147,7 +149,7 @@ impl Summing {
         let mut left = BUCKETS_AT_ONCE;
         for point in points[first..].iter().chain(&points[..first]) {
             let Some(known) = self.known.get_mut(&point.id) else { continue };
-            if !known.is_late || known.shown == Shown::Load {
+            if !known.is_late || known.shown == PointExtent::Load {
                 continue;
             };
             if left == 0 {
@@ -165,17 +167,22 @@ impl Summing {
 }
 
 /// The cells of a point, with only what `shown` asks for: all, no histograms, or sums.
-fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>], shown: Shown) -> Vec<Arc<Cell>> {
+fn sums(
+    snapshot: &Snapshot,
+    point: &Point,
+    cells: &[Arc<Cell>],
+    shown: PointExtent,
+) -> Vec<Arc<Cell>> {
     let lane = |cell: &Cell| snapshot.lane(cell.lane);
     let histogram = match shown {
-        Shown::Whole | Shown::Threads { histogram: true } => return cells.to_vec(),
-        Shown::Threads { histogram: false } => {
+        PointExtent::Whole | PointExtent::Threads { histogram: true } => return cells.to_vec(),
+        PointExtent::Threads { histogram: false } => {
             let without =
                 |cell: &Arc<Cell>| Arc::new(Cell { histogram: Vec::new(), ..Cell::clone(cell) });
             return cells.iter().map(without).collect();
         }
-        Shown::Sum { histogram } => histogram,
-        Shown::Load => false,
+        PointExtent::Sum { histogram } => histogram,
+        PointExtent::Load => false,
     };
     let mut of_processes: BTreeMap<Option<u32>, Vec<&Arc<Cell>>> = BTreeMap::new();
     for cell in cells {
@@ -192,7 +199,7 @@ fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>], shown: Shown) -
             false => Vec::new(),
         };
         let (mut stats, point) = (total(cells), point.id);
-        if shown == Shown::Load {
+        if shown == PointExtent::Load {
             let Stats { count, exclusive, .. } = stats;
             stats = Stats { count, exclusive, ..Stats::default() };
         }
@@ -230,7 +237,8 @@ mod tests {
             let snapshot = source.poll().unwrap();
             let has_histograms = poll > 2;
             let extent = if has_histograms { Extent::Histograms } else { Extent::Sums };
-            let summed = summing.sum(&snapshot, &Sight { extent, ..Sight::default() });
+            let summed =
+                summing.sum(&snapshot, &SnapshotScope { extent, ..SnapshotScope::default() });
             let quantiles = &summed.summed.as_ref().unwrap().quantiles;
             assert_eq!(quantiles.is_empty(), has_histograms);
             let empty = |cell: &&Arc<Cell>| cell.histogram.is_empty() && cell.stats.count > 0;
@@ -252,7 +260,10 @@ mod tests {
             let snapshot = source.poll().unwrap();
             let is_summed = (2..4).contains(&poll);
             at_times.fold(if is_summed {
-                summing.sum(&snapshot, &Sight { extent: Extent::Sums, ..Sight::default() })
+                summing.sum(
+                    &snapshot,
+                    &SnapshotScope { extent: Extent::Sums, ..SnapshotScope::default() },
+                )
             } else {
                 snapshot.clone()
             });

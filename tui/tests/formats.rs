@@ -277,7 +277,7 @@ fn the_documentation_has_every_field() {
     (point.fenced, point.left_over, point.since_ticks) = (true, true, Some(0));
     let cell = std::sync::Arc::make_mut(&mut snapshot.cells[0]);
     let (each, sums) = (vec![1], vec![1]);
-    cell.tuples = vec![pfp_top::snapshot::Tuple { each, sums, ..Default::default() }];
+    cell.tuples = vec![pfp_top::snapshot::AmountTuple { each, sums, ..Default::default() }];
 
     fn fields(value: &Value, into: &mut BTreeSet<String>) {
         match value {

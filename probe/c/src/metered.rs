@@ -44,7 +44,7 @@ pub(crate) struct MeteredScope {
 }
 
 /// A point and its place in the source.
-struct Place {
+struct PlacedMeteredPoint {
     name: &'static str,
     file: &'static str,
     amounts: &'static str,
@@ -52,7 +52,7 @@ struct Place {
     metered: MeteredPoint,
 }
 
-static PLACES: Trie<Place> = Trie::new();
+static PLACES: Trie<PlacedMeteredPoint> = Trie::new();
 
 /// The point with this name, place and amounts. `None` without a name or amounts, if there are too
 /// many points, or if memory runs out.
@@ -71,7 +71,7 @@ unsafe fn point_at(
     let of = |text: *const c_char| (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
     let [name, amounts] = [of(name)?.to_bytes(), of(amounts)?.to_bytes()];
     let file = of(file).unwrap_or_default().to_bytes();
-    let is_it = |place: &Place| {
+    let is_it = |place: &PlacedMeteredPoint| {
         place.line == line
             && [place.name, place.file, place.amounts]
                 .iter()
@@ -86,7 +86,7 @@ unsafe fn point_at(
         let names = std::array::from_fn::<_, AMOUNTS, _>(|_| names.next().unwrap_or(""));
         let names = arena::keep(names)?;
         let metered = MeteredPoint::at(name, file, line, &names[..count]);
-        Some(Place { name, file, amounts, line, metered })
+        Some(PlacedMeteredPoint { name, file, amounts, line, metered })
     };
     if amounts.is_empty() {
         return None;

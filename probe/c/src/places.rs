@@ -19,25 +19,30 @@ use crate::trie::Trie;
 const MAX_POINTS: usize = 1 << 17;
 
 /// A point and its place in the source.
-struct Place {
+struct PlacedPoint {
     name: &'static [AtomicU8],
     file: &'static [AtomicU8],
     line: u32,
     point: Point,
 }
 
-static PLACES: Trie<Place> = Trie::new();
+static PLACES: Trie<PlacedPoint> = Trie::new();
 
 /// The point of a name and place. `None` if there are too many, or without memory. Bytes that are
 /// not UTF-8 are replaced.
 pub(crate) fn point(name: &[u8], file: &[u8], line: u32) -> Option<&'static Point> {
-    let is = |place: &Place| {
+    let is = |place: &PlacedPoint| {
         place.line == line && text(name).eq(bytes(place.name)) && text(file).eq(bytes(place.file))
     };
     let make = || {
         let (kept_name, name) = keep(name)?;
         let (kept_file, file) = keep(file)?;
-        Some(Place { name: kept_name, file: kept_file, line, point: Point::at(name, file, line) })
+        Some(PlacedPoint {
+            name: kept_name,
+            file: kept_file,
+            line,
+            point: Point::at(name, file, line),
+        })
     };
     PLACES.get(hash([name, file, b""], line), MAX_POINTS, is, make).map(|place| &place.point)
 }

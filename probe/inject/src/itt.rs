@@ -22,7 +22,7 @@ use pfp::own::heap::{self, ShortText};
 use pfp::stack;
 use pfp::table::{Once, Table, mix};
 
-use crate::names::{Domain, Kind, Named, ROOM, Text, named, paired};
+use crate::names::{Domain, Named, ROOM, RegionKind, Text, named, paired};
 use crate::{get_ready, name_thread, ompt, spans};
 
 const SYSTEM: &str = "itt";
@@ -167,7 +167,7 @@ fn known<T, const SLOTS: usize>(
 ///
 /// `its` is null or points to a domain that is never freed.
 #[inline]
-unsafe fn domain(its: *const abi::Domain) -> Option<&'static Domain> {
+unsafe fn domain(its: *const abi::IttDomain) -> Option<&'static Domain> {
     // SAFETY: the caller passes null or a domain that is never freed.
     let its = unsafe { its.as_ref() }.filter(|its| is_on(its))?;
     let make = || {
@@ -182,7 +182,7 @@ unsafe fn domain(its: *const abi::Domain) -> Option<&'static Domain> {
 
 /// Whether the program has left a domain on.
 #[inline]
-fn is_on(its: &abi::Domain) -> bool {
+fn is_on(its: &abi::IttDomain) -> bool {
     its.flags.load(Relaxed) != 0 || rest::of(its).is_some_and(|rest| rest.rests())
 }
 
@@ -192,7 +192,7 @@ fn is_on(its: &abi::Domain) -> bool {
 ///
 /// `handle` is null or points to a handle that is never freed.
 #[inline]
-unsafe fn text(handle: *const abi::Handle) -> &'static Text {
+unsafe fn text(handle: *const abi::StringHandle) -> &'static Text {
     // SAFETY: the caller passes null or a valid handle, whose name ends with NUL.
     let make = || unsafe { handle.as_ref().map_or(Text::of(b""), |it| Text::of_c(it.name)) };
     known(&HANDLES, handle.addr(), make).copied().unwrap_or_else(make)
@@ -236,23 +236,24 @@ impl<T> Made<T> {
     }
 }
 
-unsafe extern "C" fn domain_create(name: *const c_char) -> *const abi::Domain {
-    static MADE: Table<Made<abi::Domain>, { 2 * MAX_OBJECTS }> = Table::new();
+unsafe extern "C" fn domain_create(name: *const c_char) -> *const abi::IttDomain {
+    static MADE: Table<Made<abi::IttDomain>, { 2 * MAX_OBJECTS }> = Table::new();
     Made::of(&MADE, name, |name, text| rest::make(name, Domain::of(SYSTEM, text.name())))
 }
 
-unsafe extern "C" fn string_handle_create(name: *const c_char) -> *const abi::Handle {
-    static MADE: Table<Made<abi::Handle>, { 2 * MAX_OBJECTS }> = Table::new();
+unsafe extern "C" fn string_handle_create(name: *const c_char) -> *const abi::StringHandle {
+    static MADE: Table<Made<abi::StringHandle>, { 2 * MAX_OBJECTS }> = Table::new();
     let none = ptr::null();
     Made::of(&MADE, name, |name, _| {
-        let handle = abi::Handle { name, wide_name: none, extra: 0, more: none, next: ptr::null() };
+        let handle =
+            abi::StringHandle { name, wide_name: none, extra: 0, more: none, next: ptr::null() };
         heap::boxed(handle).ok().map(|handle| Box::into_raw(handle).cast_const())
     })
 }
 
 /// Begins a task.
 #[inline]
-fn begin_task(its: &abi::Domain, named: &'static Named) {
+fn begin_task(its: &abi::IttDomain, named: &'static Named) {
     let owner = ptr::from_ref(its).addr();
     let rest = rest::of(its);
     if let Some(rest) = rest {
@@ -269,24 +270,24 @@ fn begin_task(its: &abi::Domain, named: &'static Named) {
 }
 
 unsafe extern "C" fn task_begin(
-    its: *const abi::Domain,
+    its: *const abi::IttDomain,
     _id: Id,
     _parent: Id,
-    name: *const abi::Handle,
+    name: *const abi::StringHandle,
 ) {
     // SAFETY: the client passes null, or a domain and a handle that are never freed.
-    let find = || unsafe { named(domain(its)?, text(name), Kind::Region) };
+    let find = || unsafe { named(domain(its)?, text(name), RegionKind::Region) };
     // Skips a domain that is off, because `paired` would cache the `None` of `find` for ever.
     // SAFETY: the client passes null, or a domain that is never freed.
     if let Some(domain) = unsafe { its.as_ref() }.filter(|its| is_on(its))
-        && let Some(named) = paired([its.addr(), name.addr()], Kind::Region.number(), find)
+        && let Some(named) = paired([its.addr(), name.addr()], RegionKind::Region.number(), find)
     {
         begin_task(domain, named);
     }
 }
 
 unsafe extern "C" fn task_begin_function(
-    its: *const abi::Domain,
+    its: *const abi::IttDomain,
     _id: Id,
     _parent: Id,
     function: *const c_void,
@@ -294,13 +295,13 @@ unsafe extern "C" fn task_begin_function(
     let address = ShortText::<32>::of(format_args!("{function:p}"));
     // SAFETY: the client passes null, or a domain that this library made and never frees.
     if let Some((its, domain)) = unsafe { its.as_ref().zip(domain(its)) }
-        && let Some(named) = named(domain, Text::of(address.as_bytes()), Kind::Region)
+        && let Some(named) = named(domain, Text::of(address.as_bytes()), RegionKind::Region)
     {
         begin_task(its, named);
     }
 }
 
-unsafe extern "C" fn task_end(its: *const abi::Domain) {
+unsafe extern "C" fn task_end(its: *const abi::IttDomain) {
     if stack::pop(its.addr()).is_some()
         // SAFETY: the client passes null, or a domain that is never freed.
         && let Some(rest) = unsafe { its.as_ref() }.and_then(rest::of)
@@ -314,10 +315,10 @@ unsafe extern "C" fn task_end(its: *const abi::Domain) {
 /// # Safety
 ///
 /// `its` is null or points to a domain that is never freed.
-unsafe fn begin(its: *const abi::Domain, id: [u64; 3], text: &'static Text) {
+unsafe fn begin(its: *const abi::IttDomain, id: [u64; 3], text: &'static Text) {
     // SAFETY: the caller passes null, or a domain that is never freed.
     if let Some((known, domain)) = unsafe { its.as_ref().zip(domain(its)) }
-        && let Some(named) = named(domain, text, Kind::Span)
+        && let Some(named) = named(domain, text, RegionKind::Span)
     {
         let rest = rest::of(known);
         if let Some(rest) = rest {
@@ -339,7 +340,7 @@ unsafe fn begin(its: *const abi::Domain, id: [u64; 3], text: &'static Text) {
 /// # Safety
 ///
 /// `its` is null or points to a domain that is never freed.
-unsafe fn end(its: *const abi::Domain, id: [u64; 3]) {
+unsafe fn end(its: *const abi::IttDomain, id: [u64; 3]) {
     if spans::end(span(its, id))
         // SAFETY: the caller passes null, or a domain that is never freed.
         && let Some(rest) = unsafe { its.as_ref() }.and_then(rest::of)
@@ -348,21 +349,21 @@ unsafe fn end(its: *const abi::Domain, id: [u64; 3]) {
     }
 }
 
-fn span(its: *const abi::Domain, [first, second, third]: [u64; 3]) -> u64 {
+fn span(its: *const abi::IttDomain, [first, second, third]: [u64; 3]) -> u64 {
     spans::key(&[its.addr() as u64, first, second, third])
 }
 
 unsafe extern "C" fn span_begin(
-    its: *const abi::Domain,
+    its: *const abi::IttDomain,
     id: Id,
     _parent: Id,
-    name: *const abi::Handle,
+    name: *const abi::StringHandle,
 ) {
     // SAFETY: the client passes null, or a domain and a handle that are never freed.
     unsafe { begin(its, id.words, text(name)) }
 }
 
-unsafe extern "C" fn span_end(its: *const abi::Domain, id: Id) {
+unsafe extern "C" fn span_end(its: *const abi::IttDomain, id: Id) {
     // SAFETY: the client passes null, or a domain that is never freed.
     unsafe { end(its, id.words) }
 }
@@ -380,23 +381,28 @@ unsafe fn id_of(id: *const Id) -> [u64; 3] {
     unsafe { id.as_ref() }.map_or([0; 3], |id| id.words)
 }
 
-unsafe extern "C" fn frame_begin(its: *const abi::Domain, id: *const Id) {
+unsafe extern "C" fn frame_begin(its: *const abi::IttDomain, id: *const Id) {
     // SAFETY: the client passes null or a domain that is never freed, and null or a valid id.
     unsafe { begin(its, id_of(id), Text::of(FRAME)) }
 }
 
-unsafe extern "C" fn frame_end(its: *const abi::Domain, id: *const Id) {
+unsafe extern "C" fn frame_end(its: *const abi::IttDomain, id: *const Id) {
     // SAFETY: the client passes null or a domain that is never freed, and null or a valid id.
     unsafe { end(its, id_of(id)) }
 }
 
-unsafe extern "C" fn frame_submit(its: *const abi::Domain, _id: *const Id, begin: u64, end: u64) {
+unsafe extern "C" fn frame_submit(
+    its: *const abi::IttDomain,
+    _id: *const Id,
+    begin: u64,
+    end: u64,
+) {
     const NONE: u64 = u64::MAX;
     let end = if end == NONE { pfp::ticks() } else { end };
     // SAFETY: the client passes null, or a domain that is never freed.
     if let Some((its, domain)) = unsafe { its.as_ref().zip(domain(its)) }
         && begin != NONE
-        && let Some(named) = named(domain, Text::of(FRAME), Kind::Span)
+        && let Some(named) = named(domain, Text::of(FRAME), RegionKind::Span)
     {
         rest::calls(its, named);
         spans::record(named, 0, begin, end);
@@ -408,15 +414,15 @@ unsafe extern "C" fn get_timestamp() -> u64 {
 }
 
 unsafe extern "C" fn marker(
-    its: *const abi::Domain,
+    its: *const abi::IttDomain,
     _id: Id,
-    name: *const abi::Handle,
+    name: *const abi::StringHandle,
     _scope: c_int,
 ) {
     // SAFETY: the client passes null, or a domain that is never freed.
     if let Some((its, domain)) = unsafe { its.as_ref().zip(domain(its)) }
         // SAFETY: the client passes null, or a handle that is never freed.
-        && let Some(named) = named(domain, unsafe { text(name) }, Kind::Region)
+        && let Some(named) = named(domain, unsafe { text(name) }, RegionKind::Region)
     {
         rest::calls(its, named);
         stack::mark(|open| named.begin(open, 0));
@@ -430,7 +436,7 @@ unsafe extern "C" fn event_create(name: *const c_char, _length: c_int) -> c_int 
     static MADE: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: the client passes null or a string that ends with NUL.
     let text = unsafe { Text::of_c(name) };
-    let Some(named) = named(Domain::of(SYSTEM, ""), text, Kind::Span) else { return 0 };
+    let Some(named) = named(Domain::of(SYSTEM, ""), text, RegionKind::Span) else { return 0 };
     let is_it = |event: &AtomicPtr<Named>| ptr::eq(event.load(Relaxed), named);
     let number = EVENTS.iter().position(is_it).unwrap_or_else(|| MADE.fetch_add(1, Relaxed));
     let Some(event) = EVENTS.get(number) else { return 0 };
@@ -522,7 +528,7 @@ unsafe extern "C" fn sync_prepare(address: *const c_void) {
     // SAFETY: a text that is never freed, or null if OpenMP also reports this wait to `ompt`.
     // Acquire pairs with the release in `name_sync`.
     if let Some(text) = unsafe { name.as_ref() }
-        && let Some(named) = named(waiting(), text, Kind::Region)
+        && let Some(named) = named(waiting(), text, RegionKind::Region)
     {
         stack::push(address.addr(), |open| named.begin(open, 0));
     }

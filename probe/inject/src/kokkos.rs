@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use pfp::stack;
 use pfp::table::Once;
 
-use crate::names::{Domain, Kind, Text, named, named_by_c};
+use crate::names::{Domain, RegionKind, Text, named, named_by_c};
 use crate::{get_ready, spans};
 
 const SYSTEM: &str = "kokkos";
@@ -54,7 +54,7 @@ macro_rules! domain {
 /// `name` is null or a string that ends with NUL.
 unsafe fn begin(domain: &'static Domain, name: *const c_char) {
     // SAFETY: the caller passes null or a string that ends with NUL.
-    if let Some(named) = unsafe { named_by_c(domain, name, Kind::Region) } {
+    if let Some(named) = unsafe { named_by_c(domain, name, RegionKind::Region) } {
         stack::push(owner(domain), |open| named.begin(open, 0));
     }
 }
@@ -124,7 +124,7 @@ pub(crate) unsafe extern "C" fn kokkosp_begin_deep_copy(
 ) {
     let domain = domain!("copy");
     // SAFETY: the caller passes null or a string that ends with NUL.
-    if let Some(named) = unsafe { named_by_c(domain, to, Kind::Amount("bytes")) } {
+    if let Some(named) = unsafe { named_by_c(domain, to, RegionKind::Amount("bytes")) } {
         stack::push(owner(domain), |open| named.begin(open, bytes));
     }
 }
@@ -141,7 +141,7 @@ pub(crate) extern "C" fn kokkosp_end_deep_copy() {
 pub(crate) unsafe extern "C" fn kokkosp_profile_event(name: *const c_char) {
     let domain = domain!("event");
     // SAFETY: the caller passes null or a string that ends with NUL.
-    if let Some(named) = unsafe { named_by_c(domain, name, Kind::Region) } {
+    if let Some(named) = unsafe { named_by_c(domain, name, RegionKind::Region) } {
         stack::mark(|open| named.begin(open, 0));
     }
 }
@@ -169,7 +169,7 @@ pub(crate) unsafe extern "C" fn kokkosp_create_profile_section(name: *const c_ch
 pub(crate) extern "C" fn kokkosp_start_profile_section(id: u32) {
     let Some(section_of) = SECTIONS.get(id as usize) else { return pfp::c::count_refusal() };
     if let Some(text) = section_of.get()
-        && let Some(named) = named(domain!("section"), text, Kind::Span)
+        && let Some(named) = named(domain!("section"), text, RegionKind::Span)
     {
         spans::begin(section(id), named, 0);
     }

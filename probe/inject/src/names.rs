@@ -232,7 +232,7 @@ pub(crate) fn are_off(domain: &'static Domain) -> bool {
 
 /// How regions of a name are measured. The same name can be measured in several ways.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RegionKind {
     /// Regions of a thread, which nest.
     Region,
     /// Regions of a thread with an amount, and the label of the amount.
@@ -243,7 +243,7 @@ pub(crate) enum Kind {
     SpanAmount(&'static str),
 }
 
-impl Kind {
+impl RegionKind {
     #[inline]
     pub(crate) fn number(self) -> u8 {
         match self {
@@ -259,7 +259,7 @@ impl Kind {
 pub(crate) struct Named {
     domain: *const Domain,
     text: *const Text,
-    kind: Kind,
+    kind: RegionKind,
     pub(crate) measured: Measured,
 }
 
@@ -324,7 +324,7 @@ pub(crate) fn paired(
 pub(crate) fn named(
     domain: &'static Domain,
     text: &'static Text,
-    kind: Kind,
+    kind: RegionKind,
 ) -> Option<&'static Named> {
     let others = || find(domain, Text::others(), kind, 2 * POINTS);
     let found = find(domain, text, kind, POINTS).or_else(others);
@@ -347,7 +347,7 @@ static LATEST: [AtomicPtr<Named>; 1024] = [const { AtomicPtr::new(ptr::null_mut(
 pub(crate) unsafe fn named_by_c(
     domain: &'static Domain,
     string: *const c_char,
-    kind: Kind,
+    kind: RegionKind,
 ) -> Option<&'static Named> {
     let at = mix(string.addr() as u64 ^ (ptr::from_ref(domain).addr() as u64).rotate_left(20));
     let place = &LATEST[at as usize % LATEST.len()];
@@ -376,7 +376,7 @@ pub(crate) unsafe fn named_by_c(
 fn find(
     domain: &'static Domain,
     text: &'static Text,
-    kind: Kind,
+    kind: RegionKind,
     most: usize,
 ) -> Option<&'static Named> {
     let is = |named: &Named| {
@@ -388,13 +388,13 @@ fn find(
 }
 
 #[cold]
-fn make(domain: &'static Domain, text: &'static Text, kind: Kind) -> Option<Named> {
+fn make(domain: &'static Domain, text: &'static Text, kind: RegionKind) -> Option<Named> {
     let (name, file) = (text.name(), domain.label);
     let measured = match kind {
-        Kind::Region => Measured::Point(Point::at(name, file, 0)),
-        Kind::Amount(amount) => with_amount(Point::at(name, file, 0), amount)?,
-        Kind::SpanAmount(amount) => with_amount(past::wall_point(name, file, 0), amount)?,
-        Kind::Span => Measured::Point(past::wall_point(name, file, 0)),
+        RegionKind::Region => Measured::Point(Point::at(name, file, 0)),
+        RegionKind::Amount(amount) => with_amount(Point::at(name, file, 0), amount)?,
+        RegionKind::SpanAmount(amount) => with_amount(past::wall_point(name, file, 0), amount)?,
+        RegionKind::Span => Measured::Point(past::wall_point(name, file, 0)),
     };
     Some(Named { domain, text, kind, measured })
 }
@@ -457,10 +457,10 @@ mod tests {
         let point = |domain: &str, kind| {
             ptr_of(named(Domain::of("test", domain), Text::of(b"one"), kind).unwrap())
         };
-        assert_eq!(point("a", Kind::Region), point("a", Kind::Region));
-        assert_ne!(point("a", Kind::Region), point("b", Kind::Region));
-        assert_ne!(point("a", Kind::Region), point("a", Kind::Span));
-        assert_ne!(point("a", Kind::Region), point("a", Kind::Amount("bytes")));
+        assert_eq!(point("a", RegionKind::Region), point("a", RegionKind::Region));
+        assert_ne!(point("a", RegionKind::Region), point("b", RegionKind::Region));
+        assert_ne!(point("a", RegionKind::Region), point("a", RegionKind::Span));
+        assert_ne!(point("a", RegionKind::Region), point("a", RegionKind::Amount("bytes")));
         assert_eq!(Domain::of("test", "a").part("io").label, "test:a/io");
         assert_eq!(Domain::of("test", "").label, "test");
     }
@@ -475,19 +475,19 @@ mod tests {
             // SAFETY: texts are never freed.
             (ptr_of(named), unsafe { &*named.text }.name())
         };
-        let first = found(&place, Kind::Region);
+        let first = found(&place, RegionKind::Region);
         assert_eq!(first.1, "first");
-        assert_eq!(found(&place, Kind::Region), first);
-        assert_ne!(found(&place, Kind::Span), first);
+        assert_eq!(found(&place, RegionKind::Region), first);
+        assert_ne!(found(&place, RegionKind::Span), first);
         // A shorter and a longer string at the same address, then the first one again.
         for (text, name) in [(b"fir\0t\0", "fir"), (b"other\0", "other"), (b"first\0", "first")] {
             place = *text;
-            assert_eq!(found(&place, Kind::Region).1, name);
-            assert_eq!(found(&place, Kind::Region).1, name);
+            assert_eq!(found(&place, RegionKind::Region).1, name);
+            assert_eq!(found(&place, RegionKind::Region).1, name);
         }
-        assert_eq!(found(&place, Kind::Region), first);
+        assert_eq!(found(&place, RegionKind::Region), first);
         // SAFETY: null is the empty name.
-        let none = unsafe { named_by_c(domain, ptr::null(), Kind::Region) }.unwrap();
+        let none = unsafe { named_by_c(domain, ptr::null(), RegionKind::Region) }.unwrap();
         // SAFETY: texts are never freed.
         assert_eq!(unsafe { &*none.text }.name(), "(no name)");
     }

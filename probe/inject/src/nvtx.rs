@@ -11,12 +11,12 @@ use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use abi::{Ascii, Attributes, Callbacks, Function, GetExportTable, Wide};
+use abi::{Ascii, Attributes, Callbacks, GetExportTable, NvtxFunction, Wide};
 
 use pfp::stack;
 use pfp::table::{Once, Table, mix};
 
-use crate::names::{Domain, Kind, Named, Text, named, named_by_c, paired};
+use crate::names::{Domain, Named, RegionKind, Text, named, named_by_c, paired};
 use crate::{get_ready, name_thread, spans};
 
 const SYSTEM: &str = "nvtx";
@@ -24,11 +24,11 @@ const SYSTEM: &str = "nvtx";
 const NONE: c_int = -1;
 
 /// A domain that we created for the program; null for the default domain.
-type Handle = *const Domain;
+type DomainHandle = *const Domain;
 
 /// A category that has a name.
 struct Category {
-    domain: Handle,
+    domain: DomainHandle,
     number: u32,
     part: &'static Domain,
 }
@@ -57,7 +57,7 @@ pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTa
     };
     let Some(table) = callbacks.table else { return 0 };
     get_ready();
-    let set = |module: c_int, functions: &[(usize, Function)]| {
+    let set = |module: c_int, functions: &[(usize, NvtxFunction)]| {
         let (mut places, mut count) = (ptr::null(), 0);
         // SAFETY: the client's function writes only to these two variables.
         if unsafe { table(module, &raw mut places, &raw mut count) } == 0 || places.is_null() {
@@ -79,7 +79,7 @@ pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTa
                 // client calls the function with matching arguments.
                 unsafe {
                     std::mem::transmute::<
-                        unsafe extern "C" fn($($kind),*) $(-> $result)?, Function
+                        unsafe extern "C" fn($($kind),*) $(-> $result)?, NvtxFunction
                     >($function)
                 },
             )),*]
@@ -108,17 +108,17 @@ pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTa
     set(
         abi::CORE2,
         &functions! {
-            1: domain_mark(Handle, *const Attributes);
-            2: domain_start(Handle, *const Attributes) -> u64;
-            3: domain_end(Handle, u64);
-            4: domain_push(Handle, *const Attributes) -> c_int;
-            5: domain_pop(Handle) -> c_int;
-            8: domain_name_category_a(Handle, u32, Ascii);
-            9: domain_name_category_w(Handle, u32, Wide);
-            10: register_a(Handle, Ascii) -> *const Text;
-            11: register_w(Handle, Wide) -> *const Text;
-            12: create_a(Ascii) -> Handle;
-            13: create_w(Wide) -> Handle;
+            1: domain_mark(DomainHandle, *const Attributes);
+            2: domain_start(DomainHandle, *const Attributes) -> u64;
+            3: domain_end(DomainHandle, u64);
+            4: domain_push(DomainHandle, *const Attributes) -> c_int;
+            5: domain_pop(DomainHandle) -> c_int;
+            8: domain_name_category_a(DomainHandle, u32, Ascii);
+            9: domain_name_category_w(DomainHandle, u32, Wide);
+            10: register_a(DomainHandle, Ascii) -> *const Text;
+            11: register_w(DomainHandle, Wide) -> *const Text;
+            12: create_a(Ascii) -> DomainHandle;
+            13: create_w(Wide) -> DomainHandle;
         },
     );
     1
@@ -130,7 +130,7 @@ pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTa
 ///
 /// `handle` is null or was returned by `create_a` or `create_w`.
 #[inline]
-unsafe fn domain(handle: Handle) -> &'static Domain {
+unsafe fn domain(handle: DomainHandle) -> &'static Domain {
     static OWN: Once<&Domain> = Once::new();
     // SAFETY: the caller passes null or a domain that we created, which is never freed.
     unsafe { handle.as_ref() }.unwrap_or_else(|| OWN.get_or_make(|| Domain::of(SYSTEM, "")))
@@ -153,7 +153,7 @@ impl Name {
     }
 
     #[inline]
-    fn point(self, domain: &'static Domain, kind: Kind) -> Option<&'static Named> {
+    fn point(self, domain: &'static Domain, kind: RegionKind) -> Option<&'static Named> {
         match self {
             // SAFETY: null, or a string of the program that ends with NUL and is valid during its
             // call.
@@ -175,7 +175,7 @@ impl Name {
 /// bytes as its field `size` states, and the message is of the kind that it states.
 #[inline]
 unsafe fn event(
-    handle: Handle,
+    handle: DomainHandle,
     attributes: *const Attributes,
 ) -> (Name, &'static Domain, Option<u64>) {
     // SAFETY: the caller passes null or a handle that we created.
@@ -262,22 +262,25 @@ const AMOUNT: &str = "payload";
 
 /// The point of a range or mark that belongs to one thread.
 fn own_point(name: Name, domain: &'static Domain, amount: Option<u64>) -> Option<&'static Named> {
-    name.point(domain, if amount.is_some() { Kind::Amount(AMOUNT) } else { Kind::Region })
+    name.point(
+        domain,
+        if amount.is_some() { RegionKind::Amount(AMOUNT) } else { RegionKind::Region },
+    )
 }
 
-fn push(handle: Handle, name: Name, domain: &'static Domain, amount: Option<u64>) -> c_int {
+fn push(handle: DomainHandle, name: Name, domain: &'static Domain, amount: Option<u64>) -> c_int {
     let Some(named) = own_point(name, domain, amount) else { return NONE };
     stack::push(owner(handle), |open| named.begin(open, amount.unwrap_or(0)))
         .map_or(NONE, |level| level as c_int)
 }
 
 /// Key of a domain's ranges on the stack of regions: ranges nest within each domain separately.
-fn owner(handle: Handle) -> usize {
+fn owner(handle: DomainHandle) -> usize {
     // SAFETY: the program passes null or a handle that we created.
     ptr::from_ref(unsafe { domain(handle) }).addr()
 }
 
-fn pop_of(handle: Handle) -> c_int {
+fn pop_of(handle: DomainHandle) -> c_int {
     stack::pop(owner(handle)).map_or(NONE, |ended| ended.level as c_int)
 }
 
@@ -289,7 +292,7 @@ fn mark(name: Name, domain: &'static Domain, amount: Option<u64>) {
 
 fn start(name: Name, domain: &'static Domain, amount: Option<u64>) -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
-    let kind = if amount.is_some() { Kind::SpanAmount(AMOUNT) } else { Kind::Span };
+    let kind = if amount.is_some() { RegionKind::SpanAmount(AMOUNT) } else { RegionKind::Span };
     let Some(named) = name.point(domain, kind) else { return 0 };
     let id = LAST.fetch_add(1, Relaxed) + 1;
     spans::begin(span(id), named, amount.unwrap_or(0));
@@ -373,61 +376,61 @@ unsafe extern "C" fn name_thread_w(thread: u32, name: Wide) {
     name_thread(thread, unsafe { Text::of_wide(name) });
 }
 
-unsafe extern "C" fn domain_mark(handle: Handle, attributes: *const Attributes) {
+unsafe extern "C" fn domain_mark(handle: DomainHandle, attributes: *const Attributes) {
     // SAFETY: the program passes a handle of ours, and null or attributes of the size that they
     // state.
     let (name, domain, amount) = unsafe { event(handle, attributes) };
     mark(name, domain, amount);
 }
 
-unsafe extern "C" fn domain_start(handle: Handle, attributes: *const Attributes) -> u64 {
+unsafe extern "C" fn domain_start(handle: DomainHandle, attributes: *const Attributes) -> u64 {
     // SAFETY: the program passes a handle of ours, and null or attributes of the size that they
     // state.
     let (name, domain, amount) = unsafe { event(handle, attributes) };
     start(name, domain, amount)
 }
 
-unsafe extern "C" fn domain_end(_: Handle, id: u64) {
+unsafe extern "C" fn domain_end(_: DomainHandle, id: u64) {
     spans::end(span(id));
 }
 
-unsafe extern "C" fn domain_push(handle: Handle, attributes: *const Attributes) -> c_int {
+unsafe extern "C" fn domain_push(handle: DomainHandle, attributes: *const Attributes) -> c_int {
     // SAFETY: the program passes a handle of ours, and null or attributes of the size that they
     // state.
     let (name, domain, amount) = unsafe { event(handle, attributes) };
     push(handle, name, domain, amount)
 }
 
-unsafe extern "C" fn domain_pop(handle: Handle) -> c_int {
+unsafe extern "C" fn domain_pop(handle: DomainHandle) -> c_int {
     pop_of(handle)
 }
 
-unsafe extern "C" fn domain_name_category_a(handle: Handle, number: u32, name: Ascii) {
+unsafe extern "C" fn domain_name_category_a(handle: DomainHandle, number: u32, name: Ascii) {
     // SAFETY: the program passes a handle of ours, and null or a string that ends with NUL.
     unsafe { name_category(domain(handle), number, Text::of_c(name)) }
 }
 
-unsafe extern "C" fn domain_name_category_w(handle: Handle, number: u32, name: Wide) {
+unsafe extern "C" fn domain_name_category_w(handle: DomainHandle, number: u32, name: Wide) {
     // SAFETY: the program passes a handle of ours, and null or a wide string that ends with NUL.
     unsafe { name_category(domain(handle), number, Text::of_wide(name)) }
 }
 
-unsafe extern "C" fn register_a(_: Handle, name: Ascii) -> *const Text {
+unsafe extern "C" fn register_a(_: DomainHandle, name: Ascii) -> *const Text {
     // SAFETY: the program passes null or a string that ends with NUL.
     unsafe { Text::of_c(name) }
 }
 
-unsafe extern "C" fn register_w(_: Handle, name: Wide) -> *const Text {
+unsafe extern "C" fn register_w(_: DomainHandle, name: Wide) -> *const Text {
     // SAFETY: the program passes null or a wide string that ends with NUL.
     unsafe { Text::of_wide(name) }
 }
 
-unsafe extern "C" fn create_a(name: Ascii) -> Handle {
+unsafe extern "C" fn create_a(name: Ascii) -> DomainHandle {
     // SAFETY: the program passes null or a string that ends with NUL.
     Domain::of(SYSTEM, unsafe { Text::of_c(name) }.name())
 }
 
-unsafe extern "C" fn create_w(name: Wide) -> Handle {
+unsafe extern "C" fn create_w(name: Wide) -> DomainHandle {
     // SAFETY: the program passes null or a wide string that ends with NUL.
     Domain::of(SYSTEM, unsafe { Text::of_wide(name) }.name())
 }

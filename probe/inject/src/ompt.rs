@@ -17,9 +17,9 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use abi::{Data, Function, Lookup, SetCallback, callback};
+use abi::{Data, Lookup, OmptFunction, SetCallback, callback};
 use pfp::own::heap::ShortText;
-use place::{Kind, Points};
+use place::{EventKind, Points};
 use team::Team;
 
 /// Value in the data word of an implicit task. The word of an explicit task is 0.
@@ -50,12 +50,12 @@ unsafe extern "C" fn initialize(lookup: Option<Lookup>, _device: c_int, _data: *
     // with NUL.
     let Some(found) = (unsafe { lookup(c"ompt_set_callback".as_ptr()) }) else { return 0 };
     // SAFETY: OMPT defines this signature for the function of this name.
-    let set = unsafe { std::mem::transmute::<Function, SetCallback>(found) };
+    let set = unsafe { std::mem::transmute::<OmptFunction, SetCallback>(found) };
     macro_rules! set {
         ($($number:ident: $kind:ident = $function:ident;)*) => {
             // SAFETY: the type of each function is OMPT's signature for the callback's number.
             $(unsafe {
-                set(callback::$number, std::mem::transmute::<abi::$kind, Function>($function));
+                set(callback::$number, std::mem::transmute::<abi::$kind, OmptFunction>($function));
             })*
         };
     }
@@ -103,7 +103,7 @@ unsafe extern "C" fn parallel_begin(
 ) {
     let mut taken = None;
     if flags & abi::LEAGUE == 0
-        && let Some(Points::Region(region)) = place::at(code, Kind::Region)
+        && let Some(Points::Region(region)) = place::at(code, EventKind::Region)
     {
         member::with(|member| taken = Team::take(region, member.fork(), code.addr() >> 4));
     }
@@ -203,7 +203,7 @@ unsafe extern "C" fn mutex_acquired(kind: c_int, wait: u64, code: *const c_void)
 
 /// The point that measures waits for a mutex at this address of the code.
 fn mutex(kind: c_int, code: *const c_void) -> Option<&'static pfp::Point> {
-    let what = Kind::Mutex(abi::mutex_name(kind));
+    let what = EventKind::Mutex(abi::mutex_name(kind));
     match place::at(code, what).filter(|_| !abi::is_a_try(kind))? {
         Points::Mutex(point) => Some(point),
         Points::Region(_) => None,

@@ -21,12 +21,12 @@ const FREE: u64 = 0;
 const BUSY: u64 = 1;
 
 /// The name of an open span, its amount, and the clock reading at its begin.
-type RegionStart = (&'static Named, u64, u64);
+type SpanStart = (&'static Named, u64, u64);
 
 struct Span {
     /// Key of the open span, or `FREE` or `BUSY`.
     key: AtomicU64,
-    begun: UnsafeCell<Option<RegionStart>>,
+    begun: UnsafeCell<Option<SpanStart>>,
 }
 
 // SAFETY: only the thread that has exchanged the key for `BUSY` accesses `begun`.
@@ -95,12 +95,12 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::names::{Domain, Kind, Text, named};
+    use crate::names::{Domain, RegionKind, Text, named};
 
     #[test]
     fn any_thread_ends_a_span_and_only_once() {
         crate::get_ready();
-        let span = named(Domain::of("test", "spans"), Text::of(b"span"), Kind::Span).unwrap();
+        let span = named(Domain::of("test", "spans"), Text::of(b"span"), RegionKind::Span).unwrap();
         let Measured::Point(point) = &span.measured else { unreachable!("it has no amount") };
         let keys: Vec<u64> = (0..500).map(|number| key(&[7, number])).collect();
         assert!(keys.iter().all(|&key| begin(key, span, 0)));

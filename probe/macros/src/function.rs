@@ -29,7 +29,7 @@ pub(crate) fn expand(arguments: Arguments, item: ItemFn) -> syn::Result<TokenStr
         let names = amounts.names();
         quote! { #krate::MeteredPoint = #krate::MeteredPoint::new(#name, #names) }
     };
-    let future = Future { krate: &krate, amounts: &amounts };
+    let future = MeasuredFuture { krate: &krate, amounts: &amounts };
     let body = if sig.asyncness.is_some() {
         future.of_a_body(&sig.output, &block)
     } else if future.wrap_end_of(&mut block) {
@@ -68,12 +68,12 @@ fn call(krate: &syn::Path, amounts: &Amounts, block: &Block) -> TokenStream {
 }
 
 /// Code that measures a future.
-struct Future<'a> {
+struct MeasuredFuture<'a> {
     krate: &'a syn::Path,
     amounts: &'a Amounts,
 }
 
-impl Future<'_> {
+impl MeasuredFuture<'_> {
     fn wrap(&self, future: &impl ToTokens) -> TokenStream {
         let amounts = (!self.amounts.is_empty()).then(|| {
             let values = self.amounts.values(self.krate);

@@ -16,7 +16,7 @@ use pyo3_ffi::{
 
 use crate::greenlets;
 use crate::living::Living;
-use crate::object::{Error, Owned, fail, none, shared, text};
+use crate::object::{ErrorClass, Owned, fail, none, shared, text};
 use crate::places;
 
 /// A function, identified by its code object.
@@ -275,7 +275,7 @@ pub(crate) unsafe extern "C" fn name_function(
 ) -> *mut PyObject {
     if count != 4 {
         let said = "expected code, a name, a file and a line";
-        return fail(Error::Type, said).unwrap_or(ptr::null_mut());
+        return fail(ErrorClass::Type, said).unwrap_or(ptr::null_mut());
     }
     // SAFETY: `count` is 4.
     let [code, name, file, line] = std::array::from_fn(|at| unsafe { *arguments.add(at) });

@@ -11,7 +11,7 @@ use pyo3_ffi::{
     PyUnicode_FromStringAndSize,
 };
 
-use crate::object::{Error, Owned, fail, none, text};
+use crate::object::{ErrorClass, Owned, fail, none, text};
 
 /// Returns a list of the names of all points with measurements, and the sums of their figures.
 ///
@@ -74,7 +74,7 @@ pub(crate) unsafe extern "C" fn snapshot(_: *mut PyObject, path: *mut PyObject) 
     let Some(path) = text(path, "a path") else { return ptr::null_mut() };
     match pfp::snapshot_over(Path::new(path)) {
         Ok(()) => none(),
-        Err(error) => fail(Error::Os, &format!("{path}: {error}")).unwrap_or(ptr::null_mut()),
+        Err(error) => fail(ErrorClass::Os, &format!("{path}: {error}")).unwrap_or(ptr::null_mut()),
     }
 }
 
@@ -97,7 +97,8 @@ pub(crate) unsafe extern "C" fn switch(_: *mut PyObject, given: *mut PyObject) -
     // SAFETY: the interpreter's lock is held; `given` is checked to be a tuple of two.
     unsafe {
         if PyTuple_Size(given) != 2 {
-            return fail(Error::Type, "expected a name, and on or off").unwrap_or(ptr::null_mut());
+            return fail(ErrorClass::Type, "expected a name, and on or off")
+                .unwrap_or(ptr::null_mut());
         }
         let Some(name) = text(PyTuple_GetItem(given, 0), "a name") else { return ptr::null_mut() };
         let is_on = PyObject_IsTrue(PyTuple_GetItem(given, 1)) == 1;

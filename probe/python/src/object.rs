@@ -76,7 +76,7 @@ pub(crate) fn text<'a>(object: *mut PyObject, what: &str) -> Option<&'a str> {
     // text, which is inside the object.
     unsafe {
         if object.is_null() || PyUnicode_Check(object) == 0 {
-            return fail(Error::Type, &format!("expected {what}, which is a str"));
+            return fail(ErrorClass::Type, &format!("expected {what}, which is a str"));
         }
         let mut len = 0;
         let bytes = PyUnicode_AsUTF8AndSize(object, &raw mut len);
@@ -89,22 +89,22 @@ pub(crate) fn text<'a>(object: *mut PyObject, what: &str) -> Option<&'a str> {
 }
 
 /// Classes of Python's errors.
-pub(crate) enum Error {
+pub(crate) enum ErrorClass {
     Os,
     Type,
     Value,
 }
 
 /// Sets an error, and returns `None`.
-pub(crate) fn fail<T>(class: Error, said: &str) -> Option<T> {
+pub(crate) fn fail<T>(class: ErrorClass, said: &str) -> Option<T> {
     let said = CString::new(said.replace('\0', " ")).unwrap_or_default();
     // SAFETY: the caller holds the interpreter's lock; the classes are static, and the text ends
     // with NUL.
     unsafe {
         let class = match class {
-            Error::Os => PyExc_OSError,
-            Error::Type => PyExc_TypeError,
-            Error::Value => PyExc_ValueError,
+            ErrorClass::Os => PyExc_OSError,
+            ErrorClass::Type => PyExc_TypeError,
+            ErrorClass::Value => PyExc_ValueError,
         };
         PyErr_SetString(class, said.as_ptr());
     }

@@ -20,7 +20,7 @@ use pyo3_ffi::{
 };
 
 use crate::greenlets;
-use crate::object::{Error, Owned, fail, lasting, none, shared, text};
+use crate::object::{ErrorClass, Owned, fail, lasting, none, shared, text};
 use crate::places;
 use crate::{Kept, method};
 
@@ -280,7 +280,7 @@ fn make(
         let count = unsafe { PyTuple_Size(names) } as usize;
         if count > MAX_AMOUNTS {
             return fail(
-                Error::Type,
+                ErrorClass::Type,
                 &format!("expected at most {MAX_AMOUNTS} amounts, found {count}"),
             );
         }
@@ -352,7 +352,7 @@ pub(crate) unsafe extern "C" fn scope(
 ) -> *mut PyObject {
     if count != 1 {
         let said = format!("expected one name and amounts by keyword, found {count} arguments");
-        return fail(Error::Type, &said).unwrap_or(ptr::null_mut());
+        return fail(ErrorClass::Type, &said).unwrap_or(ptr::null_mut());
     }
     // SAFETY: `count` is 1, and one value for each name follows.
     let (name, amounts) = unsafe { (*arguments, arguments.add(1)) };
@@ -378,7 +378,7 @@ unsafe fn with_amounts(
     // SAFETY: the dictionary contains only scopes.
     let named = unsafe { &*whole.cast::<Scope>() }.named;
     let Named::MeteredPoint(_, count, known) = named else {
-        return fail(Error::Value, "expected no amounts: the scope had none before");
+        return fail(ErrorClass::Value, "expected no amounts: the scope had none before");
     };
     let known = known.load(Relaxed);
     // SAFETY: the interpreter's lock is held; both are live tuples.
@@ -386,7 +386,7 @@ unsafe fn with_amounts(
         ptr::eq(known, names) || unsafe { PyObject_RichCompareBool(known, names, Py_EQ) } == 1;
     if !is_same {
         let said = "expected the amounts that the scope had before, in that order";
-        return fail(Error::Value, said);
+        return fail(ErrorClass::Value, said);
     }
     let mut amounts = [0; MAX_AMOUNTS];
     for (at, amount) in amounts.iter_mut().enumerate().take(*count) {
@@ -419,7 +419,8 @@ pub(crate) unsafe extern "C" fn scope_at(
     count: Py_ssize_t,
 ) -> *mut PyObject {
     if count != 3 {
-        return fail(Error::Type, "expected a name, a file and a line").unwrap_or(ptr::null_mut());
+        return fail(ErrorClass::Type, "expected a name, a file and a line")
+            .unwrap_or(ptr::null_mut());
     }
     // SAFETY: `count` is 3.
     let [name, file, line] = unsafe { [*arguments, *arguments.add(1), *arguments.add(2)] };

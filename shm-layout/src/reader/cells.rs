@@ -14,7 +14,7 @@ use crate::layout::geometry::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry};
 use crate::layout::lane::LaneCounters;
 
 /// The cell to read, and the state of its lane.
-pub(super) struct From<'a> {
+pub(super) struct CellOrigin<'a> {
     pub(super) lane: u32,
     pub(super) owner: Owner,
     /// Measurements and exclusive ticks that another cell counted before this one.
@@ -64,7 +64,7 @@ impl CellReader {
         &mut self,
         segment: Sparse<'_>,
         cell: &Cell,
-        from: &From<'_>,
+        from: &CellOrigin<'_>,
         key: &mut CacheKey,
         picture: &mut Picture,
     ) -> Result<bool, NoMemory> {
@@ -78,7 +78,7 @@ impl CellReader {
         &mut self,
         segment: Sparse<'_>,
         cell: &Cell,
-        from: &From<'_>,
+        from: &CellOrigin<'_>,
         key: &mut CacheKey,
         picture: &mut Picture,
     ) -> Result<bool, NoMemory> {
@@ -124,7 +124,7 @@ impl CellReader {
         &mut self,
         segment: Sparse<'_>,
         cell: &Cell,
-        from: &From<'_>,
+        from: &CellOrigin<'_>,
         key: &mut CacheKey,
         picture: &mut Picture,
     ) -> Result<bool, NoMemory> {
@@ -186,7 +186,7 @@ impl CellReader {
         &mut self,
         segment: Sparse<'_>,
         cell: &Cell,
-        from: &From<'_>,
+        from: &CellOrigin<'_>,
         most: usize,
     ) -> Result<Option<u64>, NoMemory> {
         let mut found = None;

@@ -173,12 +173,12 @@ impl Extents {
 
 /// The bytes of a segment at one moment.
 #[derive(Debug)]
-pub struct Copy {
+pub struct SegmentCopy {
     segment: Segment,
     extents: Extents,
 }
 
-impl Copy {
+impl SegmentCopy {
     /// Copies the parts of a segment that are in use.
     ///
     /// # Errors
@@ -374,10 +374,10 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// Fails like [`Copy::of`].
+    /// Fails like [`SegmentCopy::of`].
     pub fn to_copy(&self) -> io::Result<Vec<u8>> {
         let mut copy = Dense(Vec::new());
-        Copy::of(self)?.write(&mut copy, None)?;
+        SegmentCopy::of(self)?.write(&mut copy, None)?;
         Ok(copy.0)
     }
 }

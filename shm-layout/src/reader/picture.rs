@@ -75,12 +75,12 @@ pub struct PointPicture {
     pub amounts: Vec<String>,
     /// Set if the point is a tuple of a metered point. The readings of the metered point include
     /// the tuple's measurements.
-    pub tuple: Option<Tuple>,
+    pub tuple: Option<AmountTuple>,
 }
 
 /// A tuple of amounts of a metered point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuple {
+pub struct AmountTuple {
     /// Number of the metered point.
     pub of: u32,
     /// The amounts of each measurement, in the order of their names.

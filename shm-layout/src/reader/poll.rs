@@ -10,7 +10,9 @@ use super::cells::{self, CellReader};
 use super::chain::{LaneCells, Visited};
 use super::keys::{CacheKey, Owner, ReadBatch};
 use super::pending::Pending;
-use super::picture::{ClockPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture, Tuple};
+use super::picture::{
+    AmountTuple, ClockPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture,
+};
 use super::reading::CellReading;
 
 use crate::heap::{self, Grow, NoMemory};
@@ -346,7 +348,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                 if let Some(of) = entry.of.filter(|of| *of < id) {
                     let at = self.tuples.partition_point(|(known, _)| *known < id);
                     self.tuples.try_insert(at, (id, of))?;
-                    tuple = Some(Tuple { of, each: numbers(&listed) });
+                    tuple = Some(AmountTuple { of, each: numbers(&listed) });
                 } else if !listed.is_empty() {
                     for name in listed.split(',').take(MAX_AMOUNTS) {
                         amounts.try_push(heap::text(name)?)?;
@@ -435,7 +437,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             let (pending, picture) = (&self.pending, &mut self.picture);
             let cells = LaneCells::new(sparse, first_block, &mut self.visited);
             let mut cells = cells.fuse().enumerate();
-            let from = cells::From {
+            let from = cells::CellOrigin {
                 lane: id as u32,
                 owner,
                 before: (0, 0),
@@ -499,7 +501,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             // changed.
             let before = before.and_then(Cell::ever).unwrap_or_default();
             let (lane, owner, pending) = (id as u32, Owner::All, &none);
-            let from = cells::From { lane, owner, before, pending, counters: None };
+            let from = cells::CellOrigin { lane, owner, before, pending, counters: None };
             let key = &mut self.shared[place];
             self.cells.read(sparse, cell, &from, key, &mut self.picture)?;
         }

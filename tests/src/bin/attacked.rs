@@ -44,7 +44,7 @@ static WARM: AtomicU64 = AtomicU64::new(0);
 
 /// Calls per point, as the program counts them itself.
 #[derive(Default)]
-struct Calls {
+struct CallCounts {
     alone: [AtomicU64; 2],
     on: [AtomicU64; 6],
     any: [AtomicU64; 4],
@@ -52,7 +52,7 @@ struct Calls {
     numbered_any: AtomicU64,
 }
 
-static CALLS: Calls = Calls {
+static CALLS: CallCounts = CallCounts {
     alone: [const { AtomicU64::new(0) }; 2],
     on: [const { AtomicU64::new(0) }; 6],
     any: [const { AtomicU64::new(0) }; 4],

@@ -107,10 +107,10 @@ mod stepping {
     // ---- a jump as siglongjmp does it ----
 
     /// The registers that a function must preserve for its caller.
-    struct Place(UnsafeCell<[u64; 8]>);
+    struct SavedRegisters(UnsafeCell<[u64; 8]>);
     // SAFETY: only one thread uses the place.
-    unsafe impl Sync for Place {}
-    static PLACE: Place = Place(UnsafeCell::new([0; 8]));
+    unsafe impl Sync for SavedRegisters {}
+    static PLACE: SavedRegisters = SavedRegisters(UnsafeCell::new([0; 8]));
 
     /// Calls `work` and returns 0 when it returns, or 1 after a [`jump`].
     #[unsafe(naked)]

@@ -14,7 +14,7 @@ pub(crate) struct Word<'a> {
 }
 
 /// The index: from each lower-case word to the sentences that contain it, once per occurrence.
-pub(crate) type Index = HashMap<String, Vec<u32>>;
+pub(crate) type WordIndex = HashMap<String, Vec<u32>>;
 
 /// Runs for every word, so it starts switched off: a disabled point costs next to nothing even
 /// here.
@@ -26,7 +26,7 @@ pub(crate) fn quieten() {
 }
 
 /// Splits a text into words and indexes their occurrences.
-pub(crate) fn parse(text: &str) -> (usize, Index) {
+pub(crate) fn parse(text: &str) -> (usize, WordIndex) {
     pfp::scope!("parse");
     let words = tokenize(text);
     (words.len(), index(&words))
@@ -59,8 +59,8 @@ pub(crate) fn tokenize(text: &str) -> Vec<Word<'_>> {
 
 /// The inverted index of a list of words.
 #[pfp::function]
-pub(crate) fn index(words: &[Word<'_>]) -> Index {
-    let mut index = Index::new();
+pub(crate) fn index(words: &[Word<'_>]) -> WordIndex {
+    let mut index = WordIndex::new();
     for word in words {
         index.entry(word.text.to_ascii_lowercase()).or_default().push(word.sentence);
     }
@@ -72,7 +72,7 @@ pub(crate) type Frequency<'a> = (&'a str, usize);
 
 /// Every word of an index with its count, the most frequent first; words of equal frequency in
 /// alphabetical order.
-pub(crate) fn vocabulary(index: &Index) -> Vec<Frequency<'_>> {
+pub(crate) fn vocabulary(index: &WordIndex) -> Vec<Frequency<'_>> {
     let mut words: Vec<_> =
         index.iter().map(|(word, places)| (word.as_str(), places.len())).collect();
     sort(&mut words);

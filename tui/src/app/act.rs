@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::App;
 use super::controls::but_partly;
 use crate::common::{
-    Action, Asked, Errand, Level, Overlay, Prompt, Screen, Status, default_file_name,
+    Action, Errand, Overlay, Prompt, PromptSubject, Screen, Severity, Status, default_file_name,
 };
 use crate::compare::Baseline;
 use crate::files::json::{self, Existing};
@@ -121,7 +121,7 @@ impl App {
             Action::Write => {
                 if let Some(snapshot) = self.common.model.snapshot() {
                     let name = default_file_name(snapshot);
-                    self.overlay = Some(Overlay::Typed(Prompt::new(Asked::File, &name)));
+                    self.overlay = Some(Overlay::Typed(Prompt::new(PromptSubject::File, &name)));
                 }
             }
             Action::Baseline => self.take_baseline(),
@@ -229,7 +229,7 @@ impl App {
                     session.source.add_records(&mut snapshot);
                     self.take_records(&snapshot);
                 }
-                Err(error) => self.common.notify(Level::Error, format!("{error:#}")),
+                Err(error) => self.common.notify(Severity::Error, format!("{error:#}")),
             },
             _ => {
                 let whole = session.whole(snapshot);
@@ -259,7 +259,7 @@ impl App {
                 let state = if found == PointState::On { PointState::Off } else { PointState::On };
                 let (unix_ns, why) = (self.common.unix_ns(), format!("{error:#}"));
                 self.common.log.toggled(unix_ns, id, &name, state, Some(&text::clean(&why)));
-                self.common.notify(Level::Failure, why);
+                self.common.notify(Severity::Failure, why);
             }
             Some(Ok(state)) => {
                 self.common.model.expect_state(id, state);
@@ -267,7 +267,7 @@ impl App {
                 let word = if state == PointState::On { "on" } else { "off" };
                 self.common.say(format!("{name} is {word}"));
             }
-            Some(Err(error)) => self.common.notify(Level::Error, format!("{error:#}")),
+            Some(Err(error)) => self.common.notify(Severity::Error, format!("{error:#}")),
             None => {}
         }
     }
@@ -278,11 +278,11 @@ impl App {
         let Some(session) = &mut self.common.session else { return };
         let but = match but_partly(session.act(Change::Fence(id, !is_fenced))) {
             Ok(but) => but,
-            Err(error) => return self.common.notify(Level::Error, format!("{error:#}")),
+            Err(error) => return self.common.notify(Severity::Error, format!("{error:#}")),
         };
         self.common.log.fenced(self.common.unix_ns(), id, &name, !is_fenced, but.as_deref());
         match (but, is_fenced) {
-            (Some(why), _) => self.common.notify(Level::Failure, why),
+            (Some(why), _) => self.common.notify(Severity::Failure, why),
             (None, true) => self.common.say(format!("{name} is no longer fenced")),
             (None, false) => {
                 self.common.say(format!("{name} is fenced: times of short regions are exact"))
@@ -321,7 +321,7 @@ impl App {
     /// everything so far.
     fn take_baseline(&mut self) {
         if !self.complete() {
-            return self.common.notify(Level::Error, TOO_SLOW);
+            return self.common.notify(Severity::Error, TOO_SLOW);
         }
         let Some(snapshot) = self.common.model.snapshot() else { return };
         if self.common.replay.is_some() {
@@ -343,7 +343,7 @@ impl App {
                 self.common.say(said);
             }
             None => {
-                self.common.notify(Level::Error, "nothing was measured since the last baseline")
+                self.common.notify(Severity::Error, "nothing was measured since the last baseline")
             }
         }
     }

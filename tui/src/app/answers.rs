@@ -1,10 +1,10 @@
 //! The user's answers to overlays: prompts, questions, and the choosers of columns.
 
 use super::App;
-use crate::common::{Action, Asked, Overlay, Prompt, Screen};
+use crate::common::{Action, Overlay, Prompt, PromptSubject, Screen};
 use crate::files::json::Existing;
 use crate::filter::Filter;
-use crate::grid::Chosen;
+use crate::grid::TableLayout;
 use crate::screens::Outcome;
 
 impl App {
@@ -93,21 +93,21 @@ impl App {
     fn take(&mut self, prompt: Prompt) {
         match prompt.asked {
             // A valid filter already applies while it is typed.
-            Asked::Filter if prompt.error.is_none() => {
+            PromptSubject::Filter if prompt.error.is_none() => {
                 if let Some(why) = self.common.filter.unknown_words() {
                     self.common.say(why);
                 }
                 self.remember_filter(prompt.text());
             }
-            Asked::Filter => self.overlay = Some(Overlay::Typed(prompt)),
-            Asked::Alpha(id) => self.set_alpha(id, prompt),
-            Asked::Find(_) => {
+            PromptSubject::Filter => self.overlay = Some(Overlay::Typed(prompt)),
+            PromptSubject::Alpha(id) => self.set_alpha(id, prompt),
+            PromptSubject::Find(_) => {
                 let (view, common) = self.view_mut();
                 let outcome = view.find(prompt, common);
                 self.carry_on(outcome);
             }
-            Asked::Moment => self.seek(prompt),
-            Asked::File => self.write(prompt, Existing::Keep),
+            PromptSubject::Moment => self.seek(prompt),
+            PromptSubject::File => self.write(prompt, Existing::Keep),
         }
     }
 
@@ -151,7 +151,7 @@ impl App {
 
     /// Reverses the order of the rows.
     pub(super) fn invert(&mut self) {
-        if let Some(sorted) = self.view().table().map(Chosen::sorted) {
+        if let Some(sorted) = self.view().table().map(TableLayout::sorted) {
             self.sort_by(sorted.key, Some(!sorted.descending));
         }
     }
@@ -159,14 +159,14 @@ impl App {
     /// Opens the prompt for the filter, on a screen that follows it.
     pub(super) fn ask_filter(&mut self) {
         if let Some((filter, what)) = self.view_mut().0.own_filter() {
-            let prompt = Prompt::new(Asked::Find(what), filter.text());
+            let prompt = Prompt::new(PromptSubject::Find(what), filter.text());
             self.overlay = Some(Overlay::Typed(prompt));
             return;
         }
         if !self.has_points() {
             self.show(Screen::Points);
         }
-        let prompt = Prompt::new(Asked::Filter, self.common.filter.text());
+        let prompt = Prompt::new(PromptSubject::Filter, self.common.filter.text());
         self.overlay = Some(Overlay::Typed(prompt.with_earlier(self.filters.clone())));
     }
 
@@ -181,7 +181,7 @@ impl App {
     pub(super) fn typed(&mut self) {
         let Some(Overlay::Typed(prompt)) = &mut self.overlay else { return };
         prompt.error = None;
-        if prompt.asked == Asked::Filter {
+        if prompt.asked == PromptSubject::Filter {
             match Filter::new(&prompt.text()) {
                 Ok(filter) => self.filter_by(filter),
                 // The rows stay as they are until the filter is valid again.

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::App;
 use crate::alpha;
 use crate::columns::{Column, There};
-use crate::common::{Asked, Errand, Level, Overlay, Prompt, Question};
+use crate::common::{Errand, Overlay, Prompt, PromptSubject, Question, Severity};
 use crate::model::Figures;
 use crate::model::left_over::LeftOver;
 use crate::snapshot::PointState;
@@ -131,9 +131,9 @@ impl App {
         match done {
             Ok(()) => self.common.say(text),
             Err(error) if Refusal::is_partly(&error) => {
-                self.common.notify(Level::Failure, format!("{error:#}"))
+                self.common.notify(Severity::Failure, format!("{error:#}"))
             }
-            Err(error) => self.common.notify(Level::Error, format!("{error:#}")),
+            Err(error) => self.common.notify(Severity::Error, format!("{error:#}")),
         }
     }
 
@@ -141,7 +141,7 @@ impl App {
     pub(super) fn ask_alpha(&mut self) {
         let Some(figures) = self.meant() else { return };
         let text = figures.point().alpha.map_or(String::new(), alpha::written);
-        let prompt = Prompt::new(Asked::Alpha(figures.id()), &text);
+        let prompt = Prompt::new(PromptSubject::Alpha(figures.id()), &text);
         self.overlay = Some(Overlay::Typed(prompt));
     }
 
@@ -159,7 +159,7 @@ impl App {
             Ok((alpha, but)) => {
                 self.common.log.averaged(unix_ns, id, &name, alpha, but.as_deref());
                 if let Some(why) = but {
-                    return self.common.notify(Level::Failure, why);
+                    return self.common.notify(Severity::Failure, why);
                 }
                 let name = self.common.model.point(id).map_or(String::new(), Figures::name);
                 let text = match alpha {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crossterm::event::{MouseButton, MouseEventKind};
 
 use super::App;
-use crate::common::{Overlay, Target};
+use crate::common::{MouseTarget, Overlay};
 use crate::screens::Outcome;
 
 /// Rows per notch of the wheel.
@@ -14,11 +14,11 @@ const NOTCH: isize = 3;
 
 impl App {
     /// Handles a mouse event; returns whether it had an effect.
-    pub fn mouse(&mut self, event: MouseEventKind, target: Target, now: Instant) -> bool {
+    pub fn mouse(&mut self, event: MouseEventKind, target: MouseTarget, now: Instant) -> bool {
         self.common.now = now;
         let in_prompt = !matches!(self.overlay, None | Some(Overlay::Help(_)));
         match (event, target) {
-            (MouseEventKind::Down(MouseButton::Left), Target::Key(action)) => {
+            (MouseEventKind::Down(MouseButton::Left), MouseTarget::Key(action)) => {
                 self.common.toast = None;
                 self.act(action, now);
                 return true;
@@ -26,7 +26,7 @@ impl App {
             _ if in_prompt => return false,
             (MouseEventKind::ScrollUp, _) => self.scroll(-NOTCH),
             (MouseEventKind::ScrollDown, _) => self.scroll(NOTCH),
-            (MouseEventKind::Down(MouseButton::Left), Target::Tab(screen)) => {
+            (MouseEventKind::Down(MouseButton::Left), MouseTarget::Tab(screen)) => {
                 self.show(screen);
             }
             (MouseEventKind::Down(MouseButton::Left), target) => {

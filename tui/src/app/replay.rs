@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::App;
 use crate::common::replay::{NORMAL, SPEEDS};
-use crate::common::{Asked, Level, Overlay, Prompt, Replay, Screen};
+use crate::common::{Overlay, Prompt, PromptSubject, Replay, Screen, Severity};
 use crate::model::Model;
-use crate::model::log::Log;
+use crate::model::log::EventLog;
 use crate::snapshot::Snapshot;
 use crate::source::Moment;
 
@@ -51,7 +51,7 @@ impl App {
         });
         if let Some(remark) = recording.remark() {
             let _now = Instant::now();
-            self.common.notify(Level::Problem, remark);
+            self.common.notify(Severity::Problem, remark);
         }
     }
 
@@ -67,7 +67,7 @@ impl App {
             replay.grows = recording.grows();
             if let Err(error) = recording.refresh() {
                 let error = format!("the recording cannot be read any more: {error}");
-                return self.common.notify(Level::Error, error);
+                return self.common.notify(Severity::Error, error);
             }
             replay.len = recording.len();
         }
@@ -167,7 +167,7 @@ impl App {
     /// Asks for the moment to jump to.
     pub(super) fn ask_moment(&mut self) {
         if self.place().is_some() {
-            self.overlay = Some(Overlay::Typed(Prompt::new(Asked::Moment, "")));
+            self.overlay = Some(Overlay::Typed(Prompt::new(PromptSubject::Moment, "")));
         }
     }
 
@@ -213,7 +213,7 @@ impl App {
         };
         if let Err(error) = moved {
             self.stop_playing();
-            self.common.notify(Level::Problem, format!("{error:#}"));
+            self.common.notify(Severity::Problem, format!("{error:#}"));
             // The snapshot on the screen stays, and playing continues from it.
             let shown =
                 self.common.replay.as_mut().map_or(to, |replay| *replay.at.get_or_insert(to));
@@ -265,7 +265,7 @@ impl App {
         self.common.read(to)?;
         self.arrive(to, &snapshots[0]);
         self.common.model = Model::new(0.0);
-        self.common.log = Log::default();
+        self.common.log = EventLog::default();
         for snapshot in snapshots.into_iter().rev().map(Arc::new) {
             self.common.log.observe(snapshot.taken_unix_ns, &snapshot);
             self.common.model.fold(snapshot);

@@ -22,7 +22,7 @@ use crossterm::event::{KeyCode, KeyModifiers, MouseButton, MouseEventKind};
 use super::*;
 use crate::columns::sorting::Sorting;
 use crate::columns::{Column, There};
-use crate::common::{Asked, Errand, FREEZE, Prompt, Question, Target};
+use crate::common::{Errand, FREEZE, MouseTarget, Prompt, PromptSubject, Question};
 use crate::files::json::read;
 use crate::filter::Filter;
 use crate::snapshot::{PointState, Process, Snapshot};
@@ -171,7 +171,7 @@ impl Desk {
         self.app.key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL), self.now);
     }
 
-    pub(crate) fn click(&mut self, target: Target) -> bool {
+    pub(crate) fn click(&mut self, target: MouseTarget) -> bool {
         self.app.mouse(MouseEventKind::Down(MouseButton::Left), target, self.now)
     }
 
@@ -288,13 +288,13 @@ fn the_last_figures_of_a_process_that_died_stay() {
 struct Slow {
     process: Shared,
     summing: Summing,
-    sight: Sight,
+    sight: SnapshotScope,
     last: Option<Snapshot>,
     late: u32,
 }
 
 impl Source for Slow {
-    fn look_at(&mut self, looking: Looking) {
+    fn look_at(&mut self, looking: Interest) {
         if self.last.is_some() && looking.sight != self.sight {
             self.late = 5;
         }
@@ -323,7 +323,7 @@ fn figures_of_a_process_that_died_may_come_late() {
     let slow = Slow {
         process: process.clone(),
         summing: Summing::default(),
-        sight: Sight::default(),
+        sight: SnapshotScope::default(),
         last: None,
         late: 0,
     };
@@ -385,7 +385,7 @@ fn alpha_is_set_and_invalid_text_stays_in_the_prompt() {
     desk.press("5s/1s\n");
     let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("it was closed") };
     assert_eq!((prompt.text().as_str(), prompt.error.is_some()), ("5s/1s", true));
-    assert_eq!(prompt.asked, Asked::Alpha(1));
+    assert_eq!(prompt.asked, PromptSubject::Alpha(1));
     assert_eq!(alpha(&desk), Some(0.21));
     desk.press("0");
     let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("it was closed") };
@@ -416,24 +416,24 @@ fn the_mouse_selects_opens_sorts_and_scrolls() {
     let mut desk = desk();
     let now = desk.now;
     let wanted = desk.common.order[3];
-    assert!(desk.click(Target::Row(3)));
+    assert!(desk.click(MouseTarget::Row(3)));
     assert_eq!((desk.common.selected, desk.screen), (Some(wanted), Screen::Points));
-    assert!(desk.click(Target::Row(3)));
+    assert!(desk.click(MouseTarget::Row(3)));
     assert_eq!(desk.screen, Screen::Detail);
-    desk.mouse(MouseEventKind::ScrollDown, Target::Nothing, now);
+    desk.mouse(MouseEventKind::ScrollDown, MouseTarget::Nothing, now);
     assert_eq!((desk.screens.detail.offset, desk.common.selected), (3, Some(wanted)));
     desk.press("\x1b");
-    desk.mouse(MouseEventKind::ScrollUp, Target::Nothing, now);
+    desk.mouse(MouseEventKind::ScrollUp, MouseTarget::Nothing, now);
     assert_eq!(desk.cursor().0, 0);
-    desk.click(Target::Heading("avg"));
+    desk.click(MouseTarget::Heading("avg"));
     assert_eq!(desk.screens.points.sorting(), Sorting::by(Column::Avg));
-    desk.click(Target::Heading("avg"));
+    desk.click(MouseTarget::Heading("avg"));
     let inverted = Sorting { descending: false, ..Sorting::by(Column::Avg) };
     assert_eq!(desk.screens.points.sorting(), inverted);
-    assert!(!desk.mouse(MouseEventKind::Moved, Target::Row(1), now));
+    assert!(!desk.mouse(MouseEventKind::Moved, MouseTarget::Row(1), now));
     // A key answers the question.
     desk.press("E");
-    assert!(!desk.click(Target::Row(1)));
+    assert!(!desk.click(MouseTarget::Row(1)));
 }
 
 #[test]
@@ -504,9 +504,9 @@ fn threads_are_sorted_by_a_menu_and_by_their_headings_and_copied() {
     let table = |desk: &Desk| desk.view().table().unwrap().clone();
     let sorted = |desk: &Desk| Some(table(desk).sorted()).map(|it| (it.key, it.descending));
     assert_eq!((desk.overlay.as_ref(), sorted(&desk)), (None, Some(("name", false))));
-    assert!(desk.click(Target::Heading("tid")));
+    assert!(desk.click(MouseTarget::Heading("tid")));
     assert_eq!(sorted(&desk), Some(("tid", false)));
-    assert!(desk.click(Target::Heading("tid")));
+    assert!(desk.click(MouseTarget::Heading("tid")));
     assert_eq!(desk.screens.threads.order, [2, 1, 0]);
     // The table of points has an order of its own.
     assert_eq!(desk.screens.points.sorting(), Sorting::by(Column::Load));
@@ -589,11 +589,11 @@ fn a_column_to_sort_by_is_chosen_from_all() {
 #[test]
 fn the_mouse_works_on_tabs_and_hints() {
     let mut desk = desk();
-    assert!(desk.click(Target::Tab(Screen::Threads)));
+    assert!(desk.click(MouseTarget::Tab(Screen::Threads)));
     assert_eq!(desk.screen, Screen::Threads);
-    assert!(desk.click(Target::Key(Action::Help)));
+    assert!(desk.click(MouseTarget::Key(Action::Help)));
     assert!(matches!(desk.overlay, Some(Overlay::Help(_))));
-    assert!(desk.click(Target::Key(Action::Back)));
+    assert!(desk.click(MouseTarget::Key(Action::Back)));
     assert_eq!(desk.overlay, None);
 }
 

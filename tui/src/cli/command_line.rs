@@ -8,19 +8,19 @@ use clap::builder::Resettable;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::config::Config;
-use super::control::{self, PointCommand, Points};
-use super::diff::Diff;
+use super::control::{self, PointCommand, PointsArgs};
+use super::diff::DiffArgs;
 use super::doctor;
-use super::export::Export;
-use super::gate::Gate;
-use super::options::Show;
+use super::export::ExportArgs;
+use super::gate::GateArgs;
+use super::options::ShowArgs;
 #[cfg(feature = "otlp")]
-use super::push::Push;
-use super::record::Record;
-use super::roofline::Roofline;
-use super::run::Run;
-use super::serve::Serve;
-use super::target::{Target, Via};
+use super::push::PushArgs;
+use super::record::RecordArgs;
+use super::roofline::RooflineArgs;
+use super::run::RunArgs;
+use super::serve::ServeArgs;
+use super::target::{TargetArgs, ViaArgs};
 use crate::files::input;
 use crate::source::{Moment, Which};
 use crate::text::{clean_lines, warn};
@@ -109,9 +109,9 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
 #[command(version, args_conflicts_with_subcommands = true, after_help = after_help())]
 pub struct Cli {
     #[command(flatten)]
-    pub(super) target: Target,
+    pub(super) target: TargetArgs,
     #[command(flatten)]
-    pub(super) show: Show,
+    pub(super) show: ShowArgs,
     /// What to do instead of watching.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -141,7 +141,7 @@ const EXIT_CODES: &str = "Settings: $XDG_CONFIG_HOME/pfp-top/config.toml, or the
 pub struct Saving {
     /// Which process.
     #[command(flatten)]
-    pub(super) target: Target,
+    pub(super) target: TargetArgs,
     /// The file to write; compressed if its name ends in .zst.
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,
@@ -157,10 +157,10 @@ pub enum Command {
     Demo {
         /// How to show it.
         #[command(flatten)]
-        show: Show,
+        show: ShowArgs,
     },
     /// Start a program and watch it; it may outlive the viewer.
-    Run(Run),
+    Run(RunArgs),
     /// Show a snapshot file, a copy of a segment or a recording on the same screen.
     Open {
         /// The file, compressed or not; several are shown as one.
@@ -175,40 +175,40 @@ pub enum Command {
         at: Option<Moment>,
         /// How to show it.
         #[command(flatten)]
-        show: Show,
+        show: ShowArgs,
     },
     /// Write a snapshot of a process to a file.
     Snapshot(Saving),
     /// Copy the raw segment of a process to a file, even after a crash.
     SaveRaw(Saving),
     /// Record a process: append a snapshot to a file at every interval.
-    Record(Record),
+    Record(RecordArgs),
     /// Compare snapshots: what became significantly slower or faster.
     ///
     /// `diff BEFORE NOW` compares two files; if both are of the same process, NOW counts only from
     /// BEFORE on. Several files on a side, as in `diff now-*.json --baseline before-*.json`, are
     /// summed by the names of points. `diff BEFORE -p PID` compares a process with files, which are
     /// all the baseline.
-    Diff(Diff),
+    Diff(DiffArgs),
     /// Export the figures of a snapshot file or a process in a format that other programs read.
-    Export(Export),
+    Export(ExportArgs),
     /// Serve the figures of local processes over HTTP, as OpenMetrics, for Prometheus.
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Push the figures of local processes to an OpenTelemetry collector.
     #[cfg(feature = "otlp")]
-    Push(Push),
+    Push(PushArgs),
     /// Fail (exit status 1) if a program significantly regressed beyond a limit; for CI.
     ///
     /// Runs of the same program vary: give several on each side, made in turn (old, new, old, new)
     /// on the same machine. A change of up to half the limit passes; one of the full limit fails as
     /// soon as there are enough runs to be sure of it.
-    Gate(Gate),
+    Gate(GateArgs),
     /// Switch points on.
-    Enable(Points),
+    Enable(PointsArgs),
     /// Switch points off.
-    Disable(Points),
+    Disable(PointsArgs),
     /// Reset the figures of points.
-    Reset(Points),
+    Reset(PointsArgs),
     /// Set alpha, the smoothing factor of the exponential average of points (EWMA).
     Alpha {
         /// Alpha: a number above 0 and up to 1, a period over a time constant such as 100ms/500ms,
@@ -217,7 +217,7 @@ pub enum Command {
         weight: PointCommand,
         /// Of which points.
         #[command(flatten)]
-        points: Points,
+        points: PointsArgs,
     },
     /// List the processes that can be watched.
     List {
@@ -226,7 +226,7 @@ pub enum Command {
         json: bool,
         /// Where they run.
         #[command(flatten)]
-        via: Via,
+        via: ViaArgs,
     },
     /// Remove leftovers of processes that have ended.
     Gc,
@@ -234,14 +234,14 @@ pub enum Command {
     Doctor {
         /// Check only this, in more detail: clocks, or the process with this id.
         #[arg(value_name = "clocks|PID")]
-        part: Option<doctor::Part>,
+        part: Option<doctor::DoctorTarget>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
     /// Measure this machine's ceilings (peak bandwidth and FLOP/s), and how close the points of a
     /// program come to them.
-    Roofline(Roofline),
+    Roofline(RooflineArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -271,7 +271,7 @@ pub enum Command {
 
 impl Cli {
     /// The screen options, for every command that shows a screen.
-    fn show_mut(&mut self) -> &mut Show {
+    fn show_mut(&mut self) -> &mut ShowArgs {
         match &mut self.command {
             Some(Command::Demo { show } | Command::Open { show, .. }) => show,
             Some(Command::Run(run)) => &mut run.show,

@@ -8,7 +8,7 @@ use super::command_line::{Cli, Command, Saving};
 use super::control::{self, PointCommand};
 use super::missing::missing;
 use super::output::{overwrite, print, written};
-use super::target::Via;
+use super::target::ViaArgs;
 use super::{
     demo, diff, doctor, export, gate, manual, record, roofline, run as program, serve, show,
 };
@@ -91,7 +91,7 @@ fn snapshot(Saving { target, output, force }: &Saving) -> Result<u8> {
     Ok(missing(source.as_ref()))
 }
 
-fn list_processes(json: bool, via: &Via) -> Result<u8> {
+fn list_processes(json: bool, via: &ViaArgs) -> Result<u8> {
     let discovery = via.finder()?.discover()?;
     if json {
         print(&list::json(&discovery)?)?;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use self::entry::Entry;
+use self::entry::SettingEntry;
 use crate::columns::Column;
 use crate::common::ChosenKeys;
 use crate::files::input;
@@ -56,7 +56,7 @@ pub(super) struct Config {
 
 /// Settings that are not an option of the command line.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Chosen {
+pub(super) struct ScreenSettings {
     pub(super) keys: ChosenKeys,
     pub(super) colors: ChosenColors,
 }
@@ -95,12 +95,12 @@ impl Config {
         let mut wrong = Vec::new();
         let text = without_wrong_lines(text, &mut wrong);
         let settings = DeTable::parse(&text).map_or_else(|_| DeTable::new(), Spanned::into_inner);
-        let mut entries = Entry::all(settings);
+        let mut entries = SettingEntry::all(settings);
         let config = loop {
-            match Entry::read(&entries) {
+            match SettingEntry::read(&entries) {
                 Ok(config) => break config,
                 Err(_) if entries.is_empty() => break Self::default(),
-                Err(error) => wrong.push(Entry::drop_wrong(&mut entries, &error)),
+                Err(error) => wrong.push(SettingEntry::drop_wrong(&mut entries, &error)),
             }
         };
         wrong.sort();
@@ -113,8 +113,8 @@ impl Config {
     }
 
     /// Settings that are not the default of an option.
-    pub(super) fn chosen(&self) -> Chosen {
-        Chosen { keys: self.keys.clone(), colors: self.colors }
+    pub(super) fn chosen(&self) -> ScreenSettings {
+        ScreenSettings { keys: self.keys.clone(), colors: self.colors }
     }
 
     /// Makes the settings the defaults of a command line.
@@ -179,15 +179,15 @@ fn spelt<T: ValueEnum>(value: &T) -> Option<String> {
 /// A time as on the command line, or a number of seconds.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a time in quotes, or a number of seconds")]
-enum Time {
+enum TimeSetting {
     Seconds(f64),
     Text(String),
 }
 
 fn interval<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
-    let text = match Time::deserialize(input)? {
-        Time::Seconds(number) => number.to_string(),
-        Time::Text(text) => text,
+    let text = match TimeSetting::deserialize(input)? {
+        TimeSetting::Seconds(number) => number.to_string(),
+        TimeSetting::Text(text) => text,
     };
     super::arguments::interval(&text).map(Some).map_err(D::Error::custom)
 }

@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::missing::missing;
 use super::output::print;
-use super::target::Target;
+use super::target::TargetArgs;
 use crate::alpha;
 use crate::filter::Filter;
 use crate::model::{Figures, Model};
@@ -14,9 +14,9 @@ use crate::source::{Change, Refusal, change_each};
 
 /// Which points of which process.
 #[derive(Args, Clone, Debug)]
-pub struct Points {
+pub struct PointsArgs {
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
     /// The points: the exact name of a point, or else a filter as on the screen: a part of the
     /// name, `io.*` (`*` is any text, `?` any character), `file:io.rs`, `load>5`. `#3` is the point
     /// with the number 3 and no name.
@@ -43,7 +43,7 @@ pub(super) fn alpha(text: &str) -> Result<PointCommand, String> {
 }
 
 /// Applies the command to all points whose names match, and prints how many changed.
-pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
+pub(super) fn run(points: &PointsArgs, command: PointCommand) -> Result<u8> {
     let mut source = points.target.resolve()?;
     let snapshot = source.poll()?;
     let process = &snapshot.process;

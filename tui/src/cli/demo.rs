@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::options::Show;
+use super::options::ShowArgs;
 use super::show;
 use crate::snapshot::{Clock, ClockKind};
 use crate::source::{self, Source};
@@ -39,7 +39,7 @@ impl Drop for Workload {
     }
 }
 
-pub(super) fn run(how: &Show) -> Result<u8> {
+pub(super) fn run(how: &ShowArgs) -> Result<u8> {
     let (_workload, source) = watched(&[], START)?;
     if how.is_headless() {
         std::thread::sleep(WARM_UP);

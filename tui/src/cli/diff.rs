@@ -9,7 +9,7 @@ use clap::Args;
 use super::arguments::percent;
 use super::missing::missing;
 use super::output::print;
-use super::target::Target;
+use super::target::TargetArgs;
 use crate::compare::{Baseline, Comparison, report};
 use crate::snapshot::Snapshot;
 use crate::source::{self, Moment, Span};
@@ -21,7 +21,7 @@ const MOMENTS: usize = 32;
 
 /// The two sides of a comparison.
 #[derive(Args, Clone, Debug)]
-pub struct Diff {
+pub struct DiffArgs {
     /// The baseline and the file to compare with it; with --baseline, the files to compare.
     #[arg(
         value_name = "FILE",
@@ -30,7 +30,7 @@ pub struct Diff {
     files: Vec<PathBuf>,
     /// Which process is compared, in place of files.
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
     /// The files of the baseline, up to the next option.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     baseline: Vec<PathBuf>,
@@ -58,7 +58,7 @@ pub struct Diff {
     fail_over: Option<f64>,
 }
 
-impl Diff {
+impl DiffArgs {
     /// Prints the comparison of the baseline with the last of these snapshots; the earlier ones
     /// show how much the figures vary. Returns the exit status.
     fn print(
@@ -89,7 +89,7 @@ impl Diff {
     }
 }
 
-pub(super) fn run(diff: &Diff) -> Result<u8> {
+pub(super) fn run(diff: &DiffArgs) -> Result<u8> {
     let then = Span { from: diff.baseline_from, to: diff.baseline_to };
     let now = Span { from: diff.from, to: diff.to };
     if diff.target.is_given() {
@@ -124,7 +124,7 @@ pub(super) fn run(diff: &Diff) -> Result<u8> {
 }
 
 /// Compares a process with files.
-fn process(diff: &Diff, files: &[PathBuf], span: Span) -> Result<u8> {
+fn process(diff: &DiffArgs, files: &[PathBuf], span: Span) -> Result<u8> {
     let old = match files {
         [file] => source::read(file, &span, false)?,
         files => source::read_sum(files, &span)?,

@@ -1,7 +1,7 @@
 //! `pfp-top doctor`: diagnoses the setup and suggests fixes.
 //!
-//! Each check examines one thing and returns [`Finding`]s. The doctor changes nothing, except that
-//! it starts a small program and measures it, to test everything from end to end.
+//! Each check examines one thing and returns [`CheckResult`]s. The doctor changes nothing, except
+//! that it starts a small program and measures it, to test everything from end to end.
 
 mod checks;
 mod clocks;
@@ -23,7 +23,7 @@ const PROBLEM: u8 = 1;
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
+enum CheckVerdict {
     /// Everything works.
     Ok,
     /// Works, with something worth knowing.
@@ -32,7 +32,7 @@ enum Verdict {
     Problem,
 }
 
-impl Verdict {
+impl CheckVerdict {
     fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -44,8 +44,8 @@ impl Verdict {
 
 /// A result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Finding {
-    verdict: Verdict,
+struct CheckResult {
+    verdict: CheckVerdict,
     /// The subject, in one word.
     about: &'static str,
     /// The finding itself.
@@ -55,23 +55,23 @@ struct Finding {
     advice: String,
 }
 
-impl Finding {
-    fn new(verdict: Verdict, about: &'static str, found: impl AsRef<str>) -> Self {
+impl CheckResult {
+    fn new(verdict: CheckVerdict, about: &'static str, found: impl AsRef<str>) -> Self {
         // Names of programs and variables may contain anything.
         let found = clean(found.as_ref()).into_owned();
         Self { verdict, about, found, advice: String::new() }
     }
 
     fn ok(about: &'static str, found: impl AsRef<str>) -> Self {
-        Self::new(Verdict::Ok, about, found)
+        Self::new(CheckVerdict::Ok, about, found)
     }
 
     fn note(about: &'static str, found: impl AsRef<str>) -> Self {
-        Self::new(Verdict::Note, about, found)
+        Self::new(CheckVerdict::Note, about, found)
     }
 
     fn problem(about: &'static str, found: impl AsRef<str>) -> Self {
-        Self::new(Verdict::Problem, about, found)
+        Self::new(CheckVerdict::Problem, about, found)
     }
 
     fn advice(mut self, advice: impl AsRef<str>) -> Self {
@@ -82,14 +82,14 @@ impl Finding {
 
 /// What to look at alone, and more closely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum DoctorTarget {
     /// How fast the counter and the core run, as measured and as reported.
     Clocks,
     /// One process.
     Process(u32),
 }
 
-impl FromStr for Part {
+impl FromStr for DoctorTarget {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -102,21 +102,21 @@ impl FromStr for Part {
 }
 
 /// Runs all checks, or one part. The exit status is 1 if there is a problem.
-pub(super) fn run(part: Option<Part>, json: bool) -> Result<u8> {
+pub(super) fn run(part: Option<DoctorTarget>, json: bool) -> Result<u8> {
     let findings = match part {
         None => checks::all(),
-        Some(Part::Clocks) => clocks::all(),
-        Some(Part::Process(pid)) => one::all(pid),
+        Some(DoctorTarget::Clocks) => clocks::all(),
+        Some(DoctorTarget::Process(pid)) => one::all(pid),
     };
     match json {
         true => print_json(&findings)?,
         false => print(&in_words(&findings))?,
     };
-    let is_wrong = findings.iter().any(|finding| finding.verdict == Verdict::Problem);
+    let is_wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Problem);
     Ok(if is_wrong { PROBLEM } else { 0 })
 }
 
-fn in_words(findings: &[Finding]) -> String {
+fn in_words(findings: &[CheckResult]) -> String {
     let mut text = String::new();
     let mut about = "";
     for finding in findings {
@@ -131,7 +131,7 @@ fn in_words(findings: &[Finding]) -> String {
     }
     let count = |verdict| findings.iter().filter(|f| f.verdict == verdict).count();
     let plural = |n: usize| if n == 1 { "" } else { "s" };
-    let (problems, notes) = (count(Verdict::Problem), count(Verdict::Note));
+    let (problems, notes) = (count(CheckVerdict::Problem), count(CheckVerdict::Note));
     let _ =
         writeln!(text, "\n{problems} problem{}, {notes} note{}", plural(problems), plural(notes));
     text
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn findings_are_printed_as_text_and_as_json() {
         let findings = [
-            Finding::ok("terminal", "xterm"),
-            Finding::problem("terminal", "a\x1b[2Jb").advice("do this"),
+            CheckResult::ok("terminal", "xterm"),
+            CheckResult::problem("terminal", "a\x1b[2Jb").advice("do this"),
         ];
         let text = in_words(&findings);
         assert!(text.starts_with("terminal    ok       xterm\n"), "{text}");

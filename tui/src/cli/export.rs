@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::missing::missing;
 use super::output::{check_new, print_by, write_file};
-use super::target::{LIVE, Target};
+use super::target::{LIVE, TargetArgs};
 use crate::export::{Format, Subject};
 use crate::filter::Filter;
 use crate::interrupt::{INTERRUPTED, Interrupt};
@@ -18,7 +18,7 @@ use crate::source::{self, Moment, Span};
 
 /// What to export, and where to.
 #[derive(Args, Clone, Debug)]
-pub struct Export {
+pub struct ExportArgs {
     /// The format.
     #[arg(value_enum)]
     format: Format,
@@ -42,7 +42,7 @@ pub struct Export {
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = LIVE)]
     to: Option<Moment>,
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
     /// Write to this file, completely or not at all; `-` is standard output.
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     output: PathBuf,
@@ -58,7 +58,7 @@ pub struct Export {
     per_thread: bool,
 }
 
-pub(super) fn run(export: &Export) -> Result<u8> {
+pub(super) fn run(export: &ExportArgs) -> Result<u8> {
     let to_stdout = export.output == Path::new("-");
     if export.per_thread && !export.format.has_per_thread() {
         bail!(

@@ -10,9 +10,9 @@ use clap::Args;
 use super::arguments::{interval, percent};
 use super::missing::Missing;
 use super::output::print;
-use super::target::{LIVE, Target};
+use super::target::{LIVE, TargetArgs};
 use crate::compare::gate::report;
-use crate::compare::gate::{self, Finding, Limit, Run};
+use crate::compare::gate::{self, GateFinding, Limit, ProgramRun};
 use crate::filter::Filter;
 use crate::headline;
 use crate::interrupt::{INTERRUPTED, Interrupt};
@@ -30,7 +30,7 @@ const FAILED: u8 = 1;
 
 /// What is compared, and how much worse it may be.
 #[derive(Args, Clone, Debug)]
-pub struct Gate {
+pub struct GateArgs {
     /// Snapshots of the baseline runs; several of the same process are one run. Takes several
     /// files, up to the next option; may be repeated.
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
@@ -73,7 +73,7 @@ pub struct Gate {
     /// Instead of files: the measurements of running processes. Processes of a job are one run, and
     /// points of the same name are summed.
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
     /// Judge only what the processes measure from now on, in windows of this length: 10s.
     #[arg(short = 'd', long, value_name = "TIME", value_parser = interval)]
     window: Option<Duration>,
@@ -106,7 +106,7 @@ fn part(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(super) fn run(gate: &Gate) -> Result<u8> {
+pub(super) fn run(gate: &GateArgs) -> Result<u8> {
     let is_live = gate.target.names_any();
     if !is_live && gate.target.is_given() {
         bail!(
@@ -165,12 +165,12 @@ pub(super) fn run(gate: &Gate) -> Result<u8> {
         true => report::json(&judgement)?,
         false => report::render(&judgement),
     })?;
-    Ok(if judgement.count(Finding::Failed) > 0 { FAILED } else { missing })
+    Ok(if judgement.count(GateFinding::Failed) > 0 { FAILED } else { missing })
 }
 
 /// The files of both sides. At the end, `--baseline A B` means one file for each side; with more
 /// files, the split would be ambiguous.
-fn sides(gate: &Gate) -> Result<(&[PathBuf], &[PathBuf])> {
+fn sides(gate: &GateArgs) -> Result<(&[PathBuf], &[PathBuf])> {
     match gate.baseline.as_slice() {
         all if gate.target.names_any() || !gate.files.is_empty() => Ok((all, &gate.files)),
         [before, now] => Ok((std::slice::from_ref(before), std::slice::from_ref(now))),
@@ -184,7 +184,7 @@ fn sides(gate: &Gate) -> Result<(&[PathBuf], &[PathBuf])> {
 }
 
 /// The runs in these files.
-fn read(files: &[PathBuf], span: &Span, gate: &Gate) -> Result<Vec<Run>> {
+fn read(files: &[PathBuf], span: &Span, gate: &GateArgs) -> Result<Vec<ProgramRun>> {
     let (mut runs, mut whole) = (Vec::new(), Vec::new());
     for file in files {
         match (gate.split, &span.from) {
@@ -192,7 +192,7 @@ fn read(files: &[PathBuf], span: &Span, gate: &Gate) -> Result<Vec<Run>> {
                 let moments = source::read_parts(file, span, long)?;
                 let parts = moments.windows(2);
                 runs.extend(
-                    parts.filter_map(|two| Run::since(two[0].clone(), vec![two[1].clone()])),
+                    parts.filter_map(|two| ProgramRun::since(two[0].clone(), vec![two[1].clone()])),
                 );
             }
             (None, Some(from)) => {
@@ -201,24 +201,24 @@ fn read(files: &[PathBuf], span: &Span, gate: &Gate) -> Result<Vec<Run>> {
                 if from.elapsed_ticks >= to.elapsed_ticks {
                     bail!("{}: expected a window that ends after it begins", file.display());
                 }
-                runs.extend(Run::since(from, vec![to]));
+                runs.extend(ProgramRun::since(from, vec![to]));
             }
             (None, None) => whole.push(source::read(file, span, false)?),
         }
     }
-    runs.extend(Run::all(whole));
+    runs.extend(ProgramRun::all(whole));
     Ok(runs)
 }
 
 /// The measurements of processes, so far or from now on, and the exit status for missing places.
 /// `None` if a signal arrived first.
-fn watch(gate: &Gate) -> Result<Option<(Run, u8)>> {
+fn watch(gate: &GateArgs) -> Result<Option<(ProgramRun, u8)>> {
     let mut source = gate.target.resolve()?;
     let mut missing = Missing::default();
     let first = source.poll()?;
     missing.look(source.as_ref(), || ());
     let Some(window) = gate.window else {
-        return Ok(Run::all(vec![first]).pop().map(|run| (run, missing.status())));
+        return Ok(ProgramRun::all(vec![first]).pop().map(|run| (run, missing.status())));
     };
     let interrupt = Interrupt::install()?;
     let mut steps: Vec<Snapshot> = Vec::new();
@@ -251,7 +251,7 @@ fn watch(gate: &Gate) -> Result<Option<(Run, u8)>> {
         let process = headline::process(&first.process);
         Refusal::NoTarget(format!("{process} ended before it could be measured"))
     };
-    let run = Run::since(first.clone(), steps).ok_or_else(ended)?;
+    let run = ProgramRun::since(first.clone(), steps).ok_or_else(ended)?;
     Ok(Some((run, missing.status())))
 }
 

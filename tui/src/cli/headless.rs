@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::missing::Missing;
-use super::options::{Form, Show};
+use super::options::{ShowArgs, UpdateFormat};
 use super::output::print as print_text;
 use crate::columns::{Column, There};
 use crate::compare::report;
@@ -20,7 +20,11 @@ use crate::source::Source;
 ///
 /// Rates need two polls, so a running process is polled once before the first table. A recording
 /// has a table for each snapshot from the cursor on.
-pub(super) fn print(mut source: Box<dyn Source>, show: &Show, interrupt: &Interrupt) -> Result<u8> {
+pub(super) fn print(
+    mut source: Box<dyn Source>,
+    show: &ShowArgs,
+    interrupt: &Interrupt,
+) -> Result<u8> {
     let mut missing = Missing::default();
     let baseline = show.baseline()?;
     let mut model = Model::new(show.tau.as_secs_f64());
@@ -74,7 +78,7 @@ pub(super) fn print(mut source: Box<dyn Source>, show: &Show, interrupt: &Interr
 
 /// Prints successive updates.
 pub(super) struct Printer<'a> {
-    show: &'a Show,
+    show: &'a ShowArgs,
     baseline: Option<&'a Baseline>,
     /// The comparison that the previous update printed.
     comparison: Option<Comparison>,
@@ -86,8 +90,8 @@ pub(super) struct Printer<'a> {
 
 impl<'a> Printer<'a> {
     /// Makes a printer. Fails if the options exclude each other.
-    pub(super) fn new(show: &'a Show, baseline: Option<&'a Baseline>) -> Result<Self> {
-        if baseline.is_some() && show.form() == Form::Csv {
+    pub(super) fn new(show: &'a ShowArgs, baseline: Option<&'a Baseline>) -> Result<Self> {
+        if baseline.is_some() && show.form() == UpdateFormat::Csv {
             bail!("a comparison with a baseline has no form as CSV: use --json or --table");
         }
         let mut columns: Vec<Column> = Vec::new();
@@ -117,7 +121,7 @@ impl<'a> Printer<'a> {
         let show = self.show;
         let rows = self.rows(model);
         let first = self.printed == 0;
-        let blank = if first || show.form() != Form::Table { "" } else { "\n" };
+        let blank = if first || show.form() != UpdateFormat::Table { "" } else { "\n" };
         let text = match (self.baseline.zip(model.snapshot()), show.form()) {
             (Some((baseline, snapshot)), form) => {
                 let before = self.comparison.take();
@@ -129,16 +133,22 @@ impl<'a> Printer<'a> {
                     comparison.rows.retain(|row| rows.iter().any(|shown| shown.id() == row.id));
                 }
                 match form {
-                    Form::Json => report::json_line(baseline, &comparison)?,
-                    Form::Table | Form::Csv => report::render(baseline, &comparison),
+                    UpdateFormat::Json => report::json_line(baseline, &comparison)?,
+                    UpdateFormat::Table | UpdateFormat::Csv => {
+                        report::render(baseline, &comparison)
+                    }
                 }
             }
-            (None, Form::Table) => {
+            (None, UpdateFormat::Table) => {
                 let columns = self.columns(model);
                 table::render(model, &rows, &columns, show.unit, self.interval)
             }
-            (None, Form::Json) => rows::json(model, &rows, &self.columns(model), show.unit)?,
-            (None, Form::Csv) => rows::csv(model, &rows, &self.columns(model), show.unit, first)?,
+            (None, UpdateFormat::Json) => {
+                rows::json(model, &rows, &self.columns(model), show.unit)?
+            }
+            (None, UpdateFormat::Csv) => {
+                rows::csv(model, &rows, &self.columns(model), show.unit, first)?
+            }
         };
         Ok(format!("{blank}{text}"))
     }
@@ -156,8 +166,8 @@ impl<'a> Printer<'a> {
             return columns.clone();
         }
         let all = match self.show.form() {
-            Form::Table => &Column::DEFAULT,
-            Form::Json | Form::Csv => &Column::PRINTED,
+            UpdateFormat::Table => &Column::DEFAULT,
+            UpdateFormat::Json | UpdateFormat::Csv => &Column::PRINTED,
         };
         let mut columns = Column::shown(all, There::of(model));
         columns.retain(|column| !column.is_drawn());

@@ -16,7 +16,7 @@ use crate::columns::sorting::Sorting;
 use crate::common::Screen;
 use crate::files::atomic_file::{self, Existing};
 use crate::files::input;
-use crate::grid::Chosen;
+use crate::grid::TableLayout;
 use crate::source::effective_user;
 use crate::variables;
 
@@ -46,7 +46,7 @@ pub(super) struct Kept {
 }
 
 /// The choices for the tables of all screens.
-pub(super) type Tables = Vec<(Screen, Chosen)>;
+pub(super) type Tables = Vec<(Screen, TableLayout)>;
 
 /// The current choices of an app.
 pub(super) fn tables(app: &App) -> Tables {
@@ -59,7 +59,7 @@ fn name(screen: Screen) -> String {
 }
 
 impl KeptTable {
-    fn of(chosen: &Chosen) -> Self {
+    fn of(chosen: &TableLayout) -> Self {
         let (columns, sorted) = chosen.own();
         Self {
             columns: columns.map(|keys| keys.into_iter().map(str::to_owned).collect()),
@@ -68,7 +68,7 @@ impl KeptTable {
         }
     }
 
-    fn put(&self, chosen: &mut Chosen) {
+    fn put(&self, chosen: &mut TableLayout) {
         let known = |key: &str| chosen.columns().any(|(heading, _)| heading.key == key);
         let columns = self.columns.iter().flatten().map(String::as_str);
         if columns.clone().next().is_some() && columns.clone().all(known) {

@@ -9,7 +9,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 
 use super::arguments::interval;
-use super::config::Chosen;
+use super::config::ScreenSettings;
 use super::kept::Kept;
 use crate::columns::Column;
 use crate::columns::sorting::Sorting;
@@ -23,7 +23,7 @@ use crate::units::Unit;
 
 /// The format of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum UpdateFormat {
     /// A table as on the screen.
     Table,
     /// One line of JSON per update.
@@ -34,7 +34,7 @@ pub(super) enum Form {
 
 /// How to show it.
 #[derive(Args, Clone, Debug)]
-pub struct Show {
+pub struct ShowArgs {
     /// Print the table once and exit; the default if standard output is not a terminal.
     #[arg(long)]
     pub(super) once: bool,
@@ -101,7 +101,7 @@ pub struct Show {
     pub(super) ascii: bool,
     /// What only the settings file says.
     #[arg(skip)]
-    pub(super) chosen: Chosen,
+    pub(super) chosen: ScreenSettings,
 }
 
 /// When to do something.
@@ -115,7 +115,7 @@ pub enum When {
     Never,
 }
 
-impl Show {
+impl ShowArgs {
     /// Whether the output is printed, not shown on a screen.
     pub(super) fn is_headless(&self) -> bool {
         let is_asked = self.once || self.batch || self.json || self.csv || self.table;
@@ -133,11 +133,11 @@ impl Show {
         self.updates.or(self.batch.then_some(u64::MAX))
     }
 
-    pub(super) fn form(&self) -> Form {
+    pub(super) fn form(&self) -> UpdateFormat {
         match (self.json, self.csv) {
-            (true, _) => Form::Json,
-            (_, true) => Form::Csv,
-            _ => Form::Table,
+            (true, _) => UpdateFormat::Json,
+            (_, true) => UpdateFormat::Csv,
+            _ => UpdateFormat::Table,
         }
     }
 

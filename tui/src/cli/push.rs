@@ -26,7 +26,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
                   ended, after -n pushes, or on Ctrl-C, always after a last push. The exit status \
                   is 0 if the collector accepted that one."
 )]
-pub struct Push {
+pub struct PushArgs {
     #[command(flatten)]
     pooled: Pooled,
     /// URL at which the collector accepts metrics (OTLP over HTTP); the default path is
@@ -53,7 +53,7 @@ pub struct Push {
     timeout: Duration,
 }
 
-pub(super) fn run(push: &Push) -> Result<u8> {
+pub(super) fn run(push: &PushArgs) -> Result<u8> {
     let target = &push.pooled.target;
     if target.sum {
         bail!("--sum applies to the screen only; sum where the figures are stored");

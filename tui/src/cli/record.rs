@@ -12,7 +12,7 @@ use clap::Args;
 use super::arguments::interval_from;
 use super::missing::Missing;
 use super::output::{Progress, next_moment, overwrite};
-use super::target::Target;
+use super::target::TargetArgs;
 use crate::files::recording::Writer;
 use crate::headline::ended_words;
 use crate::interrupt::Interrupt;
@@ -32,10 +32,10 @@ const PROGRESS: Duration = Duration::from_millis(500);
     after_help = "Recording stops when the process ends, after -d, or on Ctrl-C. The file is \
                   complete after each snapshot, and `pfp-top open FILE` shows it while it grows."
 )]
-pub struct Record {
+pub struct RecordArgs {
     /// Which process.
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
     /// Time between two snapshots: 1s, 250ms.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
@@ -62,7 +62,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 /// Records a process. Every way of ending is a success.
-pub(super) fn run(record: &Record) -> Result<u8> {
+pub(super) fn run(record: &RecordArgs) -> Result<u8> {
     ignore_file_size_signal();
     let interrupt = Interrupt::install()?;
     let start = Instant::now();
@@ -70,7 +70,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
     let mut recorder = Recorder { events: record.events, next: HashMap::new() };
     let mut snapshot = source.poll()?;
     let mut writer = recorder.begin(record, source.as_mut(), &snapshot)?;
-    let mut progress = Report { start, last: None, line: Progress::on_terminal() };
+    let mut progress = ProgressReport { start, last: None, line: Progress::on_terminal() };
     let mut why = ended(&snapshot);
     let mut is_down = false;
     let mut missing = Missing::default();
@@ -162,7 +162,7 @@ impl Recorder {
     /// Creates or continues the file, with this snapshot in it.
     fn begin(
         &mut self,
-        record: &Record,
+        record: &RecordArgs,
         source: &mut dyn Source,
         snapshot: &Snapshot,
     ) -> Result<Writer> {
@@ -209,7 +209,7 @@ impl Recorder {
 fn sleep_until(
     until: Instant,
     interrupt: &Interrupt,
-    progress: &mut Report,
+    progress: &mut ProgressReport,
     writer: &Writer,
 ) -> bool {
     loop {
@@ -226,13 +226,13 @@ fn sleep_until(
 }
 
 /// The progress of the recording, on a terminal.
-struct Report {
+struct ProgressReport {
     start: Instant,
     last: Option<Instant>,
     line: Progress,
 }
 
-impl Report {
+impl ProgressReport {
     fn show(&mut self, writer: &Writer) {
         if !self.line.shown || self.last.is_some_and(|last| last.elapsed() < PROGRESS) {
             return;

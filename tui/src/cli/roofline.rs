@@ -10,8 +10,8 @@ use clap::Args;
 
 use super::missing::missing;
 use super::output::{Progress, check_new, print, print_json, write_file};
-use super::target::{LIVE, Target};
-use crate::export::{Shown, Subject, svg_roofline};
+use super::target::{LIVE, TargetArgs};
+use crate::export::{ExportedPoint, Subject, svg_roofline};
 use crate::filter::Filter;
 use crate::model::Model;
 use crate::roofline::columns::{TABLE, dot};
@@ -25,13 +25,13 @@ const NAME_MAX: usize = 48;
 
 /// What to measure, whose points to set below it, and where to write it.
 #[derive(Args, Clone, Debug)]
-pub struct Roofline {
+pub struct RooflineArgs {
     /// Snapshot file of a program that ran on this machine, whose points are compared with the
     /// ceilings. Or select a process with -p, or compare none.
     #[arg(conflicts_with_all = LIVE)]
     file: Option<PathBuf>,
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
     /// Only the points that pass this filter, as `/` on the screen.
     #[arg(long, value_name = "FILTER", default_value = "", value_parser = Filter::new, hide_default_value = true)]
     filter: Filter,
@@ -52,7 +52,7 @@ pub struct Roofline {
     json: bool,
 }
 
-pub(super) fn run(asked: &Roofline) -> Result<u8> {
+pub(super) fn run(asked: &RooflineArgs) -> Result<u8> {
     if let Some(path) = &asked.output {
         check_new(path, asked.force)?;
     }
@@ -73,15 +73,15 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
 }
 
 /// The points to show below the roof.
-struct Points {
+struct RooflinePoints {
     /// The name of their program.
     whose: String,
     dots: Vec<Dot>,
 }
 
-impl Roofline {
+impl RooflineArgs {
     /// The points of the requested program, if any.
-    fn points(&self) -> Result<Option<Points>> {
+    fn points(&self) -> Result<Option<RooflinePoints>> {
         let mut source: Box<dyn Source> = match &self.file {
             Some(file) => source::open(file)?,
             None if self.target.names_any() => self.target.resolve()?,
@@ -91,13 +91,13 @@ impl Roofline {
         let _ = missing(source.as_ref());
         let subject = Subject::new(&model, |figures| self.filter.admits(figures), false)
             .context("the process showed nothing")?;
-        let labelled = |shown: &Shown<'_>| {
+        let labelled = |shown: &ExportedPoint<'_>| {
             let dot = dot(shown.figures, subject.ticks_per_second())?;
             Some(Dot { label: shown.label.clone(), ..dot })
         };
         let mut dots: Vec<Dot> = subject.points().iter().filter_map(labelled).collect();
         dots.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-        Ok(Some(Points { whose: subject.snapshot().process.to_string(), dots }))
+        Ok(Some(RooflinePoints { whose: subject.snapshot().process.to_string(), dots }))
     }
 
     /// Measures the ceilings, and saves them for the screen.
@@ -148,8 +148,8 @@ fn as_json(ceilings: &Ceilings, dots: &[Dot]) -> serde_json::Value {
 }
 
 /// A table of the points, those that took the most time first.
-fn points_table(roof: &Roof, points: Option<&Points>) -> String {
-    let Some(Points { whose, dots }) = points else { return String::new() };
+fn points_table(roof: &Roof, points: Option<&RooflinePoints>) -> String {
+    let Some(RooflinePoints { whose, dots }) = points else { return String::new() };
     if dots.is_empty() {
         return format!(
             "\n{whose}: no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)\n"

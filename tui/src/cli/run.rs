@@ -22,7 +22,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::headless::Printer;
-use super::options::Show;
+use super::options::ShowArgs;
 use super::output::{check_new, overwrite, written};
 use super::show;
 use crate::app::App;
@@ -36,9 +36,9 @@ use crate::source::{
 };
 use crate::text::warn;
 
-use inject::{Inject, Note};
-use log::Log;
-use program::{Output, Program};
+use inject::{InjectArgs, Note};
+use log::LogFile;
+use program::{Output, RunningProgram};
 
 /// The time for the program to reach its first region. After that, the screen explains what it
 /// waits for.
@@ -55,9 +55,9 @@ const TAIL: usize = 10;
 
 /// A program to start, and what to do about it.
 #[derive(Args, Clone, Debug)]
-pub struct Run {
+pub struct RunArgs {
     #[command(flatten)]
-    pub(super) show: Show,
+    pub(super) show: ShowArgs,
     /// Write a snapshot to this file at the end.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -85,20 +85,20 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
     #[command(flatten)]
-    inject: Inject,
+    inject: InjectArgs,
     /// The program and its arguments.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
-impl Run {
+impl RunArgs {
     fn group(&self) -> Option<ProcessGroup> {
         let all = ProcessGroup { members: Selector::All(String::new()), sum: self.sum };
         (self.all || self.sum).then_some(all)
     }
 
     /// Attaches to this process, or to all processes that belong to the program.
-    fn attach(&self, family: &mut Family, candidate: &Candidate) -> Result<Box<dyn Source>> {
+    fn attach(&self, family: &mut ProgramFinder, candidate: &Candidate) -> Result<Box<dyn Source>> {
         match self.group() {
             Some(group) => family.attach_group(&group),
             None => family.attach(candidate),
@@ -106,7 +106,7 @@ impl Run {
     }
 }
 
-pub(super) fn run(run: &Run) -> Result<u8> {
+pub(super) fn run(run: &RunArgs) -> Result<u8> {
     let headless = run.show.is_headless();
     if run.inherit && !headless {
         bail!("--inherit would let the program write across the screen: add --once");
@@ -125,7 +125,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     };
     let log = match run.inherit {
         true => None,
-        false => Some(Log::create(run.log.as_deref(), &run.command[0])?),
+        false => Some(LogFile::create(run.log.as_deref(), &run.command[0])?),
     };
     // Keep segments from now on: the program's processes may end before the first check.
     let collecting = Some(Rc::new(Collecting::start()));
@@ -148,17 +148,17 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     environment.extend(run.enable.clone().map(|names| ("PFP_ENABLE", names)));
     let printed = log.as_ref().map(|log| anyhow::Ok((log.file()?, log.path().to_owned())));
     let output = Output { log: printed.transpose()?, own_group: !headless };
-    let program = match Program::start(&run.command, &environment, id, output) {
+    let program = match RunningProgram::start(&run.command, &environment, id, output) {
         Ok(program) => program,
         Err((status, why)) => {
-            drop(log.map(Log::tidy));
+            drop(log.map(LogFile::tidy));
             // Exit statuses as of shells and `env`.
             warn(&format!("{why:#}"));
             return Ok(status);
         }
     };
     let program = Rc::new(RefCell::new(program));
-    let family = Family {
+    let family = ProgramFinder {
         program: Rc::clone(&program),
         seen,
         collecting,
@@ -172,7 +172,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         true => print(run, family, baseline.as_ref(), &interrupt),
         false => on_screen(run, family, baseline, &notes, &interrupt),
     }?;
-    if matches!(&watched, Watched::App(app) if app.ends_program) {
+    if matches!(&watched, WatchedSource::App(app) if app.ends_program) {
         program.borrow_mut().end()?;
     }
     let snapshot = watched.last();
@@ -180,13 +180,13 @@ pub(super) fn run(run: &Run) -> Result<u8> {
 }
 
 /// The source that was watched. It is polled once more after the program has ended.
-enum Watched {
+enum WatchedSource {
     Nothing,
     Source(Box<dyn Source>),
     App(Box<App>),
 }
 
-impl Watched {
+impl WatchedSource {
     fn last(self) -> Option<Snapshot> {
         match self {
             Self::Nothing => None,
@@ -201,12 +201,12 @@ impl Watched {
 }
 
 fn on_screen(
-    run: &Run,
-    mut family: Family,
+    run: &RunArgs,
+    mut family: ProgramFinder,
     baseline: Option<Baseline>,
     notes: &[Note],
     interrupt: &Interrupt,
-) -> Result<Watched> {
+) -> Result<WatchedSource> {
     let log = family.log.clone();
     let first = family.wait(Some(FIRST_LOOK), interrupt)?;
     let mut options = run.show.options(Wanted::default());
@@ -231,20 +231,20 @@ fn on_screen(
         app.common.say(told.join("; "));
     }
     show::on_screen(&mut app, &run.show, interrupt)?;
-    Ok(Watched::App(app))
+    Ok(WatchedSource::App(app))
 }
 
 /// Waits for the program to end and prints its table. With a number of tables, prints them one
 /// interval apart and leaves then, even if the program still runs.
 fn print(
-    run: &Run,
-    mut family: Family,
+    run: &RunArgs,
+    mut family: ProgramFinder,
     baseline: Option<&Baseline>,
     interrupt: &Interrupt,
-) -> Result<Watched> {
+) -> Result<WatchedSource> {
     let Some(candidate) = family.wait(None, interrupt)? else {
         family.obey(interrupt)?;
-        return Ok(Watched::Nothing);
+        return Ok(WatchedSource::Nothing);
     };
     let mut source = run.attach(&mut family, &candidate)?;
     let mut printer = Printer::new(&run.show, baseline)?;
@@ -283,7 +283,7 @@ fn print(
             is_read = is_read && printer.print(&model)?;
             if run.show.tables() == Some(tables) {
                 family.program.borrow_mut().end()?;
-                return Ok(Watched::Source(source));
+                return Ok(WatchedSource::Source(source));
             }
         }
         if !interrupt.sleep(LOOK * 5) {
@@ -295,15 +295,15 @@ fn print(
     if is_read {
         printer.print(&model)?;
     }
-    Ok(Watched::Source(source))
+    Ok(WatchedSource::Source(source))
 }
 
 /// Reports how the program ended and which files it has left. Returns the program's exit status; 0
 /// if it still runs.
 fn report(
-    run: &Run,
-    program: &mut Program,
-    log: Option<Log>,
+    run: &RunArgs,
+    program: &mut RunningProgram,
+    log: Option<LogFile>,
     snapshot: Option<Snapshot>,
 ) -> Result<u8> {
     let name = Path::new(&run.command[0]).display();
@@ -332,8 +332,8 @@ fn report(
 
 /// Finds the processes of the started program: itself and its descendants.
 #[derive(Clone)]
-struct Family {
-    program: Rc<RefCell<Program>>,
+struct ProgramFinder {
+    program: Rc<RefCell<RunningProgram>>,
     /// Announcements that are older than the program.
     seen: std::collections::BTreeSet<PathBuf>,
     /// Keeps segments of ended processes until the first process is watched; for a group, all the
@@ -346,7 +346,7 @@ struct Family {
     unseen: Rc<OnceCell<String>>,
 }
 
-impl Family {
+impl ProgramFinder {
     /// Waits until there is a process to watch. `None` if the program ends first, time runs out or
     /// a signal arrives.
     fn wait(
@@ -410,7 +410,7 @@ impl Family {
     }
 }
 
-impl Finder for Family {
+impl Finder for ProgramFinder {
     fn program(&mut self) -> Option<String> {
         let mut program = self.program.borrow_mut();
         let runs = program.status().is_none();

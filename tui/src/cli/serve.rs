@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::arguments::interval;
 use super::output::print;
-use super::target::Target;
+use super::target::TargetArgs;
 use crate::filter::Filter;
 use crate::interrupt::Interrupt;
 use crate::serve::{Pool, STAYS, Scope, http};
@@ -17,7 +17,7 @@ use crate::text::warn;
 
 /// Which processes to serve, and where.
 #[derive(Args, Clone, Debug)]
-pub struct Serve {
+pub struct ServeArgs {
     #[command(flatten)]
     pooled: Pooled,
     /// The address to listen on; port 0 picks a free port and prints it.
@@ -35,7 +35,7 @@ pub struct Serve {
 #[derive(Args, Clone, Debug)]
 pub(super) struct Pooled {
     #[command(flatten)]
-    pub(super) target: Target,
+    pub(super) target: TargetArgs,
     /// Export each thread separately, for up to N threads per process; the rest are summed.
     #[arg(
         long,
@@ -83,7 +83,7 @@ impl Pooled {
     }
 }
 
-pub(super) fn run(serve: &Serve) -> Result<u8> {
+pub(super) fn run(serve: &ServeArgs) -> Result<u8> {
     if serve.pooled.target.sum {
         bail!("--sum applies to the screen only; sum in the query instead: sum by (point) (...)");
     }
@@ -114,7 +114,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8> {
 }
 
 /// Why all of the named processes are missing.
-fn none_named(discovery: &Discovery, target: &Target) -> Refusal {
+fn none_named(discovery: &Discovery, target: &TargetArgs) -> Refusal {
     let all = &discovery.candidates;
     let is_named = |it: &&Candidate| target.pid.iter().any(|which| which.admits(it, all));
     match all.iter().find(is_named) {

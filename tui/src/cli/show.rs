@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 
 use super::headless;
 use super::kept::{Kept, tables};
-use super::options::Show;
-use super::target::Target;
+use super::options::ShowArgs;
+use super::target::TargetArgs;
 use crate::app::App;
 use crate::event_loop;
 use crate::interrupt::Interrupt;
@@ -16,7 +16,7 @@ use crate::source::{self, Finder, Machine, Moment, Source, Wanted};
 use crate::text::warn;
 
 /// Shows the requested process.
-pub(super) fn watch(show: &Show, target: &Target) -> Result<u8> {
+pub(super) fn watch(show: &ShowArgs, target: &TargetArgs) -> Result<u8> {
     if show.is_headless() {
         return one(show, target.resolve()?);
     }
@@ -34,7 +34,7 @@ pub(super) fn watch(show: &Show, target: &Target) -> Result<u8> {
 }
 
 /// Shows one source, on the screen or as text.
-pub(super) fn one(show: &Show, source: Box<dyn Source>) -> Result<u8> {
+pub(super) fn one(show: &ShowArgs, source: Box<dyn Source>) -> Result<u8> {
     if show.is_headless() {
         return headless::print(source, show, &Interrupt::install()?);
     }
@@ -49,7 +49,12 @@ pub(super) fn one(show: &Show, source: Box<dyn Source>) -> Result<u8> {
 
 /// Shows a file. The screen shows a recording at its end unless the user names a moment; several
 /// tables begin at its first snapshot.
-pub(super) fn open(files: &[PathBuf], sum: bool, at: Option<&Moment>, show: &Show) -> Result<u8> {
+pub(super) fn open(
+    files: &[PathBuf],
+    sum: bool,
+    at: Option<&Moment>,
+    show: &ShowArgs,
+) -> Result<u8> {
     let [file] = files else {
         return one(show, source::open_group(files, sum, at)?);
     };
@@ -71,13 +76,13 @@ pub(super) fn open(files: &[PathBuf], sum: bool, at: Option<&Moment>, show: &Sho
     one(show, source)
 }
 
-fn interact(app: &mut App, show: &Show) -> Result<u8> {
+fn interact(app: &mut App, show: &ShowArgs) -> Result<u8> {
     on_screen(app, show, &Interrupt::install()?)?;
     Ok(0)
 }
 
 /// Runs the screen to its end, and saves the choices made there.
-pub(super) fn on_screen(app: &mut App, show: &Show, interrupt: &Interrupt) -> Result<()> {
+pub(super) fn on_screen(app: &mut App, show: &ShowArgs, interrupt: &Interrupt) -> Result<()> {
     Kept::load().restore(app);
     let before = tables(app);
     app.common.styles = show.look();

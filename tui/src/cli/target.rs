@@ -18,7 +18,7 @@ const MAX_VIA_BYTES: u64 = 1 << 20;
 
 /// Which process.
 #[derive(Args, Clone, Debug)]
-pub struct Target {
+pub struct TargetArgs {
     /// The process with this id, or with this number in `pfp-top list`, such as @3f2a; given
     /// several times, all of them as one. `pfp-top 4711` is short for `pfp-top -p 4711`.
     #[arg(short, long, value_name = "PID")]
@@ -35,12 +35,12 @@ pub struct Target {
     pub(super) sum: bool,
     /// Where it runs.
     #[command(flatten)]
-    pub(super) via: Via,
+    pub(super) via: ViaArgs,
 }
 
 /// Which places, if not this one.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Via {
+pub struct ViaArgs {
     /// Processes elsewhere: COMMAND is a prefix that reaches the machine, container or user, such
     /// as 'ssh node1', 'docker exec -i web' or 'sudo -u svc'. It starts `pfp-top agent` there.
     /// Given several times, all these places as one.
@@ -56,7 +56,7 @@ pub struct Via {
     via_copy: bool,
 }
 
-impl Via {
+impl ViaArgs {
     /// Whether no other place was named.
     pub(super) fn is_here(&self) -> bool {
         self.via.is_empty() && self.via_file.is_none() && !self.via_copy
@@ -100,7 +100,7 @@ impl Via {
     }
 }
 
-impl Target {
+impl TargetArgs {
     /// Whether the user selected a process, here or elsewhere, for commands that also accept files.
     pub(super) fn is_given(&self) -> bool {
         self.names_any() || !self.via.is_here()

@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::action::Action;
 use super::overlay::Overlay;
-use super::prompt::Asked;
+use super::prompt::PromptSubject;
 use super::screen::{Screen, every_screen};
 
 /// A key, or the same key twice.
@@ -74,7 +74,7 @@ pub struct Binding<'a> {
 
 /// Bindings that belong together.
 #[derive(Clone, Copy, Debug)]
-pub struct Group {
+pub struct BindingGroup {
     /// The bindings, in the order of the last line and the help.
     pub bindings: &'static [Binding<'static>],
     /// Whether most screens have these keys; the help lists them after a screen's own keys.
@@ -82,7 +82,7 @@ pub struct Group {
 }
 
 /// All keys of a screen or an overlay, in the order of the last line.
-pub type KeyMap = &'static [&'static [Group]];
+pub type KeyMap = &'static [&'static [BindingGroup]];
 
 /// Declares groups of bindings. `common` groups are part of most screens, `own` groups of few. A
 /// binding has an action, its keys, a hint for the last line, a line of help, and after a plus a
@@ -93,14 +93,14 @@ macro_rules! groups {
             $(+ $more:literal)?;)*
     })*) => {$(
         $(#[$doc])*
-        $vis const $name: $crate::common::keys::Group = {
+        $vis const $name: $crate::common::keys::BindingGroup = {
             #[allow(unused_imports)]
             use crossterm::event::KeyCode::{
                 BackTab, Down, End, Enter, Esc, F, Home, Left, PageDown, PageUp, Right, Tab, Up,
             };
             #[allow(unused_imports)]
             use $crate::common::keys::Key::{Char, Ctrl, Named, Shift, Twice};
-            $crate::common::keys::Group {
+            $crate::common::keys::BindingGroup {
                 bindings: &[$($crate::common::keys::Binding {
                     action: $crate::common::action::Action::$action $(($shown))?,
                     keys: &[$($key),*],
@@ -345,17 +345,20 @@ impl Binding<'_> {
 }
 
 /// The groups that follow the own keys of a screen that shows the watched process.
-pub(crate) const TAIL: &[Group] = &[SAVE, POLL, BASELINE, WALK, PAGE, SHOW, TURN, LEAVE, TERMINAL];
+pub(crate) const TAIL: &[BindingGroup] =
+    &[SAVE, POLL, BASELINE, WALK, PAGE, SHOW, TURN, LEAVE, TERMINAL];
 
 /// Actions on the point that the keys act on.
-pub(crate) const CHANGE: &[Group] = &[POINT, TUNE, COPY, FILTER];
+pub(crate) const CHANGE: &[BindingGroup] = &[POINT, TUNE, COPY, FILTER];
 
 impl Overlay {
     /// The keys while this overlay is open.
     pub fn keys(&self) -> KeyMap {
         match self {
             Self::Help(_) => &[&[HELP, WALK, PAGE, TERMINAL]],
-            Self::Typed(prompt) if prompt.asked == Asked::Filter => &[&[FILTER_TYPED, TERMINAL]],
+            Self::Typed(prompt) if prompt.asked == PromptSubject::Filter => {
+                &[&[FILTER_TYPED, TERMINAL]]
+            }
             Self::Typed(_) => &[&[TYPED, TERMINAL]],
             Self::Columns(_) => &[&[WALK, PAGE, CHECK, TERMINAL]],
             Self::Sort(_) => &[&[WALK, PAGE, SORT, TERMINAL]],

@@ -12,7 +12,7 @@ const LONGEST_PASTE: usize = 4096;
 
 /// The subject of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum PromptSubject {
     /// A filter for the points.
     Filter,
     /// A new alpha for this point's EWMA.
@@ -29,7 +29,7 @@ pub enum Asked {
 #[derive(Clone, Debug)]
 pub struct Prompt {
     /// The subject of the prompt.
-    pub asked: Asked,
+    pub asked: PromptSubject,
     /// The error in the text, if any.
     pub error: Option<String>,
     input: Input,
@@ -49,18 +49,18 @@ impl Eq for Prompt {}
 
 impl Prompt {
     /// A prompt with a default text and the cursor at its end.
-    pub fn new(asked: Asked, default: &str) -> Self {
+    pub fn new(asked: PromptSubject, default: &str) -> Self {
         Self { asked, error: None, input: default.into(), earlier: Vec::new(), recalled: 0 }
     }
 
     /// The label of the prompt.
     pub fn label(&self) -> &'static str {
         match self.asked {
-            Asked::Filter => "filter",
-            Asked::Alpha(_) => "alpha, T/tau or off",
-            Asked::Find(what) => what,
-            Asked::Moment => "go to 12:03:41, +34s or #34",
-            Asked::File => "write snapshot to",
+            PromptSubject::Filter => "filter",
+            PromptSubject::Alpha(_) => "alpha, T/tau or off",
+            PromptSubject::Find(what) => what,
+            PromptSubject::Moment => "go to 12:03:41, +34s or #34",
+            PromptSubject::File => "write snapshot to",
         }
     }
 
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_prompt_edits_like_a_shell() {
-        let mut prompt = Prompt::new(Asked::Filter, "größe");
+        let mut prompt = Prompt::new(PromptSubject::Filter, "größe");
         let ctrl = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
         for key in [KeyCode::Left, KeyCode::Left, KeyCode::Backspace, KeyCode::Char('X')] {
             prompt.key(KeyEvent::from(key));

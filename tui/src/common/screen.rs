@@ -6,23 +6,24 @@ macro_rules! every_screen {
     ($declare:ident) => {
         $declare! {
             tabs {
-                Points points Points, "Points", [Char('1')], "the table of points";
-                Detail detail Detail, "Detail", [Char('2')], "one point in full";
-                Threads threads Threads, "Threads", [Char('3')], "the threads";
-                Timeline timeline Timeline, "Timeline", [Char('4')], "what the threads did last";
-                Diff diff Diff, "Diff", [Char('5')], "what changed since the baseline";
+                Points points PointsView, "Points", [Char('1')], "the table of points";
+                Detail detail DetailView, "Detail", [Char('2')], "one point in full";
+                Threads threads ThreadsView, "Threads", [Char('3')], "the threads";
+                Timeline timeline TimelineView, "Timeline", [Char('4')],
+                    "what the threads did last";
+                Diff diff DiffView, "Diff", [Char('5')], "what changed since the baseline";
                 Log log LogView, "Log", [Char('6')],
                     "the log, and what measuring costs";
-                Roofline roofline Roofline, "Roofline", [Char('7')],
+                Roofline roofline RooflineView, "Roofline", [Char('7')],
                     "how close points come to the machine's ceilings";
-                Tree tree CallTree, "Tree", [Char('8'), Char('t'), Named(KeyCode::F(5))],
+                Tree tree TreeView, "Tree", [Char('8'), Char('t'), Named(KeyCode::F(5))],
                     "the call tree; f there: a flame graph";
             }
             others {
                 /// The processes to choose from.
-                Picker picker Picker;
+                Picker picker PickerView;
                 /// The screen while no process is found yet.
-                Waiting waiting Waiting;
+                Waiting waiting WaitingView;
             }
         }
     };

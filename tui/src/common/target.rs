@@ -5,7 +5,7 @@ use super::screen::Screen;
 
 /// The object under the mouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum MouseTarget {
     /// A row of the list, counted from the first row.
     Row(usize),
     /// A line of the timeline, and the moment under the mouse.

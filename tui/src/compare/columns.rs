@@ -1,7 +1,7 @@
 //! The columns of a comparison with a baseline, for the screen and the text export.
 
 use super::volume::Volume;
-use super::{Baseline, Comparison, Row, Verdict};
+use super::{Baseline, Comparison, DiffRow, Verdict};
 use crate::grid::{Table, table};
 use crate::local_time::time_of_day;
 use crate::units::{self, Scale};
@@ -27,7 +27,7 @@ pub(crate) fn stresses(key: &str) -> &'static [Verdict] {
 }
 
 /// The verdict on calls or load that gives a column its colour.
-pub(crate) fn volume(key: &str, row: &Row) -> Option<Volume> {
+pub(crate) fn volume(key: &str, row: &DiffRow) -> Option<Volume> {
     match key {
         CALLS | "drate" => Some(row.calls),
         LOAD | LOAD_CHANGE => Some(row.load),
@@ -36,8 +36,8 @@ pub(crate) fn volume(key: &str, row: &Row) -> Option<Volume> {
 }
 
 /// The columns, in their order.
-pub(crate) static TABLE: Table<Row, Scale> = table! {
-    Row, Scale;
+pub(crate) static TABLE: Table<DiffRow, Scale> = table! {
+    DiffRow, Scale;
     NAME, "Name", 8, Text(|row, _| row.name.clone()).left(32).stays(), "its name";
     VERDICT, "Time", 13, Text(|row, _| row.verdict.words().into()).stays(),
         "verdict on the time of a call";

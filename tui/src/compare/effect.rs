@@ -10,8 +10,8 @@
 //! - Probability of superiority: the variance of the placements of each side in the other (E.
 //!   DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44, 1988).
 
-use super::{NINETY_FIVE, Row, side_by_side};
-use crate::model::Window;
+use super::{DiffRow, NINETY_FIVE, side_by_side};
+use crate::model::PointWindow;
 use crate::model::histogram::edges_of;
 
 /// With fewer measurements in a window, the error cannot be estimated.
@@ -19,22 +19,22 @@ pub(crate) const FEWEST: f64 = 20.0;
 
 /// The interval that contains the true value in 95 of 100 cases.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
+pub struct ConfidenceInterval {
     /// Lower bound.
     pub low: f64,
     /// Upper bound.
     pub high: f64,
 }
 
-impl Row {
+impl DiffRow {
     /// The interval of the relative change of the mean.
-    pub fn mean_interval(&self) -> Option<Interval> {
+    pub fn mean_interval(&self) -> Option<ConfidenceInterval> {
         let change = self.mean_change()?;
         self.interval(change, mean_variance)
     }
 
     /// The interval of the relative change of a quantile.
-    pub fn quantile_interval(&self, share: f64) -> Option<Interval> {
+    pub fn quantile_interval(&self, share: f64) -> Option<ConfidenceInterval> {
         let change = self.quantile_change(share)?;
         self.interval(change, |window| {
             quantile_variance(window, share) + quantile_resolution(window, share)
@@ -42,7 +42,7 @@ impl Row {
     }
 
     /// The interval of the probability that a measurement since takes longer than one before.
-    pub fn superiority_interval(&self) -> Option<Interval> {
+    pub fn superiority_interval(&self) -> Option<ConfidenceInterval> {
         let superiority = self.superiority?;
         let counts = side_by_side(&self.before, &self.since);
         let (n, m) = counts.iter().fold((0.0, 0.0), |(n, m), (a, b)| (n + a, m + b));
@@ -58,23 +58,29 @@ impl Row {
         }
         let reach = NINETY_FIVE * (of_a / (n * n) + of_b / (m * m)).sqrt();
         let low = (superiority - reach).max(0.0);
-        Some(Interval { low, high: (superiority + reach).min(1.0) })
+        Some(ConfidenceInterval { low, high: (superiority + reach).min(1.0) })
     }
 
-    fn interval(&self, change: f64, variance: impl Fn(&Window) -> f64) -> Option<Interval> {
+    fn interval(
+        &self,
+        change: f64,
+        variance: impl Fn(&PointWindow) -> f64,
+    ) -> Option<ConfidenceInterval> {
         let sides = [&self.before, &self.since];
         if sides.iter().any(|window| window.in_buckets() < FEWEST) {
             return None;
         }
         let reach = NINETY_FIVE * sides.map(variance).iter().sum::<f64>().sqrt();
         let change = change.ln_1p();
-        (change.is_finite() && reach.is_finite())
-            .then(|| Interval { low: (change - reach).exp_m1(), high: (change + reach).exp_m1() })
+        (change.is_finite() && reach.is_finite()).then(|| ConfidenceInterval {
+            low: (change - reach).exp_m1(),
+            high: (change + reach).exp_m1(),
+        })
     }
 }
 
 /// Relative variance of a mean, computed from the buckets.
-pub(crate) fn mean_variance(window: &Window) -> f64 {
+pub(crate) fn mean_variance(window: &PointWindow) -> f64 {
     let middle = |number: u64| {
         let (low, high) = edges_of(number);
         (low + high) / 2.0
@@ -89,7 +95,7 @@ pub(crate) fn mean_variance(window: &Window) -> f64 {
 }
 
 /// Relative variance of a quantile due to chance.
-pub(crate) fn quantile_variance(window: &Window, share: f64) -> f64 {
+pub(crate) fn quantile_variance(window: &PointWindow, share: f64) -> f64 {
     let reach = (share * (1.0 - share) / window.in_buckets()).sqrt();
     let at = |share: f64| window.quantile(share.clamp(0.0, 1.0)).unwrap_or(0.0);
     let error = (at(share + reach) - at(share - reach)) / 2.0 / at(share);
@@ -98,7 +104,7 @@ pub(crate) fn quantile_variance(window: &Window, share: f64) -> f64 {
 
 /// Relative variance of a quantile's position in its bucket. If all measurements are in one bucket,
 /// the position is unknown; if they are in many, it is nearly certain.
-pub(crate) fn quantile_resolution(window: &Window, share: f64) -> f64 {
+pub(crate) fn quantile_resolution(window: &PointWindow, share: f64) -> f64 {
     let Some(value) = window.quantile(share).filter(|value| *value > 0.0) else { return 0.0 };
     let inside = window.spread.iter().find_map(|(number, count)| {
         let (low, high) = edges_of(*number);
@@ -116,8 +122,8 @@ mod tests {
     use crate::compare::tests::{row, window_of};
     use crate::model::histogram::number_of;
 
-    fn with(superiority: Option<f64>, before: Window, since: Window) -> Row {
-        Row { superiority, ..row(before, since) }
+    fn with(superiority: Option<f64>, before: PointWindow, since: PointWindow) -> DiffRow {
+        DiffRow { superiority, ..row(before, since) }
     }
 
     /// A uniform distribution has standard errors in closed form.

@@ -34,7 +34,7 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::effect::{FEWEST, mean_variance, quantile_resolution, quantile_variance};
 use super::{LEVEL, adjusted, common_move};
-use crate::model::Window;
+use crate::model::PointWindow;
 use crate::snapshot::{Process, Snapshot};
 
 /// The test, for reports.
@@ -98,7 +98,7 @@ impl Metric {
 
     /// The value of the metric in a window; times in seconds. `None` if there are too few
     /// measurements.
-    fn of(self, window: &Window, ticks_per_second: f64) -> Option<f64> {
+    fn of(self, window: &PointWindow, ticks_per_second: f64) -> Option<f64> {
         let value = match self {
             Self::Quantile(share) => {
                 let beyond = window.in_buckets() * share.min(1.0 - share);
@@ -116,7 +116,7 @@ impl Metric {
     }
 
     /// Relative variance of the metric by chance within the window.
-    fn chance(self, window: &Window) -> f64 {
+    fn chance(self, window: &PointWindow) -> f64 {
         match self {
             Self::Quantile(share) => quantile_variance(window, share),
             Self::Mean => mean_variance(window),
@@ -127,7 +127,7 @@ impl Metric {
 
     /// Relative variance of the metric if calls were independent of each other. It is used for one
     /// run on each side, which does not show how much the number of calls varies.
-    fn chance_of_calls(self, window: &Window) -> f64 {
+    fn chance_of_calls(self, window: &PointWindow) -> f64 {
         let n = (window.count as f64).max(1.0);
         match self {
             Self::Quantile(_) | Self::Mean => 0.0,
@@ -137,7 +137,7 @@ impl Metric {
     }
 
     /// Relative variance of the metric due to the width of its bucket.
-    fn resolution(self, window: &Window) -> f64 {
+    fn resolution(self, window: &PointWindow) -> f64 {
         match self {
             Self::Quantile(share) => quantile_resolution(window, share),
             _ => 0.0,
@@ -192,14 +192,14 @@ impl Limit {
 
 /// One run of a program: successive snapshots of one process.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct ProgramRun {
     /// The snapshot after which the run counts. `None` to count from its start.
     from: Option<Snapshot>,
     /// Snapshots, at least one; each ends a window.
     steps: Vec<Snapshot>,
 }
 
-impl Run {
+impl ProgramRun {
     /// The measurements of a process after `from` and up to the last of `steps`. `None` without
     /// steps.
     pub fn since(from: Snapshot, steps: Vec<Snapshot>) -> Option<Self> {
@@ -246,7 +246,7 @@ impl Run {
 
     /// The measurements of each point by its name, in each window and in total. Points of the same
     /// name are one.
-    fn measured(&self) -> BTreeMap<String, Measured> {
+    fn measured(&self) -> BTreeMap<String, RunPoint> {
         let mut ids: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         // Point 0 is the calibration.
         for point in self.last().points.iter().filter(|it| it.number.unwrap_or(it.id) != 0) {
@@ -254,7 +254,7 @@ impl Run {
         }
         let rate = self.last().clock.ticks_per_second;
         let sum = |from: Option<&Snapshot>, to: &Snapshot, ids: &[u32]| {
-            let mut parts = ids.iter().filter_map(|id| Window::between(from, to, *id));
+            let mut parts = ids.iter().filter_map(|id| PointWindow::between(from, to, *id));
             let first = parts.next().unwrap_or_default();
             parts.fold(first, |sum, part| sum.plus(&part))
         };
@@ -262,16 +262,16 @@ impl Run {
             let from = std::iter::once(self.from.as_ref()).chain(self.steps.iter().map(Some));
             let windows = from.zip(&self.steps).map(|(from, to)| sum(from, to, &ids)).collect();
             let whole = sum(self.from.as_ref(), self.last(), &ids);
-            (name, Measured { whole, windows, rate })
+            (name, RunPoint { whole, windows, rate })
         });
         measured.collect()
     }
 }
 
 /// The measurements of one point in one run.
-struct Measured {
-    whole: Window,
-    windows: Vec<Window>,
+struct RunPoint {
+    whole: PointWindow,
+    windows: Vec<PointWindow>,
     rate: f64,
 }
 
@@ -288,7 +288,7 @@ struct Observation {
     resolution: f64,
 }
 
-impl Measured {
+impl RunPoint {
     fn observe(&self, metric: Metric) -> Option<Observation> {
         let value = metric.of(&self.whole, self.rate)?.ln();
         let values = self.windows.iter().map(|window| Some(metric.of(window, self.rate)?.ln()));
@@ -308,7 +308,7 @@ impl Measured {
 /// The finding on one metric of one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Finding {
+pub enum GateFinding {
     /// It became worse by more than the limit allows, and chance does not explain it.
     Failed,
     /// It may have become worse, or may not.
@@ -317,7 +317,7 @@ pub enum Finding {
     Fine,
 }
 
-impl Finding {
+impl GateFinding {
     /// Its name in a report.
     pub fn word(self) -> &'static str {
         match self {
@@ -330,14 +330,14 @@ impl Finding {
 
 /// One metric of one point, on both sides. Reports contain it in this form.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct GateRow {
     /// The point.
     pub name: String,
     /// The limit that was checked.
     #[serde(flatten)]
     pub limit: Limit,
     /// The finding.
-    pub finding: Finding,
+    pub finding: GateFinding,
     /// Geometric mean over the runs; times in seconds, loads in CPUs.
     pub before: f64,
     /// Geometric mean over the new runs.
@@ -373,7 +373,7 @@ pub struct Judgement {
     pub assumed: Option<f64>,
     /// All judged metrics, the worst first.
     #[serde(rename = "gates")]
-    pub rows: Vec<Row>,
+    pub rows: Vec<GateRow>,
     /// Points that only the earlier runs have.
     #[serde(rename = "only_before")]
     pub gone: Vec<String>,
@@ -406,7 +406,7 @@ impl Judgement {
     }
 
     /// Number of rows with this finding.
-    pub fn count(&self, finding: Finding) -> usize {
+    pub fn count(&self, finding: GateFinding) -> usize {
         self.rows.iter().filter(|row| row.finding == finding).count()
     }
 }
@@ -414,14 +414,14 @@ impl Judgement {
 /// Judges the points that `admits` accepts. `deviation` is the assumed deviation between runs, as a
 /// share; it is used if each side has only one run.
 pub fn judge(
-    before: &[Run],
-    now: &[Run],
+    before: &[ProgramRun],
+    now: &[ProgramRun],
     limits: &[Limit],
     deviation: f64,
     admits: impl Fn(&str) -> bool,
 ) -> Judgement {
-    let sides = [before, now].map(|runs| runs.iter().map(Run::measured).collect::<Vec<_>>());
-    let names = |side: &[BTreeMap<String, Measured>]| -> HashSet<String> {
+    let sides = [before, now].map(|runs| runs.iter().map(ProgramRun::measured).collect::<Vec<_>>());
+    let names = |side: &[BTreeMap<String, RunPoint>]| -> HashSet<String> {
         let used = side.iter().flatten().filter(|(_, measured)| measured.whole.count > 0);
         used.map(|(name, _)| name.clone()).filter(|name| admits(name)).collect()
     };
@@ -443,7 +443,7 @@ pub fn judge(
     let mut p_values = Vec::new();
     for name in sorted(&mut known.intersection(&found)) {
         for limit in limits {
-            let observe = |side: &[BTreeMap<String, Measured>]| -> Vec<Observation> {
+            let observe = |side: &[BTreeMap<String, RunPoint>]| -> Vec<Observation> {
                 let measured = side.iter().filter_map(|run| run.get(&name));
                 measured.filter_map(|measured| measured.observe(limit.metric)).collect()
             };
@@ -461,9 +461,9 @@ pub fn judge(
         row.p = p;
         let worst = if row.limit.metric.sign() > 0.0 { row.high } else { -row.low };
         row.finding = match () {
-            () if p <= LEVEL => Finding::Failed,
-            () if worst >= row.limit.share => Finding::Unsure,
-            () => Finding::Fine,
+            () if p <= LEVEL => GateFinding::Failed,
+            () if worst >= row.limit.share => GateFinding::Unsure,
+            () => GateFinding::Fine,
         };
     }
     judgement.rows.sort_by(|a, b| a.p.total_cmp(&b.p));
@@ -471,7 +471,7 @@ pub fn judge(
 }
 
 /// The change of one metric, as a logarithm; positive is worse.
-struct Tested {
+struct TestedMetric {
     a: Vec<f64>,
     b: Vec<f64>,
     change: f64,
@@ -481,12 +481,12 @@ struct Tested {
     p: f64,
 }
 
-impl Tested {
-    fn row(&self, name: String, limit: Limit) -> Row {
+impl TestedMetric {
+    fn row(&self, name: String, limit: Limit) -> GateRow {
         let sign = limit.metric.sign();
         let share = |change: f64| (sign * change).exp_m1();
         let (one, other) = (share(self.change - self.reach), share(self.change + self.reach));
-        Row {
+        GateRow {
             name,
             limit,
             before: mean(&self.a).exp(),
@@ -498,12 +498,12 @@ impl Tested {
             high: one.max(other),
             deviation: self.deviation,
             p: self.p,
-            finding: Finding::Fine,
+            finding: GateFinding::Fine,
         }
     }
 }
 
-fn test(a: &[Observation], b: &[Observation], limit: Limit, assumed: f64) -> Option<Tested> {
+fn test(a: &[Observation], b: &[Observation], limit: Limit, assumed: f64) -> Option<TestedMetric> {
     if a.is_empty() || b.is_empty() {
         return None;
     }
@@ -524,7 +524,7 @@ fn test(a: &[Observation], b: &[Observation], limit: Limit, assumed: f64) -> Opt
     let beyond = change - limit.distance(TOLERANCE);
     let (p, bound) = tail(beyond, error, freedom);
     let deviation = variance.sqrt();
-    Some(Tested { a: x, b: y, change, reach: bound * error, deviation, p })
+    Some(TestedMetric { a: x, b: y, change, reach: bound * error, deviation, p })
 }
 
 /// The probability of a value at least this far beyond, and the distance of the 99 % bound in

@@ -4,9 +4,9 @@
 use std::fmt::Write;
 
 use super::columns::caption;
-use super::effect::Interval;
+use super::effect::ConfidenceInterval;
 use super::volume::{self, Volume};
-use super::{Baseline, Comparison, Row, TEST, Verdict};
+use super::{Baseline, Comparison, DiffRow, TEST, Verdict};
 use crate::units::{self, Scale, Unit};
 
 /// Verdicts on times whose rows are not folded away.
@@ -22,10 +22,10 @@ pub fn markdown(baseline: &Baseline, comparison: &Comparison) -> String {
     };
     let slower = count(&[Verdict::Slower, Verdict::SlowerTail]);
     let faster = count(&[Verdict::Faster, Verdict::FasterTail]);
-    let volumes = |of: fn(&Row) -> Volume, volume: Volume| {
+    let volumes = |of: fn(&DiffRow) -> Volume, volume: Volume| {
         comparison.rows.iter().filter(|row| of(row) == volume).count()
     };
-    let is_alike = |row: &&Row| row.verdict == Verdict::NoDifference && !is_shown(row);
+    let is_alike = |row: &&DiffRow| row.verdict == Verdict::NoDifference && !is_shown(row);
     let mut out = format!(
         "### pfp: {slower} slower, {faster} faster, {} with more calls, {} with fewer, {} with \
          more load, {} with less, {} of {} points without a difference\n\n",
@@ -36,14 +36,15 @@ pub fn markdown(baseline: &Baseline, comparison: &Comparison) -> String {
         comparison.rows.iter().filter(is_alike).count(),
         comparison.rows.len()
     );
-    let mut shown: Vec<&Row> = comparison.rows.iter().filter(|row| is_shown(row)).collect();
-    let rank = |row: &Row| SHOWN.iter().position(|it| *it == row.verdict).unwrap_or(SHOWN.len());
+    let mut shown: Vec<&DiffRow> = comparison.rows.iter().filter(|row| is_shown(row)).collect();
+    let rank =
+        |row: &DiffRow| SHOWN.iter().position(|it| *it == row.verdict).unwrap_or(SHOWN.len());
     shown.sort_by_key(|row| rank(row));
     if !shown.is_empty() {
         out += &table(&shown, &scale);
         out.push('\n');
     }
-    let rest: Vec<&Row> = comparison.rows.iter().filter(|row| !is_shown(row)).collect();
+    let rest: Vec<&DiffRow> = comparison.rows.iter().filter(|row| !is_shown(row)).collect();
     if !rest.is_empty() {
         // Writing to a string cannot fail.
         let _ = write!(
@@ -63,11 +64,11 @@ pub fn markdown(baseline: &Baseline, comparison: &Comparison) -> String {
 }
 
 /// Whether a row is not folded away.
-fn is_shown(row: &Row) -> bool {
+fn is_shown(row: &DiffRow) -> bool {
     SHOWN.contains(&row.verdict) || row.calls.differs() || row.load.differs()
 }
 
-fn table(rows: &[&Row], scale: &Scale) -> String {
+fn table(rows: &[&DiffRow], scale: &Scale) -> String {
     let mut out = String::from(
         "| point | time | calls/s | load | median | now | change | mean | now | change | p99 | A |\n\
          |---|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
@@ -104,7 +105,7 @@ fn with_change(volume: Volume, change: Option<String>) -> String {
     format!("{strong}{}{strong}{change}", volume.words())
 }
 
-fn change(change: Option<f64>, interval: Option<Interval>) -> String {
+fn change(change: Option<f64>, interval: Option<ConfidenceInterval>) -> String {
     let share = |share: f64| format!("{:+.1}%", share * 100.0);
     match (change.filter(|change| change.is_finite()), interval) {
         (Some(change), Some(i)) => {

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::columns::{TABLE, caption};
-use super::effect::Interval;
-use super::{Baseline, Comparison, Row, TEST, Verdict, volume};
-use crate::model::Window;
+use super::effect::ConfidenceInterval;
+use super::{Baseline, Comparison, DiffRow, TEST, Verdict, volume};
+use crate::model::PointWindow;
 use crate::units::{Scale, Unit};
 
 pub use super::markdown::markdown;
@@ -23,7 +23,7 @@ pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
 
 /// A comparison for programs. Times are nanoseconds; unknown figures are null.
 #[derive(Serialize)]
-struct Report<'a> {
+struct DiffReport<'a> {
     format: &'static str,
     version: u32,
     test: &'static str,
@@ -31,11 +31,11 @@ struct Report<'a> {
     baseline_seconds: f64,
     seconds: f64,
     only_in_baseline: usize,
-    points: Vec<Point<'a>>,
+    points: Vec<ReportPoint<'a>>,
 }
 
 #[derive(Serialize)]
-struct Point<'a> {
+struct ReportPoint<'a> {
     name: &'a str,
     /// Null for a point that only the baseline has.
     id: Option<u32>,
@@ -54,12 +54,12 @@ struct Point<'a> {
     /// `more`, `less`, `same` or `unsure`. `load_change` is in CPUs.
     load_verdict: &'static str,
     load_change: Option<f64>,
-    before: Figures,
-    now: Figures,
+    before: ReportFigures,
+    now: ReportFigures,
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct ReportFigures {
     count: u64,
     per_second: Option<f64>,
     load: Option<f64>,
@@ -79,13 +79,13 @@ pub fn json_line(baseline: &Baseline, comparison: &Comparison) -> serde_json::Re
     Ok(serde_json::to_string(&report(baseline, comparison))? + "\n")
 }
 
-fn bounds(interval: Option<Interval>) -> Option<[f64; 2]> {
+fn bounds(interval: Option<ConfidenceInterval>) -> Option<[f64; 2]> {
     interval.map(|interval| [interval.low, interval.high])
 }
 
-fn report<'a>(baseline: &Baseline, comparison: &'a Comparison) -> Report<'a> {
+fn report<'a>(baseline: &Baseline, comparison: &'a Comparison) -> DiffReport<'a> {
     let ns = |ticks: Option<f64>| ticks.map(|ticks| ticks / comparison.ticks_per_second * 1e9);
-    let figures = |window: &Window| Figures {
+    let figures = |window: &PointWindow| ReportFigures {
         count: window.count,
         per_second: window.rate(),
         load: window.load(),
@@ -94,7 +94,7 @@ fn report<'a>(baseline: &Baseline, comparison: &'a Comparison) -> Report<'a> {
         p90_ns: ns(window.quantile(0.9)),
         p99_ns: ns(window.quantile(0.99)),
     };
-    let points = comparison.rows.iter().map(|row| Point {
+    let points = comparison.rows.iter().map(|row| ReportPoint {
         name: &row.name,
         id: (row.verdict != Verdict::Gone).then_some(row.id),
         verdict: row.verdict.words(),
@@ -111,7 +111,7 @@ fn report<'a>(baseline: &Baseline, comparison: &'a Comparison) -> Report<'a> {
         before: figures(&row.before),
         now: figures(&row.since),
     });
-    Report {
+    DiffReport {
         format: "pfp-diff",
         version: 1,
         test: TEST,
@@ -125,7 +125,7 @@ fn report<'a>(baseline: &Baseline, comparison: &'a Comparison) -> Report<'a> {
 
 /// The points that have become slower by more than this share: by mean or median or, if only the
 /// tail grew, by the 99th percentile.
-pub fn slower_than(comparison: &Comparison, share: f64) -> impl Iterator<Item = &Row> {
+pub fn slower_than(comparison: &Comparison, share: f64) -> impl Iterator<Item = &DiffRow> {
     comparison.rows.iter().filter(move |row| match row.verdict {
         Verdict::Slower => [row.mean_change(), row.quantile_change(0.5)]
             .into_iter()

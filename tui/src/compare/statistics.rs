@@ -1,6 +1,6 @@
 //! The tests behind a verdict; [`super`] explains them and their sources.
 
-use crate::model::Window;
+use crate::model::PointWindow;
 
 /// Share of the longest measurements that form the tail.
 pub(super) const TAIL: f64 = 0.01;
@@ -8,7 +8,7 @@ pub(super) const TAIL: f64 = 0.01;
 const FEWEST_IN_TAIL: f64 = 10.0;
 
 /// Measurements of both windows in each bucket of either, shortest first.
-pub(crate) fn side_by_side(before: &Window, since: &Window) -> Vec<(f64, f64)> {
+pub(crate) fn side_by_side(before: &PointWindow, since: &PointWindow) -> Vec<(f64, f64)> {
     let mut both = Vec::with_capacity(before.spread.len().max(since.spread.len()));
     let (mut a, mut b) = (before.spread.iter().peekable(), since.spread.iter().peekable());
     loop {

@@ -8,13 +8,13 @@ use crate::source::synthetic::Synthetic;
 /// Values, and the number of occurrences of each.
 type Counts<'a> = &'a [(u64, u32)];
 
-fn window(counts: Counts) -> Window {
+fn window(counts: Counts) -> PointWindow {
     let values = counts.iter().flat_map(|(value, n)| std::iter::repeat_n(*value, *n as usize));
     window_of(values)
 }
 
-pub(super) fn window_of(values: impl Iterator<Item = u64>) -> Window {
-    let (mut window, mut spread) = (Window::default(), std::collections::BTreeMap::new());
+pub(super) fn window_of(values: impl Iterator<Item = u64>) -> PointWindow {
+    let (mut window, mut spread) = (PointWindow::default(), std::collections::BTreeMap::new());
     for value in values {
         window.count += 1;
         window.exclusive += value as f64;
@@ -24,8 +24,8 @@ pub(super) fn window_of(values: impl Iterator<Item = u64>) -> Window {
     window
 }
 
-pub(super) fn row(before: Window, since: Window) -> Row {
-    Row::new((1, String::new()), before, since, Verdict::TooFew)
+pub(super) fn row(before: PointWindow, since: PointWindow) -> DiffRow {
+    DiffRow::new((1, String::new()), before, since, Verdict::TooFew)
 }
 
 /// A process, and another one whose durations are twice as long.
@@ -133,7 +133,7 @@ impl Chance {
         (factor * 10_000.0 * (0.6 * normal).exp()) as u64
     }
 
-    fn durations(&mut self, n: usize, factor: f64) -> Window {
+    fn durations(&mut self, n: usize, factor: f64) -> PointWindow {
         window_of((0..n).map(|_| self.duration(factor)).collect::<Vec<_>>().into_iter())
     }
 }
@@ -167,7 +167,7 @@ fn false_differences_are_rare() {
     let mut chance = Chance(0x2545_f491_4f6c_dd1d);
     let (mut screens, mut wrong) = (0, 0);
     for round in 0..150 {
-        let mut rows: Vec<Row> = (0..30)
+        let mut rows: Vec<DiffRow> = (0..30)
             .map(|point| {
                 let n = [25, 60, 200, 1200][(round + point) % 4];
                 row(chance.durations(n, 1.0), chance.durations(n / 2 + 30, 1.0))
@@ -250,11 +250,11 @@ fn an_unchanged_program_shows_no_difference() {
     assert_eq!(comparison.seconds, 16.0);
     assert_eq!(comparison.gone, 0);
     assert!(comparison.rows.len() > 5);
-    let often = |row: &&Row| row.since.count > 1000;
+    let often = |row: &&DiffRow| row.since.count > 1000;
     for row in comparison.rows.iter().filter(often) {
         assert!(!differs(row.verdict), "{row:?}");
     }
-    let size = |row: &Row| row.load_change().unwrap().abs();
+    let size = |row: &DiffRow| row.load_change().unwrap().abs();
     assert!(comparison.rows.is_sorted_by(|a, b| size(a) >= size(b)));
 }
 
@@ -286,7 +286,7 @@ fn another_process_is_compared_as_a_whole_and_by_names() {
     let baseline = Baseline::of(s[3].clone(), Some("a.json".into()));
     let comparison = Comparison::new(&baseline, &other).unwrap();
     assert_eq!(comparison.gone, 1);
-    let (gone, rest): (Vec<&Row>, Vec<&Row>) =
+    let (gone, rest): (Vec<&DiffRow>, Vec<&DiffRow>) =
         comparison.rows.iter().partition(|row| row.verdict == Verdict::Gone);
     let [gone] = gone[..] else { panic!("{gone:?}") };
     assert_eq!((gone.name.as_str(), gone.since.count), ("io.crc", 0));
@@ -305,7 +305,7 @@ fn a_point_that_the_baseline_does_not_know_is_new() {
     base.points.retain(|point| point.name != "io.read");
     let now = source.poll().unwrap();
     let comparison = Comparison::new(&Baseline::of(base, None), &now).unwrap();
-    let new: Vec<&Row> = comparison.rows.iter().filter(|r| r.verdict == Verdict::New).collect();
+    let new: Vec<&DiffRow> = comparison.rows.iter().filter(|r| r.verdict == Verdict::New).collect();
     let [new] = new[..] else { panic!("{new:?}") };
     assert_eq!((new.name.as_str(), new.before.count, comparison.gone), ("io.read", 0, 0));
     assert!(new.load_change().unwrap() > 0.0, "it comes by its load among the others");
@@ -350,7 +350,7 @@ fn rows_are_renewed_in_rotation_if_time_is_short() {
     for row in &known.rows {
         // Each row is correct for the window that it has.
         let then = &s[4 - row.ago as usize];
-        let since = Window::between(Some(&s[0]), then, row.id).unwrap();
+        let since = PointWindow::between(Some(&s[0]), then, row.id).unwrap();
         assert_eq!(row.since, since);
     }
     // For another process, no earlier row is kept.
@@ -361,19 +361,19 @@ fn rows_are_renewed_in_rotation_if_time_is_short() {
 }
 
 /// Rows of points whose medians have changed by these factors.
-fn moved(factors: &[f64]) -> Vec<Row> {
+fn moved(factors: &[f64]) -> Vec<DiffRow> {
     let mut chance = Chance(11);
     let rows = factors
         .iter()
         .map(|factor| row(chance.durations(2_000, 1.0), chance.durations(2_000, *factor)));
-    let mut rows: Vec<Row> = rows.collect();
+    let mut rows: Vec<DiffRow> = rows.collect();
     judge(&mut rows);
     rows
 }
 
 #[test]
 fn a_common_change_is_attributed_to_the_machine() {
-    let verdicts = |rows: &[Row]| rows.iter().map(|row| row.verdict).collect::<Vec<_>>();
+    let verdicts = |rows: &[DiffRow]| rows.iter().map(|row| row.verdict).collect::<Vec<_>>();
     // Most points change by about a fifth; the last but one changes by much more, and the last does
     // not change.
     let mut rows = moved(&[1.2, 1.22, 1.18, 1.2, 1.21, 1.19, 2.4, 1.0]);

@@ -25,8 +25,8 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::statistics::{adjusted, two_sided};
-use super::{FEWEST, LEVEL, NINETY_FIVE, Row};
-use crate::model::Window;
+use super::{DiffRow, FEWEST, LEVEL, NINETY_FIVE};
+use crate::model::PointWindow;
 use crate::model::histogram::edges_of;
 
 /// The test, for reports.
@@ -108,7 +108,7 @@ pub(super) struct Variation {
 
 impl Variation {
     /// Adds the growth of the window `now` since an earlier poll. A reset starts over.
-    pub(super) fn after(mut self, before: &Window, now: &Window) -> Self {
+    pub(super) fn after(mut self, before: &PointWindow, now: &PointWindow) -> Self {
         let Some((old, new)) = before.length.zip(now.length) else { return Self::default() };
         let (seconds, ticks) = (new.seconds - old.seconds, new.ticks - old.ticks);
         let is_growth = now.count >= before.count && now.exclusive >= before.exclusive;
@@ -133,7 +133,7 @@ struct Figure {
 
 /// A comparison of one figure of a point.
 #[derive(Clone, Copy)]
-struct Tested {
+struct TestedFigure {
     before: f64,
     since: f64,
     /// The standard deviation of the logarithm of the ratio.
@@ -143,7 +143,7 @@ struct Tested {
 }
 
 /// Gives every row its verdicts. `is_same` says whether both windows are of one process.
-pub(super) fn judge(rows: &mut [Row], is_same: bool) {
+pub(super) fn judge(rows: &mut [DiffRow], is_same: bool) {
     for is_load in [false, true] {
         let tested: Vec<_> = rows.iter().map(|row| test(row, is_load, is_same)).collect();
         let p_values: Vec<f64> = tested.iter().flatten().map(|tested| tested.p).collect();
@@ -157,8 +157,8 @@ pub(super) fn judge(rows: &mut [Row], is_same: bool) {
     }
 }
 
-fn verdict(tested: &Tested, is_beyond_chance: bool) -> Volume {
-    let Tested { before, since, error, is_load, .. } = *tested;
+fn verdict(tested: &TestedFigure, is_beyond_chance: bool) -> Volume {
+    let TestedFigure { before, since, error, is_load, .. } = *tested;
     let matters = since.max(before) >= (1.0 + SHIFT) * since.min(before)
         && (!is_load || (since - before).abs() >= LEAST_LOAD);
     match (matters, is_beyond_chance) {
@@ -170,7 +170,7 @@ fn verdict(tested: &Tested, is_beyond_chance: bool) -> Volume {
     }
 }
 
-fn test(row: &Row, is_load: bool, is_same: bool) -> Option<Tested> {
+fn test(row: &DiffRow, is_load: bool, is_same: bool) -> Option<TestedFigure> {
     if row.is_calibration || ((row.before.count + row.since.count) as f64) < FEWEST {
         return None;
     }
@@ -201,10 +201,10 @@ fn test(row: &Row, is_load: bool, is_same: bool) -> Option<Tested> {
     };
     let relative = |it: Figure| 4.0 * variance(it) / (root(it) * root(it));
     let error = (relative(before) + relative(since)).sqrt();
-    Some(Tested { before: before.value, since: since.value, error, p, is_load })
+    Some(TestedFigure { before: before.value, since: since.value, error, p, is_load })
 }
 
-fn figure(window: &Window, is_load: bool) -> Option<Figure> {
+fn figure(window: &PointWindow, is_load: bool) -> Option<Figure> {
     let length = window.length?;
     Some(match is_load {
         false => Figure { value: window.rate()?, time: length.seconds, unit: 1.0 },
@@ -213,7 +213,7 @@ fn figure(window: &Window, is_load: bool) -> Option<Figure> {
 }
 
 /// The mean square of a call's time over its mean, in ticks.
-fn mean_square(window: &Window) -> f64 {
+fn mean_square(window: &PointWindow) -> f64 {
     let middle = |number: u64| {
         let (low, high) = edges_of(number);
         (low + high) / 2.0

@@ -13,14 +13,14 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::subject::Subject;
-use super::tracks::{Cpu, Slice, tracks};
+use super::tracks::{Cpu, TrackSlice, tracks};
 
 /// First id for tracks that are not threads: above every thread id of the kernel.
 const OTHERS: u64 = 1 << 32;
 
 /// An event; missing fields are left out.
 #[derive(Debug, Serialize)]
-struct Event<'a, A: Serialize> {
+struct TraceEvent<'a, A: Serialize> {
     ph: &'static str,
     pid: u32,
     tid: u64,
@@ -38,7 +38,7 @@ struct Event<'a, A: Serialize> {
 }
 
 #[derive(Debug, Serialize)]
-struct Name<'a> {
+struct NameArgs<'a> {
     name: &'a str,
 }
 
@@ -48,7 +48,7 @@ struct Order {
 }
 
 #[derive(Debug, Serialize)]
-struct Measured {
+struct RegionArgs {
     exclusive_ns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     off_cpu_ns: Option<u64>,
@@ -57,12 +57,12 @@ struct Measured {
 }
 
 #[derive(Debug, Serialize)]
-struct Gone {
+struct LostArgs {
     records: u64,
 }
 
 #[derive(Debug, Serialize)]
-struct About<'a> {
+struct TraceMetadata<'a> {
     producer: &'static str,
     process: &'a str,
     host: &'a str,
@@ -74,7 +74,7 @@ struct About<'a> {
 /// Writes the trace.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let process = &subject.snapshot().process;
-    let about = About {
+    let about = TraceMetadata {
         producer: concat!("pfp-top ", env!("CARGO_PKG_VERSION")),
         process: &process.name,
         host: &process.host,
@@ -87,16 +87,16 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, &about)?;
     write!(out, ",\"traceEvents\":[")?;
     let mut events = Events { out, pid: process.pid, first: true };
-    events.say("process_name", 0, Name { name: &process.name })?;
+    events.say("process_name", 0, NameArgs { name: &process.name })?;
     let mut taken = HashSet::new();
     for (place, track) in tracks(subject).iter().enumerate() {
         let own = Some(u64::from(track.lane.tid)).filter(|tid| track.strand == 0 && *tid > 0);
         // Readers would merge two tracks with the same id.
         let tid = own.filter(|tid| taken.insert(*tid)).unwrap_or(OTHERS + place as u64);
-        events.say("thread_name", tid, Name { name: &track.name(subject) })?;
+        events.say("thread_name", tid, NameArgs { name: &track.name(subject) })?;
         events.say("thread_sort_index", tid, Order { sort_index: place })?;
         if let Some(lost) = track.lost {
-            events.add(&Event {
+            events.add(&TraceEvent {
                 ph: "i",
                 pid: process.pid,
                 tid,
@@ -105,7 +105,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
                 ts: Some(us(lost.until_ns)),
                 dur: None,
                 s: Some("t"),
-                args: Gone { records: lost.records },
+                args: LostArgs { records: lost.records },
             })?;
         }
         for slice in &track.slices {
@@ -117,12 +117,12 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
 
 fn of_slice<'a>(
     subject: &'a Subject<'_>,
-    slice: &Slice,
+    slice: &TrackSlice,
     pid: u32,
     tid: u64,
-) -> Event<'a, Measured> {
+) -> TraceEvent<'a, RegionArgs> {
     let cpu = slice.cpu(subject);
-    let measured = Measured {
+    let measured = RegionArgs {
         exclusive_ns: subject.whole_ns(slice.region.exclusive),
         off_cpu_ns: match cpu {
             Cpu::On => Some(0),
@@ -131,7 +131,7 @@ fn of_slice<'a>(
         },
         context: Some(slice.region.context).filter(|id| *id > 0 && cpu != Cpu::Device),
     };
-    Event {
+    TraceEvent {
         ph: "X",
         pid,
         tid,
@@ -155,7 +155,7 @@ struct Events<'a> {
 }
 
 impl Events<'_> {
-    fn add<A: Serialize>(&mut self, event: &Event<'_, A>) -> io::Result<()> {
+    fn add<A: Serialize>(&mut self, event: &TraceEvent<'_, A>) -> io::Result<()> {
         self.out.write_all(if self.first { b"\n" } else { b",\n" })?;
         self.first = false;
         Ok(serde_json::to_writer(&mut *self.out, event)?)
@@ -164,7 +164,7 @@ impl Events<'_> {
     /// Writes the metadata of a track.
     fn say(&mut self, name: &str, tid: u64, args: impl Serialize) -> io::Result<()> {
         let (pid, cat) = (self.pid, None);
-        self.add(&Event { ph: "M", pid, tid, name, cat, ts: None, dur: None, s: None, args })
+        self.add(&TraceEvent { ph: "M", pid, tid, name, cat, ts: None, dur: None, s: None, args })
     }
 }
 

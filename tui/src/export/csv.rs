@@ -13,15 +13,15 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use super::rows::Value;
-use super::subject::{Shown, Subject};
+use super::subject::{ExportedPoint, Subject};
 use crate::model::{Length, amounts, histogram};
 use crate::snapshot::{Cell, Lane, Point, Stats};
 use crate::text::cell;
 
 /// A title, and the function for the values of its column.
-type Column = (&'static str, fn(&Row<'_>) -> Value);
+type CsvColumn = (&'static str, fn(&CsvRow<'_>) -> Value);
 
-const COLUMNS: [Column; 40] = [
+const COLUMNS: [CsvColumn; 40] = [
     ("process", |row| text(&row.subject.process(row.shown.figures).name)),
     ("pid", |row| row.subject.process(row.shown.figures).pid.into()),
     ("id", |row| row.shown.figures.number().into()),
@@ -70,9 +70,9 @@ const COLUMNS: [Column; 40] = [
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 /// A point, or a thread's part of it.
-struct Row<'a> {
+struct CsvRow<'a> {
     subject: &'a Subject<'a>,
-    shown: &'a Shown<'a>,
+    shown: &'a ExportedPoint<'a>,
     lane: Option<u32>,
     sums: Stats,
     calls_per_second: Option<f64>,
@@ -82,8 +82,8 @@ struct Row<'a> {
     amounts: [String; 3],
 }
 
-impl<'a> Row<'a> {
-    fn of_point(subject: &'a Subject<'a>, shown: &'a Shown<'a>) -> Self {
+impl<'a> CsvRow<'a> {
+    fn of_point(subject: &'a Subject<'a>, shown: &'a ExportedPoint<'a>) -> Self {
         let figures = shown.figures;
         let amounts = || figures.amounts();
         Self {
@@ -103,7 +103,7 @@ impl<'a> Row<'a> {
     }
 
     /// Rates and load are over all the time since the point's figures began.
-    fn of_thread(subject: &'a Subject<'a>, shown: &'a Shown<'a>, cell: &Arc<Cell>) -> Self {
+    fn of_thread(subject: &'a Subject<'a>, shown: &'a ExportedPoint<'a>, cell: &Arc<Cell>) -> Self {
         let sums = cell.total();
         let point = shown.figures.point();
         let ticks = Length::collected(subject.snapshot(), point).map(|length| length.ticks);
@@ -171,14 +171,14 @@ fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
         .has_headers(false)
         .from_writer(out);
     writer.write_record(COLUMNS.map(|(title, _)| title))?;
-    let mut write = |row: &Row<'_>| writer.serialize(COLUMNS.map(|(_, of)| of(row)).as_slice());
+    let mut write = |row: &CsvRow<'_>| writer.serialize(COLUMNS.map(|(_, of)| of(row)).as_slice());
     for shown in subject.points() {
         if !subject.per_thread {
-            write(&Row::of_point(subject, shown))?;
+            write(&CsvRow::of_point(subject, shown))?;
             continue;
         }
         for cell in subject.snapshot().cells_of(shown.figures.id()) {
-            write(&Row::of_thread(subject, shown, cell))?;
+            write(&CsvRow::of_thread(subject, shown, cell))?;
         }
     }
     Ok(writer.flush()?)

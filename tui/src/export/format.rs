@@ -68,7 +68,7 @@ impl Format {
 mod tests {
     use super::*;
     use crate::model::Model;
-    use crate::snapshot::{Bucket, Cell, Record, Snapshot, Stats, Tuple};
+    use crate::snapshot::{AmountTuple, Bucket, Cell, Record, Snapshot, Stats};
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
@@ -111,7 +111,7 @@ mod tests {
                             count: self.number(),
                         })
                         .collect(),
-                    tuples: vec![Tuple {
+                    tuples: vec![AmountTuple {
                         each: vec![self.number(); self.number() as usize % 6],
                         sums: vec![self.number(); self.number() as usize % 6],
                         stats: self.stats(),

@@ -8,7 +8,7 @@ use std::io;
 
 use hdrhistogram::{CreationError, Histogram};
 
-use super::subject::{Shown, Subject};
+use super::subject::{ExportedPoint, Subject};
 
 /// Significant digits.
 const DIGITS: u8 = 3;
@@ -16,7 +16,7 @@ const DIGITS: u8 = 3;
 /// The points that have measured, with their exclusive times.
 pub(super) fn histograms<'a>(
     subject: &'a Subject<'a>,
-) -> impl Iterator<Item = io::Result<(&'a Shown<'a>, Histogram<u64>)>> {
+) -> impl Iterator<Item = io::Result<(&'a ExportedPoint<'a>, Histogram<u64>)>> {
     subject.points().iter().filter_map(|shown| match histogram(subject, shown) {
         Ok(found) => Some(Ok((shown, found?))),
         Err(error) => Some(Err(io::Error::other(error))),
@@ -26,7 +26,7 @@ pub(super) fn histograms<'a>(
 /// The exclusive times of a point. `None` if it has never measured.
 fn histogram(
     subject: &Subject<'_>,
-    shown: &Shown<'_>,
+    shown: &ExportedPoint<'_>,
 ) -> Result<Option<Histogram<u64>>, CreationError> {
     let sums = shown.figures.total();
     let mut buckets = shown.figures.buckets();

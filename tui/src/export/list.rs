@@ -6,7 +6,7 @@ use crate::snapshot::End;
 use crate::source::Discovery;
 
 #[derive(Serialize)]
-struct Process<'a> {
+struct ListedProcess<'a> {
     number: String,
     pid: u32,
     pid_here: u32,
@@ -25,7 +25,7 @@ pub fn json(discovery: &Discovery) -> serde_json::Result<String> {
     let processes: Vec<_> = discovery
         .candidates
         .iter()
-        .map(|c| Process {
+        .map(|c| ListedProcess {
             number: discovery.number_of(c),
             pid: c.pid,
             pid_here: c.visible_pid(),

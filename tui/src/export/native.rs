@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::series::Part;
+use super::series::ProcessSeries;
 use crate::model::histogram;
 use crate::snapshot::Cell;
 
@@ -23,7 +23,7 @@ pub(super) struct Native {
 }
 
 impl Native {
-    pub(super) fn of(part: &Part, cells: &[Arc<Cell>]) -> Self {
+    pub(super) fn of(part: &ProcessSeries, cells: &[Arc<Cell>]) -> Self {
         let mut native = Self::default();
         for bucket in cells.iter().flat_map(|cell| &cell.histogram) {
             let middle = part.seconds(histogram::middle(bucket));

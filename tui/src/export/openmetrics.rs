@@ -50,7 +50,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::series::{Labels, Part, Point, losses};
+use super::series::{Labels, ProcessSeries, SeriesPoint, losses};
 use super::subject::Subject;
 use crate::headline::clock_word;
 use crate::snapshot::{Bucket, Cell, Loss, Snapshot, Stats, total};
@@ -64,7 +64,7 @@ const BUCKETS: usize = 34;
 
 /// The form in which figures are scraped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum ScrapeFormat {
     /// OpenMetrics text 1.0.
     OpenMetrics,
     /// Prometheus's older text, version 0.0.4.
@@ -75,7 +75,7 @@ pub enum Form {
     Protobuf,
 }
 
-impl Form {
+impl ScrapeFormat {
     /// The value of the Content-Type header.
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -139,7 +139,7 @@ fn plain(open: &str, out: &mut dyn Write) -> io::Result<()> {
 fn registry(subjects: &[&Subject<'_>], places: Option<BTreeMap<String, bool>>) -> Registry {
     let mut known = HashSet::new();
     let part = |subject: &&Subject<'_>| {
-        let mut part = Part::of(subject);
+        let mut part = ProcessSeries::of(subject);
         let process = &part.snapshot.process;
         if !known.insert((part.process.clone(), process.pid)) {
             let id = process.segment_id.get(..8).unwrap_or(&process.segment_id);
@@ -159,19 +159,19 @@ pub fn write(subjects: &[&Subject<'_>], out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_text(registry: &Registry, out: &mut dyn Write) -> io::Result<()> {
-    let mut out = Text { out, error: None };
+    let mut out = TextWriter { out, error: None };
     text::encode(&mut out, registry).map_err(|fmt::Error| {
         out.error.take().unwrap_or_else(|| io::Error::other("the figures have no text"))
     })
 }
 
 /// Writes text as bytes and keeps the I/O error, which `fmt::Error` cannot hold.
-struct Text<'a> {
+struct TextWriter<'a> {
     out: &'a mut dyn Write,
     error: Option<io::Error>,
 }
 
-impl fmt::Write for Text<'_> {
+impl fmt::Write for TextWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.out.write_all(text.as_bytes()).map_err(|error| {
             self.error = Some(error);
@@ -183,7 +183,7 @@ impl fmt::Write for Text<'_> {
 /// All families with their data.
 #[derive(Debug)]
 struct Exposition {
-    parts: Vec<Part>,
+    parts: Vec<ProcessSeries>,
     /// Places, and whether each answers. `None` for a file.
     places: Option<BTreeMap<String, bool>>,
 }
@@ -214,7 +214,7 @@ impl EncodeLabelSet for Labels {
     }
 }
 
-impl Part {
+impl ProcessSeries {
     /// Measurements in each bucket, those beyond all buckets, and their total number.
     fn buckets(&self, cells: &[Arc<Cell>]) -> ([(f64, u64); BUCKETS + 1], u64) {
         let mut end = FIRST;
@@ -237,7 +237,7 @@ impl Part {
 }
 
 /// The name of a family, its description, and the unit that its name ends with.
-type Family = (&'static str, &'static str, Option<Unit>);
+type MetricFamily = (&'static str, &'static str, Option<Unit>);
 
 /// The value of a series. A whole number is written without a point.
 enum Number {
@@ -246,16 +246,16 @@ enum Number {
 }
 
 /// A sum of a point or thread. `None` if the point does not have this sum.
-type Sum = fn(&Labels, &Stats) -> Option<u64>;
+type SumFn = fn(&Labels, &Stats) -> Option<u64>;
 
 impl Exposition {
     /// A family, with the series that `of` adds for each process.
     fn family(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
-        (name, help, unit): &Family,
+        (name, help, unit): &MetricFamily,
         kind: MetricType,
-        of: impl Fn(&Part, &mut dyn FnMut(&Labels, Number) -> fmt::Result) -> fmt::Result,
+        of: impl Fn(&ProcessSeries, &mut dyn FnMut(&Labels, Number) -> fmt::Result) -> fmt::Result,
     ) -> fmt::Result {
         let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
         for part in &self.parts {
@@ -277,7 +277,12 @@ impl Exposition {
     }
 
     /// A sum of every point.
-    fn sum(&self, encoder: &mut DescriptorEncoder<'_>, family: &Family, of: Sum) -> fmt::Result {
+    fn sum(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        family: &MetricFamily,
+        of: SumFn,
+    ) -> fmt::Result {
         self.family(encoder, family, MetricType::Counter, |part, add| {
             part.each(|labels, _, cells| match (of(labels, &total(cells)), &family.2) {
                 (None, _) => Ok(()),
@@ -289,7 +294,8 @@ impl Exposition {
 
     /// The amounts of regions; nothing if no point has amounts.
     fn amounts(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let has_any = |part: &Part| part.snapshot.points.iter().any(|p| !p.amounts.is_empty());
+        let has_any =
+            |part: &ProcessSeries| part.snapshot.points.iter().any(|p| !p.amounts.is_empty());
         if !self.parts.iter().any(has_any) {
             return Ok(());
         }
@@ -336,7 +342,7 @@ impl Exposition {
         })?;
         let enabled = ("pfp_enabled", "Whether the point measures.", None);
         self.family(out, &enabled, MetricType::Gauge, |part, add| {
-            let value = |point: &Point| Number::Real(f64::from(u8::from(point.enabled)));
+            let value = |point: &SeriesPoint| Number::Real(f64::from(u8::from(point.enabled)));
             part.points.iter().try_for_each(|point| add(&point.labels, value(point)))
         })
     }
@@ -421,7 +427,7 @@ impl Collector for Exposition {
         let inclusive = "Time on a CPU with nested regions; recursion counted once.";
         let off_cpu = "Time between begin and end that the thread was not on a CPU.";
         let switches = "Switches of the thread noticed between begin and end.";
-        let sums: [(Family, Sum); 5] = [
+        let sums: [(MetricFamily, SumFn); 5] = [
             (("pfp_calls", "Finished measurements.", None), |_, s| Some(s.count)),
             (("pfp_exclusive", exclusive, seconds()), |labels, s| {
                 (!labels.is_wall()).then_some(s.exclusive)

@@ -43,7 +43,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use super::native::{Native, SCHEMA, ZERO};
-use super::series::{Labels, Part, losses};
+use super::series::{Labels, ProcessSeries, losses};
 use super::subject::Subject;
 use crate::headline::clock_word;
 use crate::snapshot::{Cell, Loss, Process, total};
@@ -53,23 +53,23 @@ const AT_ONCE: usize = 8_000;
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
 /// The name and description of a metric.
-struct Family {
+struct MetricInfo {
     name: &'static str,
     unit: &'static str,
     about: &'static str,
     is_sum: bool,
 }
 
-const fn sum(name: &'static str, unit: &'static str, about: &'static str) -> Family {
-    Family { name, unit, about, is_sum: true }
+const fn sum(name: &'static str, unit: &'static str, about: &'static str) -> MetricInfo {
+    MetricInfo { name, unit, about, is_sum: true }
 }
 
-const fn gauge(name: &'static str, unit: &'static str, about: &'static str) -> Family {
-    Family { name, unit, about, is_sum: false }
+const fn gauge(name: &'static str, unit: &'static str, about: &'static str) -> MetricInfo {
+    MetricInfo { name, unit, about, is_sum: false }
 }
 
-/// The metrics that are numbers, in the order of [`Of`].
-const FAMILIES: [Family; 13] = [
+/// The metrics that are numbers, in the order of [`NumberKind`].
+const FAMILIES: [MetricInfo; 13] = [
     sum("pfp.calls", "{call}", "Finished measurements."),
     sum("pfp.exclusive", "s", "Time on a CPU, nested regions taken out."),
     sum("pfp.inclusive", "s", "Time on a CPU with nested regions; recursion counted once."),
@@ -87,7 +87,7 @@ const FAMILIES: [Family; 13] = [
 
 /// A metric that is a number.
 #[derive(Clone, Copy)]
-enum Of {
+enum NumberKind {
     Calls,
     Exclusive,
     Inclusive,
@@ -111,7 +111,7 @@ pub fn requests<E>(
 ) -> Result<(), E> {
     let mut batch = Batch::default();
     for subject in subjects {
-        let part = Part::of(subject);
+        let part = ProcessSeries::of(subject);
         let mut metrics = ProcessMetrics::of(subject, &part);
         metrics.process(&part);
         part.each(|labels, point, cells| {
@@ -127,9 +127,9 @@ pub fn requests<E>(
         for point in &part.points {
             let attributes = attributes(&point.labels);
             if let Some(load) = point.load {
-                metrics.gauge(Of::Load, attributes.clone(), Number::AsDouble(load));
+                metrics.gauge(NumberKind::Load, attributes.clone(), Number::AsDouble(load));
             }
-            metrics.gauge(Of::Enabled, attributes, Number::AsInt(point.enabled.into()));
+            metrics.gauge(NumberKind::Enabled, attributes, Number::AsInt(point.enabled.into()));
             if batch.data_points + metrics.data_points >= AT_ONCE {
                 batch.take(&mut metrics);
                 batch.send(&mut send)?;
@@ -178,7 +178,7 @@ struct ProcessMetrics {
 }
 
 impl ProcessMetrics {
-    fn of(subject: &Subject<'_>, part: &Part) -> Self {
+    fn of(subject: &Subject<'_>, part: &ProcessSeries) -> Self {
         Self {
             resource: resource(&part.snapshot.process),
             taken_unix_ns: part.snapshot.taken_unix_ns,
@@ -191,16 +191,28 @@ impl ProcessMetrics {
 
     /// Adds a sum that begins at this moment, or earlier if the wall clock was put back: no data
     /// point may be before its start.
-    fn sum(&mut self, of: Of, begin_unix_ns: u64, attributes: Vec<KeyValue>, value: Number) {
+    fn sum(
+        &mut self,
+        of: NumberKind,
+        begin_unix_ns: u64,
+        attributes: Vec<KeyValue>,
+        value: Number,
+    ) {
         let begin = begin_unix_ns.min(self.taken_unix_ns);
         self.number(of, begin, attributes, value);
     }
 
-    fn gauge(&mut self, of: Of, attributes: Vec<KeyValue>, value: Number) {
+    fn gauge(&mut self, of: NumberKind, attributes: Vec<KeyValue>, value: Number) {
         self.number(of, 0, attributes, value);
     }
 
-    fn number(&mut self, of: Of, begin_unix_ns: u64, attributes: Vec<KeyValue>, value: Number) {
+    fn number(
+        &mut self,
+        of: NumberKind,
+        begin_unix_ns: u64,
+        attributes: Vec<KeyValue>,
+        value: Number,
+    ) {
         self.data_points += 1;
         self.numbers[of as usize].push(NumberDataPoint {
             attributes,
@@ -212,16 +224,16 @@ impl ProcessMetrics {
     }
 
     /// Adds the figures of a point, or of one of its threads.
-    fn series(&mut self, part: &Part, labels: &Labels, begin: u64, cells: &[Arc<Cell>]) {
+    fn series(&mut self, part: &ProcessSeries, labels: &Labels, begin: u64, cells: &[Arc<Cell>]) {
         let stats = total(cells);
         let attributes = attributes(labels);
         let time = |ticks| Number::AsDouble(part.seconds(ticks));
-        let exclusive = (!labels.is_wall()).then(|| (Of::Exclusive, time(stats.exclusive)));
+        let exclusive = (!labels.is_wall()).then(|| (NumberKind::Exclusive, time(stats.exclusive)));
         let others = [
-            (Of::Calls, whole(stats.count)),
-            (Of::Switches, whole(stats.switches)),
-            (Of::Inclusive, time(stats.inclusive)),
-            (Of::OffCpu, time(stats.off_cpu)),
+            (NumberKind::Calls, whole(stats.count)),
+            (NumberKind::Switches, whole(stats.switches)),
+            (NumberKind::Inclusive, time(stats.inclusive)),
+            (NumberKind::OffCpu, time(stats.off_cpu)),
         ];
         for (of, value) in others.into_iter().chain(exclusive) {
             self.sum(of, begin, attributes.clone(), value);
@@ -229,7 +241,12 @@ impl ProcessMetrics {
         for (name, sum) in part.amounts(cells) {
             let mut attributes = attributes.clone();
             attributes.push(text("pfp.amount.name", name));
-            self.sum(Of::Amount, begin, attributes, whole(u64::try_from(sum).unwrap_or(u64::MAX)));
+            self.sum(
+                NumberKind::Amount,
+                begin,
+                attributes,
+                whole(u64::try_from(sum).unwrap_or(u64::MAX)),
+            );
         }
         if !part.histograms {
             return;
@@ -254,21 +271,21 @@ impl ProcessMetrics {
     }
 
     /// Adds the figures of the process as a whole.
-    fn process(&mut self, part: &Part) {
+    fn process(&mut self, part: &ProcessSeries) {
         let snapshot = &part.snapshot;
         let begin = self.begin_unix_ns;
-        self.sum(Of::Overhead, begin, Vec::new(), Number::AsDouble(part.overhead()));
+        self.sum(NumberKind::Overhead, begin, Vec::new(), Number::AsDouble(part.overhead()));
         for (kind, count) in losses(snapshot) {
-            self.sum(Of::Losses, begin, vec![text("pfp.loss.kind", kind)], whole(count));
+            self.sum(NumberKind::Losses, begin, vec![text("pfp.loss.kind", kind)], whole(count));
         }
-        self.gauge(Of::CellsBusy, Vec::new(), whole(snapshot.losses[Loss::CellsBusy]));
+        self.gauge(NumberKind::CellsBusy, Vec::new(), whole(snapshot.losses[Loss::CellsBusy]));
         let elapsed = part.seconds(snapshot.elapsed_ticks);
-        self.gauge(Of::Elapsed, Vec::new(), Number::AsDouble(elapsed));
+        self.gauge(NumberKind::Elapsed, Vec::new(), Number::AsDouble(elapsed));
         let what = vec![
             text("pfp.process.state", snapshot.process.state.word()),
             text("pfp.clock", clock_word(snapshot.clock.kind)),
         ];
-        self.gauge(Of::Info, what, Number::AsInt(1));
+        self.gauge(NumberKind::Info, what, Number::AsInt(1));
     }
 
     /// Takes all metrics so far.
@@ -474,7 +491,7 @@ mod tests {
     fn a_bucket_has_both_its_ends() {
         let model = Model::of(Synthetic::new().poll().unwrap());
         let subject = Subject::new(&model, |_| true, false).unwrap();
-        let part = Part::of(&subject);
+        let part = ProcessSeries::of(&subject);
         part.each(|_, _, cells| {
             let native = Native::of(&part, cells);
             let Some(metrics) = buckets(&native) else { return Ok(()) };

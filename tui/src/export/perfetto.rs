@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use prost::Message;
 
 use super::subject::Subject;
-use super::tracks::{Cpu, Edge, Slice, Track, tracks};
+use super::tracks::{Cpu, ExportTrack, SliceEdge, TrackSlice, tracks};
 use crate::snapshot::Process;
 
 /// The only sequence of packets.
@@ -51,11 +51,11 @@ struct TracePacket {
 #[derive(Clone, PartialEq, Message)]
 struct ClockSnapshot {
     #[prost(message, repeated, tag = "1")]
-    clocks: Vec<Clock>,
+    clocks: Vec<ClockReading>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Clock {
+struct ClockReading {
     #[prost(uint32, optional, tag = "1")]
     clock_id: Option<u32>,
     #[prost(uint64, optional, tag = "2")]
@@ -130,18 +130,18 @@ struct DebugAnnotation {
 #[derive(Clone, PartialEq, Message)]
 struct InternedData {
     #[prost(message, repeated, tag = "1")]
-    event_categories: Vec<Name>,
+    event_categories: Vec<InternedName>,
     #[prost(message, repeated, tag = "2")]
-    event_names: Vec<Name>,
+    event_names: Vec<InternedName>,
     #[prost(message, repeated, tag = "3")]
-    debug_annotation_names: Vec<Name>,
+    debug_annotation_names: Vec<InternedName>,
     #[prost(message, repeated, tag = "4")]
     source_locations: Vec<SourceLocation>,
 }
 
 /// `EventCategory`, `EventName` and `DebugAnnotationName` all have these fields.
 #[derive(Clone, PartialEq, Message)]
-struct Name {
+struct InternedName {
     #[prost(uint64, optional, tag = "1")]
     iid: Option<u64>,
     #[prost(string, optional, tag = "2")]
@@ -173,8 +173,8 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         trace.add_lost(&track, uuid)?;
         for edge in track.edges() {
             match edge {
-                Edge::Begin(slice) => trace.add_begin(slice, uuid)?,
-                Edge::End(slice) => trace.add_end(slice, uuid)?,
+                SliceEdge::Begin(slice) => trace.add_begin(slice, uuid)?,
+                SliceEdge::End(slice) => trace.add_end(slice, uuid)?,
             }
         }
     }
@@ -239,7 +239,7 @@ impl<'a> Trace<'a> {
 
     fn begin(&mut self) -> io::Result<()> {
         let snapshot = self.subject.snapshot();
-        let clock = |id, ns| Clock { clock_id: Some(id), timestamp: Some(ns) };
+        let clock = |id, ns| ClockReading { clock_id: Some(id), timestamp: Some(ns) };
         let elapsed = self.subject.whole_ns(snapshot.elapsed_ticks);
         let clocks = vec![
             clock(BUILTIN_CLOCK_BOOTTIME, elapsed),
@@ -280,7 +280,7 @@ impl<'a> Trace<'a> {
         self.subject.snapshot().process.members.is_empty()
     }
 
-    fn add_track(&mut self, track: &Track, process: u64, thread: u64) -> io::Result<u64> {
+    fn add_track(&mut self, track: &ExportTrack, process: u64, thread: u64) -> io::Result<u64> {
         let pid = self.subject.snapshot().process.pid;
         let tid = track.lane.tid;
         // Tracks that are not threads, or whose thread id is taken, get a generic track below.
@@ -304,7 +304,7 @@ impl<'a> Trace<'a> {
         self.add_descriptor(descriptor)
     }
 
-    fn add_lost(&mut self, track: &Track, uuid: u64) -> io::Result<()> {
+    fn add_lost(&mut self, track: &ExportTrack, uuid: u64) -> io::Result<()> {
         let Some(lost) = track.lost else { return Ok(()) };
         let mut new = InternedData::default();
         let event = TrackEvent {
@@ -318,7 +318,7 @@ impl<'a> Trace<'a> {
         self.add_event(lost.until_ns, event, new)
     }
 
-    fn add_begin(&mut self, slice: &Slice, uuid: u64) -> io::Result<()> {
+    fn add_begin(&mut self, slice: &TrackSlice, uuid: u64) -> io::Result<()> {
         let subject = self.subject;
         let shown = subject.point(slice.region.point);
         let (point, label) = shown.map(|s| (s.figures.point(), &*s.label)).unzip();
@@ -346,7 +346,7 @@ impl<'a> Trace<'a> {
         self.add_event(slice.start_ns, event, new)
     }
 
-    fn add_end(&mut self, slice: &Slice, uuid: u64) -> io::Result<()> {
+    fn add_end(&mut self, slice: &TrackSlice, uuid: u64) -> io::Result<()> {
         let event = TrackEvent {
             r#type: Some(EventType::SliceEnd as i32),
             track_uuid: Some(uuid),
@@ -392,8 +392,8 @@ impl<'a> Trace<'a> {
     }
 }
 
-fn named(iid: u64, name: impl Into<String>) -> Name {
-    Name { iid: Some(iid), name: Some(name.into()) }
+fn named(iid: u64, name: impl Into<String>) -> InternedName {
+    InternedName { iid: Some(iid), name: Some(name.into()) }
 }
 
 #[cfg(test)]

@@ -113,15 +113,15 @@ struct Update<'a> {
     version: u32,
     /// Time of the reading, seconds since the Unix epoch.
     time_unix_s: f64,
-    process: About<'a>,
+    process: ProcessInfo<'a>,
     /// Whether rates and loads are over the interval since the previous update, or over the
     /// process's whole life.
     basis: &'static str,
-    points: Vec<Row<'a>>,
+    points: Vec<JsonRow<'a>>,
 }
 
 #[derive(Serialize)]
-struct About<'a> {
+struct ProcessInfo<'a> {
     name: &'a str,
     pid: u32,
     state: &'static str,
@@ -131,12 +131,12 @@ struct About<'a> {
 }
 
 /// A point with its columns in order.
-struct Row<'a> {
+struct JsonRow<'a> {
     headings: &'a [String],
     values: Vec<Value>,
 }
 
-impl Serialize for Row<'_> {
+impl Serialize for JsonRow<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         out.collect_map(self.headings.iter().zip(&self.values))
     }
@@ -155,13 +155,13 @@ pub fn json(model: &Model, rows: &[&Figures], columns: &[Column], unit: Unit) ->
     let (process, headings) = (&snapshot.process, headings(columns, unit));
     let row = |figures: &&Figures| {
         let values = values(columns, figures, snapshot, unit);
-        Row { headings: &headings, values }
+        JsonRow { headings: &headings, values }
     };
     let update = Update {
         format: "pfp-table",
         version: 1,
         time_unix_s: time_unix_s(snapshot),
-        process: About {
+        process: ProcessInfo {
             name: &process.name,
             pid: process.pid,
             state: process.state_word(),

@@ -9,7 +9,7 @@ use crate::snapshot::{self, Cell, Loss, PointState, Snapshot, total};
 
 /// One process, or one snapshot.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct ProcessSeries {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) process: String,
     per_thread: bool,
@@ -17,12 +17,12 @@ pub(super) struct Part {
     pub(super) histograms: bool,
     lanes: u32,
     ticks_per_second: f64,
-    pub(super) points: Vec<Point>,
+    pub(super) points: Vec<SeriesPoint>,
 }
 
 /// A point of it.
 #[derive(Debug)]
-pub(super) struct Point {
+pub(super) struct SeriesPoint {
     pub(super) labels: Labels,
     id: u32,
     pub(super) load: Option<f64>,
@@ -65,7 +65,7 @@ impl Labels {
     }
 }
 
-impl Part {
+impl ProcessSeries {
     pub(super) fn of(subject: &Subject<'_>) -> Self {
         let points = subject.points().iter().map(|shown| {
             let process = subject.process(shown.figures);
@@ -76,7 +76,7 @@ impl Part {
                 elsewhere: elsewhere(shown.figures.point()),
                 ..Labels::default()
             };
-            Point {
+            SeriesPoint {
                 labels,
                 id: shown.figures.id(),
                 // A device's load is left out, so that loads add up to CPUs.
@@ -134,7 +134,7 @@ impl Part {
     /// the first error.
     pub(super) fn each<E>(
         &self,
-        mut show: impl FnMut(&Labels, &Point, &[Arc<Cell>]) -> Result<(), E>,
+        mut show: impl FnMut(&Labels, &SeriesPoint, &[Arc<Cell>]) -> Result<(), E>,
     ) -> Result<(), E> {
         for point in &self.points {
             let cells = self.snapshot.cells_of(point.id);

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::folded::{OTHERS, name, stacks};
 use super::subject::Subject;
-use super::tracks::{Edge, tracks};
+use super::tracks::{SliceEdge, tracks};
 use crate::model::Frame;
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -27,7 +27,7 @@ struct Described<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Event {
+struct SpeedscopeEvent {
     r#type: &'static str,
     frame: usize,
     at: u64,
@@ -124,12 +124,12 @@ fn moments(subject: &Subject<'_>, frames: &Frames<'_>, out: &mut dyn Write) -> i
         let mut comma = "";
         for edge in track.edges() {
             let (r#type, slice, at) = match edge {
-                Edge::Begin(slice) => ("O", slice, slice.start_ns),
-                Edge::End(slice) => ("C", slice, slice.end_ns),
+                SliceEdge::Begin(slice) => ("O", slice, slice.start_ns),
+                SliceEdge::End(slice) => ("C", slice, slice.end_ns),
             };
             let frame = frames.number(Frame::Point(slice.region.point));
             write!(out, "{comma}")?;
-            serde_json::to_writer(&mut *out, &Event { r#type, frame, at })?;
+            serde_json::to_writer(&mut *out, &SpeedscopeEvent { r#type, frame, at })?;
             comma = ",\n";
         }
         write!(out, "]}}")?;

@@ -14,7 +14,7 @@ const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=1e12;
 pub struct Subject<'a> {
     model: &'a Model,
     snapshot: Arc<Snapshot>,
-    points: Vec<Shown<'a>>,
+    points: Vec<ExportedPoint<'a>>,
     /// Whether to export figures thread by thread.
     pub per_thread: bool,
     /// With figures thread by thread: the first lane of those that are exported as one, in formats
@@ -50,7 +50,7 @@ impl Begin {
 
 /// An exported point.
 #[derive(Clone, Debug)]
-pub struct Shown<'a> {
+pub struct ExportedPoint<'a> {
     /// Its figures.
     pub figures: &'a Figures,
     /// Its name, made unique in its process: if two have the same name, with the place in the
@@ -68,7 +68,7 @@ impl<'a> Subject<'a> {
         let snapshot = model.shared_snapshot()?;
         let labels = labels(model.points());
         let shown = model.points().iter().zip(labels).filter(|(figures, _)| passes(figures));
-        let points = shown.map(|(figures, label)| Shown { figures, label }).collect();
+        let points = shown.map(|(figures, label)| ExportedPoint { figures, label }).collect();
         let rate = snapshot.clock.ticks_per_second;
         // A damaged file must not cause a division by zero.
         let ticks_per_second = if PLAUSIBLE.contains(&rate) { rate } else { 1e9 };
@@ -101,12 +101,12 @@ impl<'a> Subject<'a> {
     }
 
     /// The points, in the order of their ids.
-    pub fn points(&self) -> &[Shown<'a>] {
+    pub fn points(&self) -> &[ExportedPoint<'a>] {
         &self.points
     }
 
     /// A point, if it is exported.
-    pub fn point(&self, id: u32) -> Option<&Shown<'a>> {
+    pub fn point(&self, id: u32) -> Option<&ExportedPoint<'a>> {
         let place = self.points.binary_search_by_key(&id, |shown| shown.figures.id());
         place.ok().map(|place| &self.points[place])
     }

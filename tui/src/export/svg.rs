@@ -26,20 +26,20 @@ const PAPER: &str = "#ffffff";
 const FONTS: &str = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
 
 /// A picture that is being written.
-pub(super) struct Picture<'a>(Writer<&'a mut dyn Write>);
+pub(super) struct SvgPicture<'a>(Writer<&'a mut dyn Write>);
 
 /// A length with as many digits as are visible.
 pub(super) fn px(length: f64) -> String {
     format!("{length:.1}")
 }
 
-impl<'a> Picture<'a> {
+impl<'a> SvgPicture<'a> {
     /// Writes a picture of this size, pixels, with a background.
     pub(super) fn write(
         out: &'a mut dyn Write,
         (width, height): (f64, f64),
         title: &str,
-        draw: impl FnOnce(&mut Picture<'_>) -> io::Result<()>,
+        draw: impl FnOnce(&mut SvgPicture<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         let (w, h) = (px(width), px(height));
         let mut writer = Writer::new(out);
@@ -53,7 +53,7 @@ impl<'a> Picture<'a> {
             .with_attribute(("font-size", px(FONT_SIZE).as_str()))
             .with_attribute(("fill", INK))
             .write_inner_content(|writer| {
-                let mut picture = Picture(Writer::new(&mut **writer.get_mut()));
+                let mut picture = SvgPicture(Writer::new(&mut **writer.get_mut()));
                 picture.element("title", &[], Some(title), None)?;
                 let ground = [("width", w.as_str()), ("height", &h), ("fill", PAPER)];
                 picture.element("rect", &ground, None, None)?;
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn nothing_that_xml_cannot_hold_comes_through() {
         let mut out = Vec::new();
-        Picture::write(&mut out, (10.0, 10.0), "<a> & \u{0}\u{b}\u{ffff}\"", |picture| {
+        SvgPicture::write(&mut out, (10.0, 10.0), "<a> & \u{0}\u{b}\u{ffff}\"", |picture| {
             picture.bar((0.0, 0.0), (1.0, 1.0), "red", 1.0, "</title><script>")
         })
         .unwrap();

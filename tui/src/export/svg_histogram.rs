@@ -6,9 +6,9 @@
 
 use std::io::{self, Write};
 
-use super::subject::{Shown, Subject};
-use super::svg::{COLOURS, LETTER, Picture, QUIET, cut, px};
-use crate::model::histogram::{Bar, log_bars};
+use super::subject::{ExportedPoint, Subject};
+use super::svg::{COLOURS, LETTER, QUIET, SvgPicture, cut, px};
+use crate::model::histogram::{HistogramBar, log_bars};
 use crate::units;
 
 /// Maximum number of panels in one picture.
@@ -28,7 +28,7 @@ const MARKS: [(f64, &str); 4] = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.9
 
 /// Writes the picture.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut shown: Vec<&Shown<'_>> =
+    let mut shown: Vec<&ExportedPoint<'_>> =
         subject.points().iter().filter(|shown| shown.figures.is_used()).collect();
     shown.sort_by_key(|shown| std::cmp::Reverse(shown.figures.total().exclusive));
     let left_out = shown.len().saturating_sub(MAX_POINTS);
@@ -40,7 +40,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let process = &subject.snapshot().process;
     let title = format!("{process}: exclusive time of single calls{note}");
     let height = TOP + shown.len() as f64 * PANEL + MARGIN;
-    Picture::write(out, (WIDTH, height), &title, |picture| {
+    SvgPicture::write(out, (WIDTH, height), &title, |picture| {
         picture.heading((MARGIN, 26.0), &title)?;
         for (place, shown) in shown.iter().enumerate() {
             panel(subject, picture, shown, TOP + place as f64 * PANEL)?;
@@ -56,7 +56,7 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(bars: &[Bar]) -> Option<Self> {
+    fn of(bars: &[HistogramBar]) -> Option<Self> {
         let (first, last) = (bars.first()?, bars.last()?);
         // The first bar includes all below; it is drawn as wide as the others.
         let ratio = bars.get(1).map_or(2.0, |next| next.high / next.low);
@@ -72,8 +72,8 @@ impl Axis {
 
 fn panel(
     subject: &Subject<'_>,
-    picture: &mut Picture<'_>,
-    shown: &Shown<'_>,
+    picture: &mut SvgPicture<'_>,
+    shown: &ExportedPoint<'_>,
     top: f64,
 ) -> io::Result<()> {
     let duration = |ticks: f64| units::duration(subject.ns(ticks) / 1e9);
@@ -122,7 +122,7 @@ fn panel(
 /// Lines and labels of the axis: every decade, and steps between where there are few.
 fn decades(
     subject: &Subject<'_>,
-    picture: &mut Picture<'_>,
+    picture: &mut SvgPicture<'_>,
     axis: &Axis,
     bottom: f64,
 ) -> io::Result<()> {
@@ -148,8 +148,8 @@ fn decades(
 /// The percentiles. Labels that would overlap get lines of their own.
 fn marks(
     subject: &Subject<'_>,
-    picture: &mut Picture<'_>,
-    shown: &Shown<'_>,
+    picture: &mut SvgPicture<'_>,
+    shown: &ExportedPoint<'_>,
     axis: &Axis,
     (plot, bottom): (f64, f64),
 ) -> io::Result<()> {

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use super::svg::{COLOURS, FONT_SIZE, LETTER, Picture, QUIET, cut, px};
+use super::svg::{COLOURS, FONT_SIZE, LETTER, QUIET, SvgPicture, cut, px};
 use crate::roofline::{Ceilings, Dot, Flops, Roof};
 use crate::units;
 
@@ -27,12 +27,12 @@ pub fn write(
     shown.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     let left_out = shown.len().saturating_sub(MAX_POINTS);
     shown.truncate(MAX_POINTS);
-    let axes = Axes::of(ceilings, &shown);
+    let axes = SvgAxes::of(ceilings, &shown);
     let title = match whose {
         None => format!("Roofline of {}", ceilings.cpu),
         Some(whose) => format!("{whose}: roofline of {}", ceilings.cpu),
     };
-    Picture::write(out, (WIDTH, HEIGHT), &title, |picture| {
+    SvgPicture::write(out, (WIDTH, HEIGHT), &title, |picture| {
         picture.heading((16.0, 26.0), &cut(&title, WIDTH))?;
         let mut note = String::from(
             "double precision; a thread, per second of its own on-CPU time; larger: more of it",
@@ -69,12 +69,12 @@ fn is_drawable(dot: &Dot) -> bool {
 
 /// The ranges of the axes, as powers of ten.
 #[derive(Clone, Copy, Debug)]
-struct Axes {
+struct SvgAxes {
     x: (f64, f64),
     y: (f64, f64),
 }
 
-impl Axes {
+impl SvgAxes {
     /// The section around all dots and the ridges of all ceilings.
     fn of(ceilings: &Ceilings, dots: &[&Dot]) -> Self {
         let roof = &ceilings.alone;
@@ -106,7 +106,7 @@ fn decades(values: impl Iterator<Item = f64>) -> (f64, f64) {
     if logs.is_empty() { (0.0, 1.0) } else { (low.floor(), high.ceil().max(low.floor() + 1.0)) }
 }
 
-fn grid(picture: &mut Picture<'_>, axes: &Axes) -> io::Result<()> {
+fn grid(picture: &mut SvgPicture<'_>, axes: &SvgAxes) -> io::Result<()> {
     let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
     for power in axes.x.0 as i32..=axes.x.1 as i32 {
         let value = 10_f64.powi(power);
@@ -128,8 +128,8 @@ fn grid(picture: &mut Picture<'_>, axes: &Axes) -> io::Result<()> {
 /// The lines of a roof: each bandwidth up to the best arithmetic, each arithmetic from
 /// the best bandwidth on.
 fn roof(
-    picture: &mut Picture<'_>,
-    axes: &Axes,
+    picture: &mut SvgPicture<'_>,
+    axes: &SvgAxes,
     roof: &Roof,
     dashes: Option<&str>,
     suffix: &str,
@@ -191,7 +191,7 @@ const HALO: [(&str, &str); 3] =
 
 /// Text above the start of a line, along its slope.
 fn along(
-    picture: &mut Picture<'_>,
+    picture: &mut SvgPicture<'_>,
     [from, to]: [(f64, f64); 2],
     fill: &str,
     text: &str,
@@ -204,8 +204,8 @@ fn along(
 }
 
 fn mark(
-    picture: &mut Picture<'_>,
-    axes: &Axes,
+    picture: &mut SvgPicture<'_>,
+    axes: &SvgAxes,
     dot: &Dot,
     alone: &Roof,
     colour: &str,

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::subject::Subject;
-use super::svg::{COLOURS, FONT_SIZE, LETTER, OTHERS, Picture, QUIET, cut, px, step};
-use super::tracks::{Cpu, Slice, Track, tracks};
+use super::svg::{COLOURS, FONT_SIZE, LETTER, OTHERS, QUIET, SvgPicture, cut, px, step};
+use super::tracks::{Cpu, ExportTrack, TrackSlice, tracks};
 use crate::units;
 
 const WIDTH: f64 = 1280.0;
@@ -34,16 +34,16 @@ const STROKES: f64 = 6.0;
 const LEGEND_ROW: f64 = 18.0;
 
 /// The visible time, nanoseconds, and its position in the picture.
-struct Window {
+struct TraceWindow {
     from: u64,
     to: u64,
     /// Width below which bars are drawn as one, pixels.
     narrowest: f64,
 }
 
-impl Window {
+impl TraceWindow {
     /// The window that half of the rings with lost records still cover completely.
-    fn of(subject: &Subject<'_>, tracks: &[Track]) -> Self {
+    fn of(subject: &Subject<'_>, tracks: &[ExportTrack]) -> Self {
         let slices = || tracks.iter().flat_map(|track| &track.slices);
         let taken = subject.whole_ns(subject.snapshot().elapsed_ticks);
         let to = slices().map(|slice| slice.end_ns).max().unwrap_or(taken);
@@ -71,21 +71,21 @@ impl Window {
 }
 
 /// Rows of a track; at least one.
-fn levels(track: &Track) -> usize {
+fn levels(track: &ExportTrack) -> usize {
     track.slices.iter().map(|slice| slice.level + 1).max().unwrap_or(1)
 }
 
 /// One region, or several drawn as one bar.
-struct Bar<'a> {
+struct TraceBar<'a> {
     x: f64,
     end: f64,
-    slices: Vec<&'a Slice>,
+    slices: Vec<&'a TrackSlice>,
 }
 
 /// Writes the picture.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let tracks = tracks(subject);
-    let window = Window::of(subject, &tracks);
+    let window = TraceWindow::of(subject, &tracks);
     let legend = legend(&tracks, &window);
     let rows: f64 = tracks.iter().map(|track| levels(track) as f64 * ROW + GAP).sum();
     let names: Vec<String> = legend.iter().map(|(id, _)| label(subject, *id)).collect();
@@ -95,7 +95,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let title = format!("{process}: the last {}", units::duration(window.ns() / 1e9));
     let colours: HashMap<u32, &str> =
         legend.iter().zip(COLOURS).map(|((id, _), colour)| (*id, colour)).collect();
-    Picture::write(out, (WIDTH, height), &title, |picture| {
+    SvgPicture::write(out, (WIDTH, height), &title, |picture| {
         picture.element("style", &[], Some(".lost{fill:none;stroke:#c3c8cf}"), None)?;
         picture.element(
             "text",
@@ -134,7 +134,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The points that take the most time of the window, with their time.
-fn legend(tracks: &[Track], window: &Window) -> Vec<(u32, u64)> {
+fn legend(tracks: &[ExportTrack], window: &TraceWindow) -> Vec<(u32, u64)> {
     let mut taken: HashMap<u32, u64> = HashMap::new();
     for slice in tracks.iter().flat_map(|track| &track.slices) {
         let seen = slice.end_ns.min(window.to).saturating_sub(slice.start_ns.max(window.from));
@@ -167,10 +167,10 @@ fn label(subject: &Subject<'_>, id: u32) -> String {
 }
 
 /// The name of a row, with the thread's number where another thread has the same name.
-fn row_name(subject: &Subject<'_>, tracks: &[Track], track: &Track) -> String {
+fn row_name(subject: &Subject<'_>, tracks: &[ExportTrack], track: &ExportTrack) -> String {
     const ROOM: f64 = LEFT - 24.0;
     let (lane, name) = (&track.lane, track.name(subject));
-    let is_twin = |other: &Track| other.lane.id != lane.id && other.lane.name == lane.name;
+    let is_twin = |other: &ExportTrack| other.lane.id != lane.id && other.lane.name == lane.name;
     if !tracks.iter().any(is_twin) || lane.name.is_empty() {
         return cut(&name, ROOM).into_owned();
     }
@@ -178,7 +178,7 @@ fn row_name(subject: &Subject<'_>, tracks: &[Track], track: &Track) -> String {
     cut(&name, ROOM - number.len() as f64 * LETTER).into_owned() + &number
 }
 
-fn axis(picture: &mut Picture<'_>, window: &Window, bottom: f64) -> io::Result<()> {
+fn axis(picture: &mut SvgPicture<'_>, window: &TraceWindow, bottom: f64) -> io::Result<()> {
     let step = step(window.ns(), 7.0);
     let mut since = 0.0;
     while since <= window.ns() {
@@ -193,9 +193,9 @@ fn axis(picture: &mut Picture<'_>, window: &Window, bottom: f64) -> io::Result<(
 
 /// Hatches the time that a ring has lost.
 fn lost(
-    picture: &mut Picture<'_>,
-    track: &Track,
-    window: &Window,
+    picture: &mut SvgPicture<'_>,
+    track: &ExportTrack,
+    window: &TraceWindow,
     (y, height): (f64, f64),
 ) -> io::Result<()> {
     let Some(lost) = track.lost else { return Ok(()) };
@@ -217,9 +217,9 @@ fn lost(
 }
 
 /// The visible bars of a level, from left to right.
-fn bars<'a>(track: &'a Track, window: &Window, level: usize) -> Vec<Bar<'a>> {
-    let mut bars: Vec<Bar<'a>> = Vec::new();
-    let seen = |slice: &&Slice| {
+fn bars<'a>(track: &'a ExportTrack, window: &TraceWindow, level: usize) -> Vec<TraceBar<'a>> {
+    let mut bars: Vec<TraceBar<'a>> = Vec::new();
+    let seen = |slice: &&TrackSlice| {
         slice.level == level && slice.end_ns > window.from && slice.start_ns < window.to
     };
     for slice in track.slices.iter().filter(seen) {
@@ -233,13 +233,13 @@ fn bars<'a>(track: &'a Track, window: &Window, level: usize) -> Vec<Bar<'a>> {
                 last.end = end;
                 last.slices.push(slice);
             }
-            _ => bars.push(Bar { x, end, slices: vec![slice] }),
+            _ => bars.push(TraceBar { x, end, slices: vec![slice] }),
         }
     }
     bars
 }
 
-impl Bar<'_> {
+impl TraceBar<'_> {
     /// The point that takes most of the bar's time.
     fn point(&self) -> u32 {
         let mut taken: HashMap<u32, u64> = HashMap::new();
@@ -255,10 +255,10 @@ impl Bar<'_> {
 
 fn draw(
     subject: &Subject<'_>,
-    picture: &mut Picture<'_>,
-    bar: &Bar<'_>,
+    picture: &mut SvgPicture<'_>,
+    bar: &TraceBar<'_>,
     colours: &HashMap<u32, &str>,
-    window: &Window,
+    window: &TraceWindow,
     y: f64,
 ) -> io::Result<()> {
     let point = bar.point();
@@ -282,7 +282,7 @@ fn draw(
     Ok(())
 }
 
-fn told(subject: &Subject<'_>, slice: &Slice, name: &str, window: &Window) -> String {
+fn told(subject: &Subject<'_>, slice: &TrackSlice, name: &str, window: &TraceWindow) -> String {
     let duration = |ns: u64| units::duration(ns as f64 / 1e9);
     let at = match slice.start_ns.checked_sub(window.from) {
         Some(since) => format!("from {}", duration(since)),

@@ -12,12 +12,12 @@
 //! readers never see impossible nesting.
 
 use super::subject::Subject;
-use crate::model::timeline::{Region, Timeline, Track as Thread};
+use crate::model::timeline::{Region, ThreadTrack as Thread, Timeline};
 use crate::snapshot::Lane;
 
 /// One thread, or tasks of it that followed each other.
 #[derive(Debug)]
-pub(super) struct Track {
+pub(super) struct ExportTrack {
     /// The thread.
     pub(super) lane: Lane,
     /// 0 for the thread itself, else the number of the strand of its tasks or devices.
@@ -25,14 +25,14 @@ pub(super) struct Track {
     /// Number of the device among the thread's, if it is a device.
     pub(super) device: Option<u32>,
     /// The slices, in the order of their begins; outer slices come before inner ones.
-    pub(super) slices: Vec<Slice>,
+    pub(super) slices: Vec<TrackSlice>,
     /// Records of the thread's own that the ring has lost.
-    pub(super) lost: Option<Lost>,
+    pub(super) lost: Option<LostRecords>,
 }
 
 /// Records that are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(super) struct LostRecords {
     /// Number of lost records.
     pub(super) records: u64,
     /// Regions that ended before this are lost, nanoseconds.
@@ -41,7 +41,7 @@ pub(super) struct Lost {
 
 /// A region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slice {
+pub(super) struct TrackSlice {
     /// The region as it was recorded.
     pub(super) region: Region,
     /// The number of enclosing slices.
@@ -79,12 +79,12 @@ impl Cpu {
 
 /// The begin or the end of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Edge<'a> {
-    Begin(&'a Slice),
-    End(&'a Slice),
+pub(super) enum SliceEdge<'a> {
+    Begin(&'a TrackSlice),
+    End(&'a TrackSlice),
 }
 
-impl Slice {
+impl TrackSlice {
     /// Where the slice spent its own time.
     pub(super) fn cpu(&self, subject: &Subject<'_>) -> Cpu {
         let point = subject.point(self.region.point);
@@ -97,7 +97,7 @@ impl Slice {
     }
 }
 
-impl Track {
+impl ExportTrack {
     /// The name of the thread, of its tasks, or of one of its devices.
     pub(super) fn name(&self, subject: &Subject<'_>) -> String {
         let name = subject.thread(self.lane.id);
@@ -110,30 +110,30 @@ impl Track {
     }
 
     /// The begins and ends, in the order of time.
-    pub(super) fn edges(&self) -> impl Iterator<Item = Edge<'_>> {
-        let mut open: Vec<&Slice> = Vec::new();
+    pub(super) fn edges(&self) -> impl Iterator<Item = SliceEdge<'_>> {
+        let mut open: Vec<&TrackSlice> = Vec::new();
         let mut next = self.slices.iter().peekable();
         std::iter::from_fn(move || {
             let level = next.peek().map_or(0, |slice| slice.level);
             if open.len() > level {
-                return open.pop().map(Edge::End);
+                return open.pop().map(SliceEdge::End);
             }
             let slice = next.next()?;
             open.push(slice);
-            Some(Edge::Begin(slice))
+            Some(SliceEdge::Begin(slice))
         })
     }
 }
 
 /// The tracks of a subject's points. A thread without regions has a track if it lost records or
 /// runs.
-pub(super) fn tracks(subject: &Subject<'_>) -> Vec<Track> {
+pub(super) fn tracks(subject: &Subject<'_>) -> Vec<ExportTrack> {
     let timeline = Timeline::of(subject.snapshot(), None);
     timeline.tracks.iter().flat_map(|thread| of_thread(subject, thread)).collect()
 }
 
-fn of_thread(subject: &Subject<'_>, thread: &Thread) -> Vec<Track> {
-    let mut tracks: Vec<Track> = Vec::new();
+fn of_thread(subject: &Subject<'_>, thread: &Thread) -> Vec<ExportTrack> {
+    let mut tracks: Vec<ExportTrack> = Vec::new();
     // Levels are sorted by strand.
     for strand in thread.levels.chunk_by(|one, next| one.strand == next.strand) {
         let (number, device) = (strand[0].strand, strand[0].device);
@@ -144,20 +144,26 @@ fn of_thread(subject: &Subject<'_>, thread: &Thread) -> Vec<Track> {
             .collect();
         regions.sort_by_key(|(depth, r)| (r.start, *depth, std::cmp::Reverse(r.end)));
         let lost = thread.lost_until.filter(|_| number == 0);
-        let lost =
-            lost.map(|until| Lost { records: thread.lost, until_ns: subject.whole_ns(until) });
+        let lost = lost
+            .map(|until| LostRecords { records: thread.lost, until_ns: subject.whole_ns(until) });
         if regions.is_empty() && number > 0 {
             continue;
         }
         let slices = nested(subject, &regions);
-        tracks.push(Track { lane: thread.lane.clone(), strand: number, device, slices, lost });
+        tracks.push(ExportTrack {
+            lane: thread.lane.clone(),
+            strand: number,
+            device,
+            slices,
+            lost,
+        });
     }
     tracks
 }
 
 /// The slices of regions in the order of their begins.
-fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<Slice> {
-    let mut slices: Vec<Slice> = Vec::with_capacity(regions.len());
+fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<TrackSlice> {
+    let mut slices: Vec<TrackSlice> = Vec::with_capacity(regions.len());
     // Indices of the slices that enclose the next one, with their depths.
     let mut open: Vec<(usize, u32)> = Vec::new();
     for (depth, region) in regions {
@@ -175,7 +181,7 @@ fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<Slice> {
         let end_ns = subject.whole_ns(region.end).min(most);
         let start_ns = start_ns.min(end_ns);
         open.push((slices.len(), *depth));
-        slices.push(Slice { region: *region, level: open.len() - 1, start_ns, end_ns });
+        slices.push(TrackSlice { region: *region, level: open.len() - 1, start_ns, end_ns });
     }
     slices
 }
@@ -190,12 +196,12 @@ mod tests {
     fn told(snapshot: Snapshot, passes: impl Fn(u32) -> bool) -> Vec<String> {
         let model = Model::of(snapshot);
         let subject = Subject::new(&model, |figures| passes(figures.id()), false).unwrap();
-        let told = |track: &Track| {
+        let told = |track: &ExportTrack| {
             let edges: Vec<_> = track
                 .edges()
                 .map(|edge| match edge {
-                    Edge::Begin(s) => format!("+{}@{}", s.region.point, s.start_ns / 1000),
-                    Edge::End(s) => format!("-{}@{}", s.region.point, s.end_ns / 1000),
+                    SliceEdge::Begin(s) => format!("+{}@{}", s.region.point, s.start_ns / 1000),
+                    SliceEdge::End(s) => format!("-{}@{}", s.region.point, s.end_ns / 1000),
                 })
                 .collect();
             format!("{}: {}", track.name(&subject), edges.join(" "))
@@ -226,7 +232,7 @@ mod tests {
         let cpu: Vec<_> = tracks[0].slices.iter().map(|slice| slice.cpu(&subject)).collect();
         assert_eq!(cpu, [Cpu::On, Cpu::On, Cpu::Off(30_000), Cpu::On]);
         assert_eq!(tracks[0].lost, None);
-        assert_eq!(tracks[2].lost, Some(Lost { records: 10, until_ns: 320_000 }));
+        assert_eq!(tracks[2].lost, Some(LostRecords { records: 10, until_ns: 320_000 }));
         assert_eq!(tracks[2].slices[0].cpu(&subject), Cpu::Unknown);
     }
 
@@ -242,7 +248,7 @@ mod tests {
         let expected =
             ["main", "main, tasks 1", "main, device", "reader", "reader, device", "packer"];
         assert_eq!(names, expected);
-        let words = |track: &Track| -> Vec<&str> {
+        let words = |track: &ExportTrack| -> Vec<&str> {
             track.slices.iter().map(|slice| slice.cpu(&subject).word()).collect()
         };
         assert_eq!(words(&tracks[2]), ["device", "device"]);
@@ -277,12 +283,12 @@ mod tests {
             let (mut now, mut open) = (0, Vec::new());
             for edge in track.edges() {
                 let at = match edge {
-                    Edge::Begin(slice) => {
+                    SliceEdge::Begin(slice) => {
                         open.push(*slice);
                         begun += 1;
                         slice.start_ns
                     }
-                    Edge::End(slice) => {
+                    SliceEdge::End(slice) => {
                         assert_eq!(open.pop(), Some(*slice));
                         slice.end_ns
                     }

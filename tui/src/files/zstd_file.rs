@@ -100,18 +100,18 @@ impl<'a> Compressed<'a> {
 
     fn bounded(self, most: u64) -> impl Read + use<'a> {
         let from = io::Cursor::new(self.start).chain(self.rest);
-        Bounded { from, most, left: most }
+        BoundedReader { from, most, left: most }
     }
 }
 
 /// A reader that fails after a number of bytes.
-struct Bounded<R> {
+struct BoundedReader<R> {
     from: R,
     most: u64,
     left: u64,
 }
 
-impl<R: Read> Read for Bounded<R> {
+impl<R: Read> Read for BoundedReader<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         // Read one byte more than allowed, to find out whether there is more.
         let room = usize::try_from(self.left.saturating_add(1)).unwrap_or(usize::MAX);

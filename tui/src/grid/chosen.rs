@@ -27,7 +27,7 @@ pub struct Heading {
 
 /// The user's choices for a table: its columns from left to right, and its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
+pub struct TableLayout {
     /// All columns in the order of the menu, and whether the table has them.
     columns: Vec<(Heading, bool)>,
     sorted: Sorted,
@@ -35,7 +35,7 @@ pub struct Chosen {
     usual: (Vec<&'static str>, Sorted),
 }
 
-impl Chosen {
+impl TableLayout {
     /// The initial choices: these columns, sorted by one of them.
     pub fn new(all: &[Heading], shown: &[&'static str], key: &'static str) -> Self {
         let descending = |it: &&Heading| it.key == key;

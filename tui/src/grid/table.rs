@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use super::cells::Grid;
-use super::chosen::{Chosen, Heading, Sorted};
+use super::chosen::{Heading, Sorted, TableLayout};
 use crate::text;
 use crate::units::{self, NONE, Scale, Unit};
 
@@ -67,14 +67,14 @@ impl Kind {
 }
 
 /// The context in which the cells of a table are written.
-pub(crate) trait Written {
+pub(crate) trait CellContext {
     /// The scale of ticks; without ticks, times are seconds.
     fn scale(&self) -> Scale {
         Scale { ticks_per_second: 1.0, unit: Unit::Time }
     }
 }
 
-impl Written for Scale {
+impl CellContext for Scale {
     fn scale(&self) -> Scale {
         *self
     }
@@ -94,17 +94,17 @@ macro_rules! table {
         )*])
     };
     (@column $row:ty, $with:ty; $key:expr, $title:expr, $width:expr, Text, $of:expr, $meaning:expr) => {
-        $crate::grid::table::Column::<$row, $with>::words($key, $title, $width, $of, $meaning)
+        $crate::grid::table::TableColumn::<$row, $with>::words($key, $title, $width, $of, $meaning)
     };
     (@column $row:ty, $with:ty; $key:expr, $title:expr, $width:expr, $kind:ident, $of:expr, $meaning:expr) => {{
-        use $crate::grid::table::{Column, Kind};
-        Column::<$row, $with>::new($key, $title, $width, Kind::$kind, $of, $meaning)
+        use $crate::grid::table::{Kind, TableColumn};
+        TableColumn::<$row, $with>::new($key, $title, $width, Kind::$kind, $of, $meaning)
     }};
 }
 pub(crate) use table;
 
 /// A column of rows `R`, whose cells are written with `C`.
-pub(crate) struct Column<R: 'static, C: 'static> {
+pub(crate) struct TableColumn<R: 'static, C: 'static> {
     pub(crate) heading: Heading,
     pub(crate) kind: Kind,
     /// Its minimum and maximum width on the screen, with room for the sorting mark.
@@ -140,7 +140,7 @@ macro_rules! properties {
     )*};
 }
 
-impl<R, C: Written> Column<R, C> {
+impl<R, C: CellContext> TableColumn<R, C> {
     /// A column of figures, which are right-aligned. Sorting by it begins with the greatest.
     pub(crate) const fn new(
         key: &'static str,
@@ -241,31 +241,31 @@ impl<R, C: Written> Column<R, C> {
 }
 
 /// A declared table: all its columns.
-pub(crate) struct Table<R: 'static, C: 'static>(pub(crate) &'static [Column<R, C>]);
+pub(crate) struct Table<R: 'static, C: 'static>(pub(crate) &'static [TableColumn<R, C>]);
 
-impl<R, C: Written> Table<R, C> {
+impl<R, C: CellContext> Table<R, C> {
     pub(crate) fn headings(&self) -> Vec<Heading> {
         self.0.iter().map(|column| column.heading).collect()
     }
 
     /// Its default choices, sorted by this column.
-    pub(crate) fn usual(&self, key: &'static str) -> Chosen {
+    pub(crate) fn usual(&self, key: &'static str) -> TableLayout {
         let usual = self.0.iter().filter(|column| column.is_usual).map(|it| it.heading.key);
-        Chosen::new(&self.headings(), &usual.collect::<Vec<_>>(), key)
+        TableLayout::new(&self.headings(), &usual.collect::<Vec<_>>(), key)
     }
 
-    pub(crate) fn column(&self, key: &str) -> Option<&'static Column<R, C>> {
+    pub(crate) fn column(&self, key: &str) -> Option<&'static TableColumn<R, C>> {
         self.0.iter().find(|column| column.heading.key == key)
     }
 
-    fn shown(&self, chosen: &Chosen) -> Vec<&'static Column<R, C>> {
+    fn shown(&self, chosen: &TableLayout) -> Vec<&'static TableColumn<R, C>> {
         chosen.shown().into_iter().filter_map(|key| self.column(key)).collect()
     }
 
     /// The columns that fit behind a mark of some width.
     pub(crate) fn fit(
         &self,
-        chosen: &Chosen,
+        chosen: &TableLayout,
         mark: impl Into<Option<usize>>,
         width: usize,
         ellipsis: char,
@@ -276,7 +276,7 @@ impl<R, C: Written> Table<R, C> {
     /// Like [`Self::fit`], with only the columns that have something to show.
     pub(crate) fn fit_offered(
         &self,
-        chosen: &Chosen,
+        chosen: &TableLayout,
         is_offered: impl Fn(&str) -> bool,
         mark: impl Into<Option<usize>>,
         width: usize,
@@ -288,7 +288,7 @@ impl<R, C: Written> Table<R, C> {
     }
 
     /// Sorts rows; equal ones keep their order.
-    pub(crate) fn sort(&self, chosen: &Chosen, rows: &mut [&R], with: &C) {
+    pub(crate) fn sort(&self, chosen: &TableLayout, rows: &mut [&R], with: &C) {
         let Sorted { key, descending } = chosen.sorted();
         if let Some(column) = self.column(key) {
             rows.sort_by(|a, b| match descending {
@@ -314,7 +314,7 @@ impl<R, C: Written> Table<R, C> {
     }
 
     /// A row as text, with the titles of its cells.
-    pub(crate) fn row(&self, chosen: &Chosen, row: &R, with: &C) -> String {
+    pub(crate) fn row(&self, chosen: &TableLayout, row: &R, with: &C) -> String {
         let columns = self.shown(chosen).into_iter();
         let cells = columns.map(|it| (it.heading.title, it.cell(row, with)));
         // Pictures have no text.
@@ -325,7 +325,7 @@ impl<R, C: Written> Table<R, C> {
 
 /// The columns of a table that fit on the screen.
 pub(crate) struct Fitted<R: 'static, C: 'static> {
-    pub(crate) columns: Vec<&'static Column<R, C>>,
+    pub(crate) columns: Vec<&'static TableColumn<R, C>>,
     /// The grid; its first slot is the mark, if there is one.
     pub(crate) grid: Grid,
     pub(crate) width: usize,
@@ -336,11 +336,11 @@ impl<R, C> Fitted<R, C> {
     /// the greatest ranks are dropped; if the user has ordered the columns, the last ones are.
     /// Columns with the least ranks grow first.
     pub(crate) fn new(
-        mut columns: Vec<&'static Column<R, C>>,
+        mut columns: Vec<&'static TableColumn<R, C>>,
         by_rank: bool,
         mark: impl Into<Option<usize>>,
         (width, ellipsis): (usize, char),
-        widths: impl Fn(&Column<R, C>) -> (usize, usize),
+        widths: impl Fn(&TableColumn<R, C>) -> (usize, usize),
     ) -> Self {
         let mark = mark.into();
         let before = mark.map_or(0, |mark| mark + 1);
@@ -377,7 +377,7 @@ impl<R, C> Fitted<R, C> {
 
 /// The grid of columns with these widths, behind a mark of some width.
 pub(crate) fn grid_of<R: 'static, C: 'static>(
-    columns: impl IntoIterator<Item = (&'static Column<R, C>, usize)>,
+    columns: impl IntoIterator<Item = (&'static TableColumn<R, C>, usize)>,
     mark: impl Into<Option<usize>>,
     ellipsis: char,
 ) -> Grid {
@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn a_table_shows_the_chosen_columns_that_fit() {
         let mut chosen = TABLE.usual("size");
-        let titles = |chosen: &Chosen, width| TABLE.fit(chosen, 1, width, '~').grid.titles();
+        let titles = |chosen: &TableLayout, width| TABLE.fit(chosen, 1, width, '~').grid.titles();
         assert_eq!(titles(&chosen, 30), "  Name     Size More");
         assert_eq!(titles(&chosen, 18), "  Name   Size More");
         assert_eq!(titles(&chosen, 14), "  Name    Size", "the one of the greatest rank goes");
@@ -432,7 +432,7 @@ mod tests {
     fn rows_follow_the_chosen_order_and_columns() {
         let mut chosen = TABLE.usual("size");
         let (a, b) = ((1, "b"), (2, "a"));
-        let sorted = |chosen: &Chosen| {
+        let sorted = |chosen: &TableLayout| {
             let mut rows = [&a, &b];
             TABLE.sort(chosen, &mut rows, &SCALE);
             rows.map(|row| row.0)

@@ -89,7 +89,7 @@ fn since(before: &Cell, now: &Cell) -> Option<Cell> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Window;
+    use crate::model::PointWindow;
     use crate::snapshot::total;
     use crate::source::synthetic::Synthetic;
     use crate::source::{Change, Source};
@@ -102,8 +102,8 @@ mod tests {
         assert_eq!(window.elapsed_ticks, all[5].elapsed_ticks - all[2].elapsed_ticks);
         assert_eq!(window.process.started_unix_ns, all[2].taken_unix_ns);
         for id in 1..8 {
-            let expected = Window::between(Some(&all[2]), &all[5], id).unwrap();
-            let found = Window::between(None, &window, id).unwrap();
+            let expected = PointWindow::between(Some(&all[2]), &all[5], id).unwrap();
+            let found = PointWindow::between(None, &window, id).unwrap();
             assert_eq!(found, expected, "{id}");
         }
         for cell in &window.cells {
@@ -144,8 +144,12 @@ mod tests {
         // Reset at the third poll.
         for (from, to, seconds) in [(0, 7, 5.0), (2, 7, 5.0), (4, 7, 3.0), (0, 1, 1.0)] {
             let window = between(&all[from], all[to].clone()).unwrap();
-            let found = Window::between(None, &window, 1).unwrap();
-            assert_eq!(found, Window::between(Some(&all[from]), &all[to], 1).unwrap(), "{from}");
+            let found = PointWindow::between(None, &window, 1).unwrap();
+            assert_eq!(
+                found,
+                PointWindow::between(Some(&all[from]), &all[to], 1).unwrap(),
+                "{from}"
+            );
             assert_eq!(found.length.unwrap().seconds, seconds, "{from}");
         }
         let window = between(&all[1], all[7].clone()).unwrap();

@@ -11,7 +11,7 @@ use super::histogram::{self, Quantiles};
 use super::history::{History, Sample};
 use super::interval::{Interval, smoothed};
 use super::open::OpenNow;
-use super::row::Row;
+use super::row::PointRow;
 use super::threads::state_word;
 use super::window::Length;
 use crate::snapshot::{
@@ -333,8 +333,8 @@ impl Figures {
     }
 
     /// The row for testing a filter.
-    pub(crate) fn row(&self) -> Row<'_> {
-        Row { snapshot: &self.snapshot, point: self.point(), cells: self.cells() }
+    pub(crate) fn row(&self) -> PointRow<'_> {
+        PointRow { snapshot: &self.snapshot, point: self.point(), cells: self.cells() }
     }
 
     /// Whether the snapshot has only its count and exclusive time.

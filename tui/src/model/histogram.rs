@@ -164,7 +164,7 @@ const BULK: (f64, f64) = (0.01, 0.999);
 
 /// One bar: the measurements between two values.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bar {
+pub struct HistogramBar {
     /// Least value, ticks.
     pub low: f64,
     /// First value beyond, ticks.
@@ -181,7 +181,7 @@ pub struct Bar {
 /// The first bar contains the shortest thousandth, whatever its range: a single tiny measurement
 /// would squeeze all others into a few bars. The longest measurements are never squeezed together,
 /// since they matter most.
-pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
+pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<HistogramBar> {
     let full = || buckets.iter().filter(|bucket| bucket.count > 0);
     let all = full().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count));
     let mut so_far = 0_u64;
@@ -205,8 +205,8 @@ pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
     let rows = rows.min(most.max(1));
     let step = (high - low) / rows as f64;
 
-    let mut bars: Vec<Bar> = (0..rows)
-        .map(|row| Bar {
+    let mut bars: Vec<HistogramBar> = (0..rows)
+        .map(|row| HistogramBar {
             low: (low + step * row as f64).exp(),
             high: (low + step * (row + 1) as f64).exp(),
             count: 0,
@@ -223,7 +223,7 @@ pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
 }
 
 /// Computes the cumulative shares of the bars.
-fn cumulated(mut bars: Vec<Bar>) -> Vec<Bar> {
+fn cumulated(mut bars: Vec<HistogramBar>) -> Vec<HistogramBar> {
     let all: f64 = bars.iter().map(|bar| bar.count as f64).sum();
     let mut so_far = 0.0;
     for bar in &mut bars {
@@ -236,7 +236,7 @@ fn cumulated(mut bars: Vec<Bar>) -> Vec<Bar> {
 /// The histogram as at most `rows` bars: one below the 1st percentile, one beyond the 99.9th, and
 /// [`log_bars`] between them, so that a few odd measurements do not squeeze all others into two
 /// rows.
-pub fn bulk_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
+pub fn bulk_bars(buckets: &[Bucket], rows: usize) -> Vec<HistogramBar> {
     let all = buckets.iter().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count)) as f64;
     let mut so_far = 0.0;
     // Each bucket with the cumulative share before it and after it.

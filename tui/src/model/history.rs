@@ -28,7 +28,7 @@ pub struct Sample {
 
 /// The load over a part of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slice {
+pub struct LoadSlice {
     /// The mean of its known parts.
     pub mean: f64,
     /// The greatest load between two polls.
@@ -37,7 +37,7 @@ pub struct Slice {
 
 /// One or more adjacent intervals.
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
+struct LoadBucket {
     /// End of the last interval; the bucket begins at the end of the previous bucket.
     until: u64,
     /// NaN where the load is unknown. Known and unknown time never share a bucket.
@@ -51,7 +51,7 @@ pub struct History {
     /// Begin of the oldest bucket.
     from: u64,
     /// The tiers, the finest first. Only the first one may be empty.
-    tiers: Vec<VecDeque<Bucket>>,
+    tiers: Vec<VecDeque<LoadBucket>>,
 }
 
 impl History {
@@ -61,7 +61,7 @@ impl History {
             self.from = from;
         }
         let load = sample.load.map_or(f32::NAN, |load| load as f32);
-        let mut bucket = Bucket { until: sample.at_ticks, mean: load, peak: load };
+        let mut bucket = LoadBucket { until: sample.at_ticks, mean: load, peak: load };
         for tier in 0..TIERS {
             if tier == self.tiers.len() {
                 self.tiers.push(VecDeque::new());
@@ -82,7 +82,7 @@ impl History {
 
     /// Removes the oldest bucket of a tier, merged with the next one if possible. `None` if that
     /// bucket covers no time, as a mark between two intervals does.
-    fn oldest_of(&mut self, tier: usize) -> Option<Bucket> {
+    fn oldest_of(&mut self, tier: usize) -> Option<LoadBucket> {
         let coarser = self.tiers.get(tier + 1).and_then(|coarser| coarser.back());
         let from = coarser.map_or(self.from, |coarser| coarser.until);
         let buckets = &mut self.tiers[tier];
@@ -91,7 +91,7 @@ impl History {
             return None;
         }
         let is_last = tier + 1 == TIERS;
-        let joins = |next: &&Bucket| !is_last && next.is_known() == oldest.is_known();
+        let joins = |next: &&LoadBucket| !is_last && next.is_known() == oldest.is_known();
         let Some(next) = buckets.front().filter(joins).copied() else {
             return Some(oldest);
         };
@@ -104,7 +104,7 @@ impl History {
         };
         let mean = f64::from(oldest.mean) * (1.0 - share) + f64::from(next.mean) * share;
         let peak = oldest.peak.max(next.peak);
-        Some(Bucket { until: next.until, mean: mean as f32, peak })
+        Some(LoadBucket { until: next.until, mean: mean as f32, peak })
     }
 
     /// The last `n` samples that are stored one by one, oldest first.
@@ -126,8 +126,8 @@ impl History {
     /// The load in each of `columns` adjacent parts of the time, each `ticks` long. The first
     /// begins at `from`, which may be before the segment was created. A part is `None` if its load
     /// is unknown.
-    pub fn columns(&self, from: i128, ticks: u64, columns: usize) -> Vec<Option<Slice>> {
-        let mut slices = vec![Sum::default(); columns];
+    pub fn columns(&self, from: i128, ticks: u64, columns: usize) -> Vec<Option<LoadSlice>> {
+        let mut slices = vec![BucketSums::default(); columns];
         let ticks = i128::from(ticks.max(1));
         let end = from + ticks * columns as i128;
         let mut begin = i128::from(self.from);
@@ -144,13 +144,13 @@ impl History {
                 slices[place as usize].add(bucket, known as f64);
             }
         }
-        slices.into_iter().map(Sum::slice).collect()
+        slices.into_iter().map(BucketSums::slice).collect()
     }
 
     /// The moment since which the load has been at least `load`, ticks. `None` if it is less now.
     pub fn since(&self, load: f64) -> Option<u64> {
         let newest_first = || self.tiers.iter().flat_map(|tier| tier.iter().rev());
-        let reaches = |bucket: &&Bucket| f64::from(bucket.mean) >= load;
+        let reaches = |bucket: &&LoadBucket| f64::from(bucket.mean) >= load;
         let burning = newest_first().take_while(reaches).count();
         let before = newest_first().nth(burning).map_or(self.from, |bucket| bucket.until);
         (burning > 0).then_some(before)
@@ -167,7 +167,7 @@ impl History {
     }
 }
 
-impl Bucket {
+impl LoadBucket {
     fn is_known(&self) -> bool {
         !self.mean.is_nan()
     }
@@ -175,21 +175,21 @@ impl Bucket {
 
 /// Sums of the buckets in a column.
 #[derive(Clone, Default)]
-struct Sum {
+struct BucketSums {
     known: f64,
     load: f64,
     peak: f64,
 }
 
-impl Sum {
-    fn add(&mut self, bucket: &Bucket, known: f64) {
+impl BucketSums {
+    fn add(&mut self, bucket: &LoadBucket, known: f64) {
         self.known += known;
         self.load += f64::from(bucket.mean) * known;
         self.peak = self.peak.max(f64::from(bucket.peak));
     }
 
-    fn slice(self) -> Option<Slice> {
-        (self.known > 0.0).then(|| Slice { mean: self.load / self.known, peak: self.peak })
+    fn slice(self) -> Option<LoadSlice> {
+        (self.known > 0.0).then(|| LoadSlice { mean: self.load / self.known, peak: self.peak })
     }
 }
 
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn columns_are_means_over_time_and_gaps_stay_gaps() {
         let history = history([Some(0.2), Some(0.4), None, Some(0.8)]);
-        let mean = |slice: &Option<Slice>| slice.map(|s| (s.mean * 100.0).round() as u32);
+        let mean = |slice: &Option<LoadSlice>| slice.map(|s| (s.mean * 100.0).round() as u32);
         let means = |from, ticks, columns| -> Vec<Option<u32>> {
             history.columns(from, ticks, columns).iter().map(mean).collect()
         };

@@ -35,7 +35,7 @@ const ALPHA_STEP: f64 = 1e-6;
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     /// Time of the event, nanoseconds since the Unix epoch; of the last one if there are several.
     pub unix_ns: u64,
     /// Whether the event needs attention.
@@ -48,8 +48,8 @@ pub struct Entry {
 
 /// The entries, oldest first, and the state for finding further events.
 #[derive(Debug, Default)]
-pub struct Log {
-    entries: VecDeque<Entry>,
+pub struct EventLog {
+    entries: VecDeque<LogEntry>,
     pushed: u64,
     unread: usize,
     /// The last snapshot.
@@ -71,7 +71,7 @@ struct Own {
 
 /// The changes of a point that this viewer made.
 #[derive(Default)]
-struct Changes {
+struct OwnChanges {
     state: bool,
     resets: bool,
     alpha: bool,
@@ -112,9 +112,9 @@ impl Own {
     }
 }
 
-impl Log {
+impl EventLog {
     /// The entries, oldest first.
-    pub fn entries(&self) -> &VecDeque<Entry> {
+    pub fn entries(&self) -> &VecDeque<LogEntry> {
         &self.entries
     }
 
@@ -291,9 +291,9 @@ impl Log {
         let name = name_of(snapshot, point);
         let is_sum = point.process.is_none() && !snapshot.process.members.is_empty();
         let own = self.own.get_mut(&point.id);
-        let own = own.map_or(Changes::default(), |own| {
+        let own = own.map_or(OwnChanges::default(), |own| {
             let resets = point.resets.wrapping_sub(old.resets);
-            Changes {
+            OwnChanges {
                 state: old.state != point.state && own.take_state(point.state, unix_ns),
                 resets: resets != 0 && own.take_resets(resets, is_sum, unix_ns),
                 alpha: old.alpha != point.alpha && own.take_alpha(point.alpha, unix_ns),
@@ -340,7 +340,7 @@ impl Log {
     /// Counts a loss; repeated losses share one entry per minute.
     fn lose(&mut self, unix_ns: u64, what: &'static str, more: u64, total: u64) {
         let newest = self.entries.iter().enumerate().rev().take(SAME_AMONG);
-        let is_same = |entry: &Entry| {
+        let is_same = |entry: &LogEntry| {
             entry.loss.is_some_and(|(w, since, _)| w == what && unix_ns < since + SAME_NS)
         };
         let earlier = newest.filter(|(_, entry)| is_same(entry)).map(|(place, _)| place).next();
@@ -355,7 +355,7 @@ impl Log {
             false => format!("lost: {more} more {what}, {total} in all"),
         };
         let loss = Some((what, since, more));
-        let entry = Entry { unix_ns, is_problem: true, text, loss };
+        let entry = LogEntry { unix_ns, is_problem: true, text, loss };
         if earlier.is_some() {
             self.entries.push_back(entry);
         } else {
@@ -372,11 +372,11 @@ impl Log {
                 self.unread += usize::from(is_problem && !last.is_problem);
                 last.is_problem |= is_problem;
             }
-            _ => self.push(Entry { unix_ns, is_problem, text, loss: None }),
+            _ => self.push(LogEntry { unix_ns, is_problem, text, loss: None }),
         }
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: LogEntry) {
         if self.entries.len() == KEPT {
             self.entries.pop_front();
         }
@@ -428,13 +428,13 @@ mod tests {
 
     struct Watch {
         source: Synthetic,
-        log: Log,
+        log: EventLog,
         now: u64,
     }
 
     impl Watch {
         fn new() -> Self {
-            let mut watch = Self { source: Synthetic::new(), log: Log::default(), now: 0 };
+            let mut watch = Self { source: Synthetic::new(), log: EventLog::default(), now: 0 };
             watch.poll();
             watch
         }
@@ -605,7 +605,7 @@ mod tests {
 
     #[test]
     fn the_log_is_bounded_and_merges_repetitions() {
-        let mut log = Log::default();
+        let mut log = EventLog::default();
         for n in 0..10 * KEPT as u64 {
             log.problem(n, format!("number {n}"));
             log.problem(n, format!("number {n}"));

@@ -95,7 +95,7 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
     if around.is_empty() {
         return Vec::new();
     }
-    let mut inside = Inside::default();
+    let mut inside = CalleeCounts::default();
     for edge in &snapshot.edges {
         if let Some(around) = around.get_mut(&(edge.lane, edge.point)) {
             around.is_tangled |= around.caller != edge.caller;
@@ -162,7 +162,7 @@ fn ended_callees(snapshot: &Snapshot, (lane, point): (u32, u32)) -> f64 {
 
 /// Counts, for each point of a lane, the regions that have ended inside its regions.
 #[derive(Default)]
-struct Inside<'a> {
+struct CalleeCounts<'a> {
     /// The edges to a point's callees, by the lane and the point.
     callees: HashMap<(u32, u32), Vec<&'a Edge>>,
     /// All calls of a point, from any caller.
@@ -170,7 +170,7 @@ struct Inside<'a> {
     found: HashMap<(u32, u32), f64>,
 }
 
-impl Inside<'_> {
+impl CalleeCounts<'_> {
     /// Inclusive ticks of these calls. If a call contains further calls of the same point, an edge
     /// from the point to itself has their time. Each caller gets a share of it by its number of
     /// calls.

@@ -17,12 +17,12 @@ const STEP_SECONDS: f64 = 10.0;
 /// The moments of one process at which windows begin.
 #[derive(Debug, Default)]
 pub struct Recent {
-    kept: VecDeque<Moment>,
-    mark: Option<Moment>,
+    kept: VecDeque<RecentSnapshot>,
+    mark: Option<RecentSnapshot>,
 }
 
 #[derive(Debug)]
-struct Moment {
+struct RecentSnapshot {
     snapshot: Snapshot,
     open: Vec<OpenRegion>,
 }
@@ -42,7 +42,7 @@ impl Recent {
     /// Adds the model's current moment.
     pub fn see(&mut self, model: &Model) {
         let Some(now) = model.snapshot() else { return };
-        let is_other = |moment: &Moment| {
+        let is_other = |moment: &RecentSnapshot| {
             moment.snapshot.process.segment_id != now.process.segment_id
                 || moment.snapshot.elapsed_ticks > now.elapsed_ticks
         };
@@ -50,11 +50,11 @@ impl Recent {
             *self = Self::default();
         }
         let step = STEP_SECONDS * now.clock.ticks_per_second;
-        let is_due = |last: &Moment| {
+        let is_due = |last: &RecentSnapshot| {
             now.elapsed_ticks.saturating_sub(last.snapshot.elapsed_ticks) as f64 >= step
         };
         if self.kept.back().is_none_or(is_due) {
-            self.kept.extend(Moment::of(model));
+            self.kept.extend(RecentSnapshot::of(model));
             while self.kept.len() > 2 {
                 self.kept.pop_front();
             }
@@ -63,7 +63,7 @@ impl Recent {
 
     /// Starts the marked window now.
     pub fn mark(&mut self, model: &Model) {
-        self.mark = Moment::of(model);
+        self.mark = RecentSnapshot::of(model);
     }
 
     /// Whether the user has marked a moment.
@@ -74,7 +74,7 @@ impl Recent {
     /// The measurements since the mark, or recent ones. `None` without an earlier moment.
     pub fn window(&self, model: &Model, since_mark: bool) -> Option<RecentWindow> {
         let from = if since_mark { self.mark.as_ref() } else { self.kept.front() }?;
-        let now = Moment::of(model)?;
+        let now = RecentSnapshot::of(model)?;
         let snapshot = between(&from.snapshot, now.snapshot)?;
         let grown = grown(&from.open, &now.open, snapshot.elapsed_ticks);
         let mut open = now.open;
@@ -95,7 +95,7 @@ impl Recent {
     }
 }
 
-impl Moment {
+impl RecentSnapshot {
     /// The model's moment, without histograms and records.
     fn of(model: &Model) -> Option<Self> {
         // Snapshots of sums do not say which thread a figure belongs to.

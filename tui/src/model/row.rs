@@ -6,13 +6,13 @@ use crate::snapshot::{Cell, Lane, Point, Process, Snapshot};
 
 /// A point of a snapshot, and its cells.
 #[derive(Clone, Copy)]
-pub(crate) struct Row<'a> {
+pub(crate) struct PointRow<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) point: &'a Point,
     pub(crate) cells: &'a [Arc<Cell>],
 }
 
-impl<'a> Row<'a> {
+impl<'a> PointRow<'a> {
     /// Its process, or all processes that it is summed over.
     pub(crate) fn processes(self) -> impl Iterator<Item = &'a Process> {
         let own = self.snapshot.member(self.point.process);

@@ -47,7 +47,7 @@ pub struct Weight {
 
 /// The calls of one thread.
 #[derive(Default)]
-struct Thread<'a> {
+struct ThreadCalls<'a> {
     /// The edges by their callee.
     edges: HashMap<u32, Vec<&'a Edge>>,
     /// The open regions, each with its caller and its age in ticks.
@@ -63,7 +63,7 @@ impl Stacks {
     ///
     /// Weights are grouped by thread, and within it by the last point.
     pub fn of(snapshot: &Snapshot, open: &[OpenRegion], passes: impl Fn(u32) -> bool) -> Self {
-        let mut threads: HashMap<u32, Thread<'_>> = HashMap::new();
+        let mut threads: HashMap<u32, ThreadCalls<'_>> = HashMap::new();
         for edge in &snapshot.edges {
             let thread = threads.entry(edge.lane).or_default();
             thread.edges.entry(edge.point).or_default().push(edge);
@@ -109,7 +109,7 @@ impl Stacks {
     }
 
     /// Adds the paths that end with the points of a thread.
-    fn add_thread(&mut self, cells: &[&Arc<Cell>], thread: &Thread<'_>) {
+    fn add_thread(&mut self, cells: &[&Arc<Cell>], thread: &ThreadCalls<'_>) {
         for cell in cells {
             let Stats { exclusive, count, .. } = cell.total();
             let all = Share { exclusive, count };
@@ -208,7 +208,7 @@ impl Share {
     }
 }
 
-impl Thread<'_> {
+impl ThreadCalls<'_> {
     fn see_open(&mut self, lane: &Lane, now: u64) {
         let mut caller = None;
         for open in &lane.open {
@@ -242,7 +242,7 @@ impl Thread<'_> {
 
 /// The paths of an edge or of several, from the inside out.
 struct Paths<'a> {
-    thread: &'a Thread<'a>,
+    thread: &'a ThreadCalls<'a>,
     /// The paths; each with whether unknown callers enclose it, and its part.
     found: Vec<(Vec<u32>, bool, Share)>,
 }

@@ -48,7 +48,7 @@ pub struct Top {
 
 /// One point on one thread.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct ThreadPoint {
     /// Id of the point.
     pub point: u32,
     /// Its figures there.
@@ -202,10 +202,10 @@ pub fn find(threads: &[Thread], lane: u32) -> Option<&Thread> {
 }
 
 /// The points of a lane, the greatest exclusive time first.
-pub fn parts(snapshot: &Snapshot, lane: u32) -> Vec<Part> {
+pub fn parts(snapshot: &Snapshot, lane: u32) -> Vec<ThreadPoint> {
     let of_lane = snapshot.cells.iter().filter(|cell| cell.lane == lane);
-    let mut parts: Vec<Part> = of_lane
-        .map(|cell| Part { point: cell.point, total: cell.total() })
+    let mut parts: Vec<ThreadPoint> = of_lane
+        .map(|cell| ThreadPoint { point: cell.point, total: cell.total() })
         .filter(|part| part.total.count > 0)
         .collect();
     parts.sort_by_key(|part| (std::cmp::Reverse(part.total.exclusive), part.point));

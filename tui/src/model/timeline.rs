@@ -37,7 +37,7 @@ pub struct Timeline {
     /// Ticks per second; never zero.
     pub ticks_per_second: f64,
     /// The threads that run or have left records, in the order of their lanes.
-    pub tracks: Vec<Track>,
+    pub tracks: Vec<ThreadTrack>,
     /// Whether the snapshot has no records although the process wrote some, as in a file without
     /// records.
     pub lacks_records: bool,
@@ -45,11 +45,11 @@ pub struct Timeline {
 
 /// One thread.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Track {
+pub struct ThreadTrack {
     /// Its lane.
     pub lane: Lane,
     /// Its regions by strand and depth; at least one level.
-    pub levels: Vec<Level>,
+    pub levels: Vec<TimelineLevel>,
     /// Number of records that have been overwritten.
     pub lost: u64,
     /// The moment before which ended regions are lost. `None` if nothing is lost.
@@ -58,7 +58,7 @@ pub struct Track {
 
 /// The regions of a thread at one depth.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Level {
+pub struct TimelineLevel {
     /// 0 for the thread's own context. Tasks whose lives do not overlap share a strand above that,
     /// and so do devices above those.
     pub strand: u32,
@@ -93,7 +93,7 @@ pub struct Region {
 
 /// A line of the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct TimelineRow {
     /// Id of the lane.
     pub lane: u32,
     /// Strand of the level.
@@ -118,7 +118,7 @@ impl Region {
     }
 }
 
-impl Level {
+impl TimelineLevel {
     /// The index of the region at a moment, or of the nearest one.
     pub fn nearest(&self, at: u64) -> Option<usize> {
         let behind = self.regions.partition_point(|region| region.start <= at);
@@ -135,7 +135,7 @@ impl Level {
 
 impl Timeline {
     /// The regions of a line, paired with the line.
-    pub fn regions(&self, line: Line) -> impl Iterator<Item = (Line, &Region)> {
+    pub fn regions(&self, line: TimelineRow) -> impl Iterator<Item = (TimelineRow, &Region)> {
         let level = self.level(line).into_iter();
         level.flat_map(move |level| level.regions.iter().map(move |region| (line, region)))
     }
@@ -166,7 +166,7 @@ impl Timeline {
             }
             let known = before.and_then(|before| before.track(lane.id));
             let known = known.filter(|known| known.lane.tid == lane.tid);
-            Some(Track::of(lane, &records, &devices, known, &slack, snapshot.elapsed_ticks))
+            Some(ThreadTrack::of(lane, &records, &devices, known, &slack, snapshot.elapsed_ticks))
         };
         Self {
             segment_id: snapshot.process.segment_id.clone(),
@@ -178,9 +178,9 @@ impl Timeline {
     }
 
     /// The lines from the top down.
-    pub fn lines(&self) -> impl Iterator<Item = Line> {
+    pub fn lines(&self) -> impl Iterator<Item = TimelineRow> {
         self.tracks.iter().flat_map(|track| {
-            track.levels.iter().map(|level| Line {
+            track.levels.iter().map(|level| TimelineRow {
                 lane: track.lane.id,
                 strand: level.strand,
                 depth: level.depth,
@@ -189,19 +189,19 @@ impl Timeline {
     }
 
     /// A thread by its lane.
-    pub fn track(&self, lane: u32) -> Option<&Track> {
+    pub fn track(&self, lane: u32) -> Option<&ThreadTrack> {
         self.tracks.iter().find(|track| track.lane.id == lane)
     }
 
     /// Whether another thread has the same name, so that its number must be shown.
-    pub fn has_twin(&self, track: &Track) -> bool {
+    pub fn has_twin(&self, track: &ThreadTrack) -> bool {
         let lane = &track.lane;
         let is_twin = |other: &Lane| other.id != lane.id && other.name == lane.name;
         self.tracks.iter().any(|other| is_twin(&other.lane))
     }
 
     /// The level of a line.
-    pub fn level(&self, line: Line) -> Option<&Level> {
+    pub fn level(&self, line: TimelineRow) -> Option<&TimelineLevel> {
         let track = self.track(line.lane)?;
         track.levels.iter().find(|level| (level.strand, level.depth) == (line.strand, line.depth))
     }
@@ -211,7 +211,7 @@ impl Timeline {
     pub fn reach(&self) -> u64 {
         let back = |to: u64| self.taken.saturating_sub(to);
         // Threads that are out of view may have no records here.
-        let is_known = |track: &&Track| track.levels.iter().any(|it| !it.regions.is_empty());
+        let is_known = |track: &&ThreadTrack| track.levels.iter().any(|it| !it.regions.is_empty());
         let known = self.tracks.iter().filter(is_known);
         let lost = known.filter_map(|track| track.lost_until).map(back).min();
         let regions = self.tracks.iter().flat_map(|t| &t.levels).flat_map(|l| &l.regions);
@@ -231,7 +231,7 @@ struct Slack {
     least: u64,
 }
 
-impl Track {
+impl ThreadTrack {
     fn of(
         lane: &Lane,
         records: &[&Record],
@@ -267,7 +267,7 @@ impl Track {
         let level = |((strand, depth), mut regions): ((u32, u32), Vec<Region>)| {
             regions.sort_by_key(|region| region.start);
             let device = strand.checked_sub(first_device).map(|before| before + 1);
-            Level { strand, device, depth, regions }
+            TimelineLevel { strand, device, depth, regions }
         };
         Self {
             lane: lane.clone(),

@@ -63,7 +63,7 @@ pub struct Node {
 
 /// A line of the tree: a node whose ancestors are all unfolded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct TreeRow {
     /// Its node.
     pub node: u32,
     /// Number of ancestors.
@@ -191,14 +191,14 @@ impl Tree {
     }
 
     /// The lines below a node, or of all roots, including children of open nodes.
-    pub fn rows(&self, below: Option<u32>, is_open: impl Fn(u32) -> bool) -> Vec<Row> {
+    pub fn rows(&self, below: Option<u32>, is_open: impl Fn(u32) -> bool) -> Vec<TreeRow> {
         let mut rows = Vec::new();
         let roots = below.as_ref().map_or(self.roots.as_slice(), std::slice::from_ref);
         let mut next: Vec<(u32, usize)> = roots.iter().rev().map(|root| (*root, 0)).collect();
         while let Some((node, depth)) = next.pop() {
             let children = &self.node(node).children;
             let is_open = !children.is_empty() && is_open(node);
-            rows.push(Row { node, depth, is_open });
+            rows.push(TreeRow { node, depth, is_open });
             if is_open {
                 next.extend(children.iter().rev().map(|child| (*child, depth + 1)));
             }
@@ -277,7 +277,7 @@ mod tests {
     }
 
     fn told(tree: &Tree, is_open: impl Fn(u32) -> bool) -> Vec<(usize, Frame, [u64; 3])> {
-        let of_row = |row: Row| {
+        let of_row = |row: TreeRow| {
             let node = tree.node(row.node);
             (row.depth, node.frame, [node.inclusive, node.exclusive, node.count])
         };

@@ -16,7 +16,7 @@ use crate::snapshot::{Point, Snapshot, Stats, total};
 
 /// The measurements of one point in a window of time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Window {
+pub struct PointWindow {
     /// Number of measurements.
     pub count: u64,
     /// Sum of their exclusive ticks.
@@ -51,7 +51,7 @@ impl Length {
     }
 }
 
-impl Window {
+impl PointWindow {
     /// The point's measurements after `from` and up to `to`, two snapshots of one process; without
     /// `from`, since its last reset. `None` if `to` does not have the point.
     pub fn between(from: Option<&Snapshot>, to: &Snapshot, id: u32) -> Option<Self> {
@@ -225,14 +225,14 @@ mod tests {
     fn two_windows_make_up_the_whole_and_share_nothing() {
         let (_, s) = polls(6);
         for id in 1..8 {
-            let before = Window::between(None, &s[2], id).unwrap();
-            let since = Window::between(Some(&s[2]), &s[5], id).unwrap();
-            let whole = Window::between(None, &s[5], id).unwrap();
+            let before = PointWindow::between(None, &s[2], id).unwrap();
+            let since = PointWindow::between(Some(&s[2]), &s[5], id).unwrap();
+            let whole = PointWindow::between(None, &s[5], id).unwrap();
             assert_eq!(before.count + since.count, whole.count);
             assert_eq!(before.exclusive + since.exclusive, whole.exclusive);
             assert_eq!(before.in_buckets() + since.in_buckets(), whole.in_buckets());
             assert_eq!(since.in_buckets(), since.count as f64);
-            let seconds = |window: &Window| window.length.unwrap().seconds;
+            let seconds = |window: &PointWindow| window.length.unwrap().seconds;
             assert_eq!(seconds(&since), 3.0);
             assert_eq!(seconds(&before) + seconds(&since), seconds(&whole));
         }
@@ -244,7 +244,7 @@ mod tests {
         let exclusive = |s: &Snapshot| -> u64 {
             s.cells.iter().filter(|cell| cell.point == 3).map(|cell| cell.stats.exclusive).sum()
         };
-        let window = Window::between(Some(&s[0]), &s[1], 3).unwrap();
+        let window = PointWindow::between(Some(&s[0]), &s[1], 3).unwrap();
         let ticks = (exclusive(&s[1]) - exclusive(&s[0])) as f64;
         assert_eq!(window.load(), Some(ticks / TICKS_PER_SECOND as f64));
         assert_eq!(window.rate(), Some(window.count as f64));
@@ -266,11 +266,11 @@ mod tests {
             (Some(2), 4, 0, 2.0),
             (Some(4), 6, count(&s[4]), 2.0),
         ] {
-            let window = Window::between(from.map(|from| &s[from]), &s[to], 1).unwrap();
+            let window = PointWindow::between(from.map(|from| &s[from]), &s[to], 1).unwrap();
             assert_eq!(window.length.unwrap().seconds, seconds, "{from:?}");
             assert_eq!(window.rate(), Some((count(&s[to]) - before) as f64 / seconds), "{from:?}");
         }
-        let whole = Window::between(None, &s[6], 2).unwrap();
+        let whole = PointWindow::between(None, &s[6], 2).unwrap();
         assert_eq!(whole.length.unwrap().ticks, s[6].elapsed_ticks as f64, "not reset");
     }
 
@@ -280,16 +280,18 @@ mod tests {
         source.act(Change::Reset(1)).unwrap();
         source.snapshot_mut().points[1].since_ticks = None;
         let now = source.poll().unwrap();
-        let window = Window::between(Some(&s[2]), &now, 1).unwrap();
-        assert!(window.count > 0 && window.count < Window::between(None, &s[2], 1).unwrap().count);
+        let window = PointWindow::between(Some(&s[2]), &now, 1).unwrap();
+        assert!(
+            window.count > 0 && window.count < PointWindow::between(None, &s[2], 1).unwrap().count
+        );
         assert_eq!((window.length, window.load(), window.rate()), (None, None, None));
-        assert!(Window::between(Some(&s[2]), &now, 2).unwrap().length.is_some());
+        assert!(PointWindow::between(Some(&s[2]), &now, 2).unwrap().length.is_some());
     }
 
     #[test]
     fn converting_to_another_clock_keeps_all_measurements() {
         let (_, s) = polls(4);
-        let window = Window::between(None, &s[3], 1).unwrap();
+        let window = PointWindow::between(None, &s[3], 1).unwrap();
         for ratio in [0.31, 0.98, 1.0, 1.07, 2.0] {
             let other = window.in_other_ticks(ratio);
             assert!((other.in_buckets() / window.in_buckets() - 1.0).abs() < 1e-9, "{ratio}");

@@ -45,7 +45,7 @@ impl HistogramWindow {
 
 /// A point's figures at one moment.
 #[derive(Clone, Debug)]
-struct Moment {
+struct PointSample {
     at_ticks: u64,
     total: Stats,
     buckets: Vec<Bucket>,
@@ -56,8 +56,8 @@ struct Moment {
 pub struct WindowHistory {
     /// The point's id and number of resets.
     of: Option<(u32, u32)>,
-    moments: VecDeque<Moment>,
-    mark: Option<Moment>,
+    moments: VecDeque<PointSample>,
+    mark: Option<PointSample>,
 }
 
 /// The measurements in a window.
@@ -80,14 +80,14 @@ impl WindowHistory {
         if self.of != of {
             *self = Self { of, ..Self::default() };
         }
-        let due = |last: &Moment| {
+        let due = |last: &PointSample| {
             at_ticks.saturating_sub(last.at_ticks) as f64 >= STEP_SECONDS * ticks_per_second
         };
         if self.moments.back().is_none_or(due) {
             if self.moments.len() == KEPT {
                 self.moments.pop_front();
             }
-            self.moments.push_back(Moment::of(now, at_ticks));
+            self.moments.push_back(PointSample::of(now, at_ticks));
         }
     }
 
@@ -98,7 +98,7 @@ impl WindowHistory {
 
     /// Starts the window [`HistogramWindow::Mark`] now.
     pub fn mark(&mut self, now: &Figures, at_ticks: u64) {
-        self.mark = Some(Moment::of(now, at_ticks));
+        self.mark = Some(PointSample::of(now, at_ticks));
     }
 
     /// The point's measurements in a window. `None` for [`HistogramWindow::All`], and if the
@@ -114,7 +114,7 @@ impl WindowHistory {
             return None;
         }
         let ago = |seconds: f64| {
-            let at = |moment: &&Moment| {
+            let at = |moment: &&PointSample| {
                 at_ticks.saturating_sub(moment.at_ticks) as f64 >= seconds * ticks_per_second
             };
             self.moments.iter().rev().find(at).or(self.moments.front())
@@ -125,7 +125,7 @@ impl WindowHistory {
             HistogramWindow::Last10 => ago(10.0),
             HistogramWindow::Last60 => ago(60.0),
         }?;
-        let now = Moment::of(now, at_ticks);
+        let now = PointSample::of(now, at_ticks);
         let total = now.total.since(&before.total)?;
         Some(WindowStats {
             seconds: at_ticks.saturating_sub(before.at_ticks) as f64 / ticks_per_second,
@@ -136,7 +136,7 @@ impl WindowHistory {
     }
 }
 
-impl Moment {
+impl PointSample {
     fn of(figures: &Figures, at_ticks: u64) -> Self {
         Self { at_ticks, total: figures.total().clone(), buckets: figures.buckets() }
     }

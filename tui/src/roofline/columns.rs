@@ -1,15 +1,15 @@
 //! The columns of points below a roofline.
 
 use super::{Dot, Roof};
-use crate::grid::{Table, Written, table};
+use crate::grid::{CellContext, Table, table};
 use crate::model::{FLOPS, Figures};
 use crate::units::NONE;
 
 /// The context in which the cells are written: the roof, if known.
-pub(crate) type Known = Option<Roof>;
+pub(crate) type KnownRoof = Option<Roof>;
 
-pub(crate) static TABLE: Table<(u32, Dot), Known> = table! {
-    (u32, Dot), Known;
+pub(crate) static TABLE: Table<(u32, Dot), KnownRoof> = table! {
+    (u32, Dot), KnownRoof;
     "name", "Name", 8, Text(|(_, dot), _| dot.label.clone()).left(40).stays(), "its name";
     "intensity", "FLOP/B", 7, Rate(|(_, dot), _| Some(dot.intensity)).rank(1),
         "floating-point operations per byte";
@@ -24,9 +24,9 @@ pub(crate) static TABLE: Table<(u32, Dot), Known> = table! {
         "exclusive time since the reset";
 };
 
-impl Written for Known {}
+impl CellContext for KnownRoof {}
 
-fn limit((_, dot): &(u32, Dot), roof: &Known) -> String {
+fn limit((_, dot): &(u32, Dot), roof: &KnownRoof) -> String {
     roof.as_ref().and_then(|roof| dot.limit(roof)).unwrap_or(NONE).to_owned()
 }
 

@@ -6,7 +6,7 @@ mod text;
 
 use std::time::Duration;
 
-use self::text::{TABLES, Text, heading};
+use self::text::{DetailText, TABLES, heading};
 use super::sums;
 use crate::model::{HistogramWindow, Model, WindowHistory, WindowStats};
 use crate::screens::prelude::*;
@@ -48,7 +48,7 @@ groups! {
 }
 
 /// One point in full.
-pub struct Detail {
+pub struct DetailView {
     /// Number of lines scrolled out at the top.
     pub offset: usize,
     /// The part of the load history that is shown.
@@ -60,10 +60,10 @@ pub struct Detail {
     /// The point that was shown last.
     shown: Option<u32>,
     /// The user's choices for its tables.
-    tables: [Chosen; 3],
+    tables: [TableLayout; 3],
 }
 
-impl Default for Detail {
+impl Default for DetailView {
     fn default() -> Self {
         Self {
             offset: 0,
@@ -76,7 +76,7 @@ impl Default for Detail {
     }
 }
 
-impl Detail {
+impl DetailView {
     /// Stores the point's figures of this moment.
     fn follow(&mut self, common: &Common) {
         let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
@@ -105,8 +105,8 @@ impl Detail {
     }
 
     /// The content below the heading, on a body of this size.
-    fn text(&self, body: Rect, common: &Common) -> Text {
-        Text::new(self, common, body.as_size())
+    fn text(&self, body: Rect, common: &Common) -> DetailText {
+        DetailText::new(self, common, body.as_size())
     }
 
     /// Reads the point's earlier figures from a recording, as far back as its windows reach.
@@ -135,7 +135,7 @@ impl Detail {
     }
 }
 
-impl View for Detail {
+impl View for DetailView {
     fn keys(&self) -> KeyMap {
         &[
             &[keys::RUN, CLOSE, keys::POINT, LOAD, keys::TUNE, keys::COPY, keys::FILTER],
@@ -145,10 +145,10 @@ impl View for Detail {
     }
 
     /// Up and down walk through the points in the order of the table.
-    fn looks_at(&self, common: &Common) -> Looking {
+    fn looks_at(&self, common: &Common) -> Interest {
         let mut sight = view::sight_of_rows(common);
         sight.whole.extend(common.selected);
-        Looking { sight, ..Looking::default() }
+        Interest { sight, ..Interest::default() }
     }
 
     fn forget(&mut self) {
@@ -224,11 +224,11 @@ impl View for Detail {
     }
 
     /// The threads' table, whose columns can be chosen.
-    fn table(&self) -> Option<&Chosen> {
+    fn table(&self) -> Option<&TableLayout> {
         self.tables.first()
     }
 
-    fn table_mut(&mut self) -> Option<&mut Chosen> {
+    fn table_mut(&mut self) -> Option<&mut TableLayout> {
         self.tables.first_mut()
     }
 
@@ -236,13 +236,14 @@ impl View for Detail {
         Some(TABLES[0].fit(&self.tables[0], 0, width, ' ').grid)
     }
 
-    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> MouseTarget {
         let lines = self.text(body, common).lines;
-        sums::heading_at(&lines, self.offset, at, body).map_or(Target::Nothing, Target::Heading)
+        sums::heading_at(&lines, self.offset, at, body)
+            .map_or(MouseTarget::Nothing, MouseTarget::Heading)
     }
 
-    fn click(&mut self, target: Target, _: &mut Common) -> Outcome {
-        let Target::Heading(key) = target else { return Outcome::Pass };
+    fn click(&mut self, target: MouseTarget, _: &mut Common) -> Outcome {
+        let MouseTarget::Heading(key) = target else { return Outcome::Pass };
         self.tables.iter_mut().for_each(|table| table.click(key));
         Outcome::Done
     }

@@ -2,7 +2,7 @@
 
 use crate::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses, volume};
 use crate::compare::volume::Volume;
-use crate::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
+use crate::compare::{Baseline, Comparison, DIFFERS, DiffRow, Verdict};
 use crate::screens::prelude::*;
 use crate::styles::Theme;
 
@@ -21,7 +21,7 @@ const VOLUMES: &str = "calls per second, and load: changed by a quarter or more,
 
 /// The comparison of the points with a baseline.
 #[derive(Debug)]
-pub struct Diff {
+pub struct DiffView {
     /// The baseline. `None` until one is taken or read from a file.
     pub baseline: Option<Baseline>,
     /// The comparison. `None` without a baseline, or before anything was measured since.
@@ -29,17 +29,17 @@ pub struct Diff {
     /// Ids of the points in the order of the rows.
     pub order: Vec<u32>,
     /// The columns, and the order of the rows.
-    table: Chosen,
+    table: TableLayout,
 }
 
-impl Default for Diff {
+impl Default for DiffView {
     fn default() -> Self {
         let table = TABLE.usual(LOAD_CHANGE);
         Self { baseline: None, comparison: None, order: Vec::new(), table }
     }
 }
 
-impl Diff {
+impl DiffView {
     /// Brings the comparison up to date.
     fn compare(&mut self, common: &Common) {
         let snapshots = self.baseline.as_ref().zip(common.model.snapshot());
@@ -54,7 +54,7 @@ impl Diff {
     }
 }
 
-impl View for Diff {
+impl View for DiffView {
     fn keys(&self) -> KeyMap {
         &[
             &[keys::RUN, keys::OPEN, keys::BASELINE, keys::TO_TABLE],
@@ -100,11 +100,11 @@ impl View for Diff {
     fn arrange(&mut self, common: &mut Common) {
         let all = self.comparison.as_ref().map_or(&[][..], |comparison| &comparison.rows);
         // A filter cannot test points that only the baseline has.
-        let passes = |row: &&Row| match common.model.point(row.id) {
+        let passes = |row: &&DiffRow| match common.model.point(row.id) {
             Some(figures) => common.filter.admits(figures),
             None => !common.filter.is_on(),
         };
-        let mut rows: Vec<&Row> = all.iter().filter(passes).collect();
+        let mut rows: Vec<&DiffRow> = all.iter().filter(passes).collect();
         if let Some(comparison) = &self.comparison {
             TABLE.sort(&self.table, &mut rows, &scale(comparison, common));
         }
@@ -195,7 +195,7 @@ fn scale(comparison: &Comparison, common: &Common) -> Scale {
 }
 
 /// The cursor, and the state of the point.
-fn mark(row: &Row, common: &Common) -> String {
+fn mark(row: &DiffRow, common: &Common) -> String {
     let glyphs = &common.styles.glyphs;
     let cursor = if common.selected == Some(row.id) { glyphs.cursor } else { ' ' };
     let state = common.model.point(row.id).map_or(' ', |point| glyphs.state(point.state()));
@@ -203,7 +203,11 @@ fn mark(row: &Row, common: &Common) -> String {
 }
 
 /// The styles of a row's cells, its mark first.
-fn styles_of(row: &Row, fit: &Fitted<Row, Scale>, theme: &Theme) -> impl Iterator<Item = Style> {
+fn styles_of(
+    row: &DiffRow,
+    fit: &Fitted<DiffRow, Scale>,
+    theme: &Theme,
+) -> impl Iterator<Item = Style> {
     let of_verdict = match row.verdict {
         Verdict::Slower | Verdict::SlowerTail => theme.error,
         Verdict::Faster | Verdict::FasterTail => theme.live,

@@ -2,7 +2,7 @@
 
 use crate::local_time::time_of_day;
 use crate::model::cost::{Cost, Costs};
-use crate::model::log::Entry;
+use crate::model::log::LogEntry;
 use crate::screens::prelude::*;
 
 /// Maximum number of points whose cost is shown.
@@ -27,7 +27,7 @@ impl LogView {
     fn rows(&self, common: &Common, area: Rect) -> (usize, usize) {
         let styles = &common.styles;
         let [.., area] = parts(area);
-        let fits = |entries: &mut dyn Iterator<Item = &Entry>| {
+        let fits = |entries: &mut dyn Iterator<Item = &LogEntry>| {
             let mut left = usize::from(area.height);
             let lines = entries.map(|entry| wrapped(entry, area.width.into(), styles).len());
             let fit = lines.take_while(|lines| {
@@ -51,8 +51,8 @@ impl View for LogView {
     }
 
     /// The costs are computed from the counts.
-    fn looks_at(&self, common: &Common) -> Looking {
-        Looking { sight: view::sight_of_none(common), ..Looking::default() }
+    fn looks_at(&self, common: &Common) -> Interest {
+        Interest { sight: view::sight_of_none(common), ..Interest::default() }
     }
 
     fn begin(&mut self, common: &mut Common) {
@@ -134,7 +134,7 @@ fn parts(area: Rect) -> [Rect; 4] {
 }
 
 /// An entry, wrapped into lines so that its end is visible.
-fn wrapped(entry: &Entry, width: usize, styles: &Styles) -> Vec<String> {
+fn wrapped(entry: &LogEntry, width: usize, styles: &Styles) -> Vec<String> {
     let mark = if entry.is_problem { styles.glyphs.invalid } else { ' ' };
     let head = format!(" {} {mark} ", time_of_day(entry.unix_ns));
     let indent = if width >= WIDE { text::width(&head) } else { 2 };

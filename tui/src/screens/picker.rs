@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::grid::Written;
+use crate::grid::CellContext;
 use crate::local_time::time_of_day;
 use crate::screens::prelude::*;
 use crate::source::{Candidate, Choice, Discovery, ProcessGroup, Selector, choose};
@@ -18,7 +18,7 @@ groups! {
 /// Columns of the cursor and of the mark.
 const MARKS: usize = 2;
 
-impl Written for Discovery {}
+impl CellContext for Discovery {}
 
 static TABLE: Table<Candidate, Discovery> = table! {
     Candidate, Discovery;
@@ -37,7 +37,7 @@ static TABLE: Table<Candidate, Discovery> = table! {
 };
 
 /// The list of processes from which the user chooses.
-pub struct Picker {
+pub struct PickerView {
     /// The processes, in the order of the rows.
     pub candidates: Vec<Candidate>,
     /// Segment id of the process under the cursor.
@@ -45,12 +45,12 @@ pub struct Picker {
     /// Segment ids of the processes that are marked.
     pub marked: HashSet<String>,
     /// The columns, and the order of the rows: at first running processes, the youngest first.
-    table: Chosen,
+    table: TableLayout,
     /// The filter: the processes that pass have a row.
     filter: Filter,
 }
 
-impl Default for Picker {
+impl Default for PickerView {
     fn default() -> Self {
         Self {
             candidates: Vec::new(),
@@ -62,7 +62,7 @@ impl Default for Picker {
     }
 }
 
-impl Picker {
+impl PickerView {
     /// Lists every process that fits, in the order of the rows.
     fn fill(&mut self, common: &Common) {
         let (found, wanted) = (&common.discovery.candidates, common.wanted());
@@ -99,9 +99,9 @@ impl Picker {
     }
 }
 
-impl View for Picker {
-    fn looks_at(&self, common: &Common) -> Looking {
-        Looking { sight: view::sight_of_none(common), ..Looking::default() }
+impl View for PickerView {
+    fn looks_at(&self, common: &Common) -> Interest {
+        Interest { sight: view::sight_of_none(common), ..Interest::default() }
     }
 
     fn keys(&self) -> KeyMap {

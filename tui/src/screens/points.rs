@@ -47,9 +47,9 @@ const SHORT: &str = "very short, below ten times the cost of measuring: its time
                      the enclosing region; the count is exact";
 
 /// The table of points.
-pub struct Points {
+pub struct PointsView {
     /// The columns, and the order of the rows.
-    table: Chosen,
+    table: TableLayout,
     /// Number of columns of long names that are scrolled out at the left.
     name_offset: usize,
     /// Points that are off and never measured, whose rows may be hidden.
@@ -57,17 +57,17 @@ pub struct Points {
     loads: SteadyLoads,
 }
 
-impl Default for Points {
+impl Default for PointsView {
     fn default() -> Self {
         Self::new(&Options::default())
     }
 }
 
-impl Points {
+impl PointsView {
     /// Makes the table with the user's options.
     pub(crate) fn new(options: &Options) -> Self {
         let default = Column::DEFAULT.map(Column::word);
-        let mut table = Chosen::new(&TABLE.headings(), &default, Column::Load.word());
+        let mut table = TableLayout::new(&TABLE.headings(), &default, Column::Load.word());
         table.show(&options.columns.iter().map(|column| column.word()).collect::<Vec<_>>());
         let Sorting { column, descending } = options.sorting;
         table.sort_by(column.word(), Some(descending));
@@ -130,7 +130,7 @@ impl Points {
     }
 }
 
-impl View for Points {
+impl View for PointsView {
     fn keys(&self) -> KeyMap {
         &[
             &[keys::RUN, keys::OPEN, keys::POINT, ALL, keys::TUNE, IDLE, keys::COPY],
@@ -139,11 +139,11 @@ impl View for Points {
         ]
     }
 
-    fn looks_at(&self, common: &Common) -> Looking {
+    fn looks_at(&self, common: &Common) -> Interest {
         let mut sight = view::sight_of_rows(common);
         sight.by_thread |=
             self.table.shows(Column::Threads.word()) || self.sorting().column == Column::Threads;
-        Looking { sight, ..Looking::default() }
+        Interest { sight, ..Interest::default() }
     }
 
     fn legend(&self, styles: &Styles) -> Vec<(String, &'static str)> {

@@ -1,12 +1,12 @@
 //! Imports that all screens use.
 
 pub(super) use crate::common::keys::{KeyMap, groups};
-pub(super) use crate::common::{Action, Common, Level, Screen, Status, Target, keys};
+pub(super) use crate::common::{Action, Common, MouseTarget, Screen, Severity, Status, keys};
 pub(super) use crate::filter::Filter;
-pub(super) use crate::grid::{Chosen, Fitted, Grid, Scroll, Table, table};
+pub(super) use crate::grid::{Fitted, Grid, Scroll, Table, TableLayout, table};
 pub(super) use crate::model::Figures;
 pub(super) use crate::snapshot::{PointState, ProcessState, Snapshot};
-pub(super) use crate::source::Looking;
+pub(super) use crate::source::Interest;
 pub(super) use crate::styles::{Styles, chart, draw_scrolled, wrapped};
 pub(super) use crate::units::{NONE, Scale};
 pub(super) use crate::{text, units};

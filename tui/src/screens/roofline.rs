@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use ratatui::buffer::Buffer;
 
 use crate::roofline;
-use crate::roofline::columns::{Known, TABLE, dot};
+use crate::roofline::columns::{KnownRoof, TABLE, dot};
 use crate::roofline::{Ceilings, Dot, Roof};
 use crate::screens::prelude::*;
 
@@ -41,7 +41,7 @@ groups! {
 
 /// The ceilings and the points of the roofline.
 #[derive(Debug)]
-pub struct Roofline {
+pub struct RooflineView {
     /// The ceilings. `None` until they are measured or read.
     pub ceilings: Option<Ceilings>,
     /// The points with bytes and floating-point operations, in the order of the rows.
@@ -49,18 +49,18 @@ pub struct Roofline {
     /// Receives the ceilings while they are being measured.
     measuring: Option<Receiver<Ceilings>>,
     /// The columns, and the order of the rows: at first by time, the longest first.
-    table: Chosen,
+    table: TableLayout,
 }
 
-impl Default for Roofline {
+impl Default for RooflineView {
     fn default() -> Self {
         Self { ceilings: None, dots: Vec::new(), measuring: None, table: TABLE.usual("time") }
     }
 }
 
-impl Roofline {
+impl RooflineView {
     /// The roof of one thread, if known.
-    fn roof(&self) -> Known {
+    fn roof(&self) -> KnownRoof {
         self.ceilings.as_ref().map(|ceilings| ceilings.alone.clone())
     }
 
@@ -90,7 +90,9 @@ impl Roofline {
                 self.measuring = Some(receiver);
                 common.say("measuring; this keeps all CPUs busy for a few seconds");
             }
-            Err(error) => common.notify(Level::Error, format!("no thread can be started: {error}")),
+            Err(error) => {
+                common.notify(Severity::Error, format!("no thread can be started: {error}"))
+            }
         }
     }
 
@@ -104,7 +106,7 @@ impl Roofline {
     }
 }
 
-impl View for Roofline {
+impl View for RooflineView {
     fn keys(&self) -> KeyMap {
         &[
             &[keys::RUN, keys::OPEN, MEASURE, keys::TO_TABLE],
@@ -178,7 +180,9 @@ impl View for Roofline {
                 common.say("the ceilings are measured");
             }
             Err(TryRecvError::Empty) => return,
-            Err(TryRecvError::Disconnected) => common.notify(Level::Error, "measuring has failed"),
+            Err(TryRecvError::Disconnected) => {
+                common.notify(Severity::Error, "measuring has failed")
+            }
         }
         self.measuring = None;
     }

@@ -114,7 +114,7 @@ pub(super) type TextLine = (Line<'static>, Option<Grid>);
 /// replaces the title of a column.
 pub(super) fn lines(
     table: &'static SumsTable,
-    chosen: &Chosen,
+    chosen: &TableLayout,
     rows: &[Sums],
     renamed: Option<(&str, &str)>,
     (blanks, width): (usize, usize),
@@ -154,6 +154,6 @@ pub(super) fn heading_at(
 }
 
 /// The initial choices for a table: rows keep the order in which they are given.
-pub(super) fn unsorted(table: &'static SumsTable) -> Chosen {
+pub(super) fn unsorted(table: &'static SumsTable) -> TableLayout {
     table.usual("")
 }

@@ -10,7 +10,7 @@ use crate::grid::Sorted;
 use crate::model::threads::{Thread, find};
 use crate::screens::prelude::*;
 use crate::snapshot::Extent;
-use crate::summing::Sight;
+use crate::summing::SnapshotScope;
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
 
@@ -25,7 +25,7 @@ groups! {
 
 /// The list of threads, and the points of one of them.
 #[derive(Debug)]
-pub struct Threads {
+pub struct ThreadsView {
     /// Lanes in the order of the rows.
     pub order: Vec<u32>,
     /// Lane of the thread under the cursor.
@@ -33,17 +33,17 @@ pub struct Threads {
     /// Whether the points of that thread are shown, too.
     pub opened: bool,
     /// The columns, and the order of the rows.
-    table: Chosen,
+    table: TableLayout,
     /// The filter: the threads that pass have a row.
     filter: Filter,
     /// Number of lines scrolled out at the top of the opened thread.
     below: usize,
     /// The user's choices for the table of its points.
-    parts: Chosen,
+    parts: TableLayout,
     loads: SteadyLoads,
 }
 
-impl Default for Threads {
+impl Default for ThreadsView {
     fn default() -> Self {
         Self {
             order: Vec::new(),
@@ -58,7 +58,7 @@ impl Default for Threads {
     }
 }
 
-impl Threads {
+impl ThreadsView {
     /// Shows the points that the thread under the cursor was in.
     fn show_points(&self, common: &Common) -> Outcome {
         let threads = common.model.thread_figures();
@@ -75,7 +75,7 @@ impl Threads {
     }
 }
 
-impl View for Threads {
+impl View for ThreadsView {
     fn keys(&self) -> KeyMap {
         &[
             &[keys::RUN, keys::OPEN, BELOW, keys::BACK, keys::COPY, keys::FILTER, keys::TABLE],
@@ -91,9 +91,9 @@ impl View for Threads {
         ]
     }
 
-    fn looks_at(&self, _: &Common) -> Looking {
-        let sight = Sight { extent: Extent::Threads, ..Sight::default() };
-        Looking { sight, ..Looking::default() }
+    fn looks_at(&self, _: &Common) -> Interest {
+        let sight = SnapshotScope { extent: Extent::Threads, ..SnapshotScope::default() };
+        Interest { sight, ..Interest::default() }
     }
 
     fn forget(&mut self) {
@@ -171,15 +171,15 @@ impl View for Threads {
         draw::rows(self, body)
     }
 
-    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> MouseTarget {
         match draw::heading_of_parts(self, at, body, common) {
-            Some(key) => Target::Heading(key),
+            Some(key) => MouseTarget::Heading(key),
             None => view::hit_table(self, at, body, common),
         }
     }
 
-    fn click(&mut self, target: Target, common: &mut Common) -> Outcome {
-        if let Target::Heading(key) = target {
+    fn click(&mut self, target: MouseTarget, common: &mut Common) -> Outcome {
+        if let MouseTarget::Heading(key) = target {
             self.parts.click(key);
         }
         view::click_table(self, target, common)

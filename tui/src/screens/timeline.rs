@@ -5,7 +5,7 @@ mod place;
 
 use std::collections::HashSet;
 
-use crate::common::{Asked, Overlay, Prompt};
+use crate::common::{Overlay, Prompt, PromptSubject};
 use crate::screens::prelude::*;
 
 pub use self::place::TimeView;
@@ -31,7 +31,7 @@ groups! {
 
 /// The timeline of the threads' last moments.
 #[derive(Debug, Default)]
-pub struct Timeline {
+pub struct TimelineView {
     /// The part of the timeline on the screen, and the cursor.
     pub at: TimeView,
     /// An action that waits for the records of all threads.
@@ -40,7 +40,7 @@ pub struct Timeline {
     followed: bool,
 }
 
-impl Timeline {
+impl TimelineView {
     /// Postpones an action on all threads until their records have arrived. Returns whether it did.
     fn puts_off(&mut self, action: Action) -> bool {
         if self.at.is_partial() {
@@ -68,7 +68,7 @@ impl Timeline {
     }
 }
 
-impl View for Timeline {
+impl View for TimelineView {
     fn keys(&self) -> KeyMap {
         &[
             &[keys::RUN, keys::OPEN, TIME, keys::BACK],
@@ -91,7 +91,7 @@ impl View for Timeline {
 
     /// Asks for the records of the visible lanes. While the picture is held, of all lanes: the user
     /// may move anywhere.
-    fn looks_at(&self, common: &Common) -> Looking {
+    fn looks_at(&self, common: &Common) -> Interest {
         let sight = view::sight_of_none(common);
         let lanes = match (self.at.follows(), common.model.snapshot()) {
             (true, Some(snapshot)) if snapshot.summed.is_some() => {
@@ -99,7 +99,7 @@ impl View for Timeline {
             }
             _ => None,
         };
-        Looking { sight, lanes, ..Looking::default() }
+        Interest { sight, lanes, ..Interest::default() }
     }
 
     fn forget(&mut self) {
@@ -144,7 +144,7 @@ impl View for Timeline {
             }
             (Action::Filter, _) => {
                 return Outcome::Ask(Overlay::Typed(Prompt::new(
-                    Asked::Find("find"),
+                    PromptSubject::Find("find"),
                     self.at.sought(),
                 )));
             }
@@ -195,18 +195,18 @@ impl View for Timeline {
         draw::rows(body)
     }
 
-    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> MouseTarget {
         let rows = self.rows(body);
         let place = common.scroll.offset + usize::from(at.y.saturating_sub(rows.y));
         match draw::moment_at(self, body, (at.x - body.x).into()) {
-            _ if !rows.contains(at) || place >= self.at.cursor().1 => Target::Nothing,
-            Some(moment) => Target::Moment(place, moment),
-            None => Target::Row(place),
+            _ if !rows.contains(at) || place >= self.at.cursor().1 => MouseTarget::Nothing,
+            Some(moment) => MouseTarget::Moment(place, moment),
+            None => MouseTarget::Row(place),
         }
     }
 
-    fn click(&mut self, target: Target, common: &mut Common) -> Outcome {
-        let Target::Moment(line, moment) = target else {
+    fn click(&mut self, target: MouseTarget, common: &mut Common) -> Outcome {
+        let MouseTarget::Moment(line, moment) = target else {
             return view::click_table(self, target, common);
         };
         self.at.click(line, moment);

@@ -21,7 +21,7 @@ use ratatui::Frame as Canvas;
 
 use crate::compare::Baseline;
 use crate::model::recent::Recent;
-use crate::model::tree::{Direction, Row, Samples, Tree};
+use crate::model::tree::{Direction, Samples, Tree, TreeRow};
 use crate::model::{Frame, Model, OpenRegion, Stacks};
 use crate::screens::prelude::*;
 
@@ -55,7 +55,7 @@ groups! {
 
 /// The source of the weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Source {
+enum WeightSource {
     /// The edges and cells of the snapshot: exclusive CPU time.
     #[default]
     Time,
@@ -65,7 +65,7 @@ enum Source {
 
 /// The window of the CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Window {
+enum TreeWindow {
     /// The time since the process began.
     #[default]
     All,
@@ -77,10 +77,10 @@ enum Window {
 
 /// The call tree, as lines or as a flame graph.
 #[derive(Debug, Default)]
-pub struct CallTree {
+pub struct TreeView {
     direction: Direction,
-    source: Source,
-    window: Window,
+    source: WeightSource,
+    window: TreeWindow,
     by_thread: bool,
     is_flame: bool,
     tree: Tree,
@@ -96,7 +96,7 @@ pub struct CallTree {
     cursor: Vec<Frame>,
     /// The path of the frame that is shown alone with its children; empty to show all.
     zoom: Vec<Frame>,
-    rows: Vec<Row>,
+    rows: Vec<TreeRow>,
     recent: Recent,
     samples: Samples,
     /// Whether stacks were sampled since the last poll.
@@ -107,7 +107,7 @@ pub struct CallTree {
 
 /// The user's choices for its table.
 #[derive(Clone, Debug)]
-struct ChosenColumns(Chosen);
+struct ChosenColumns(TableLayout);
 
 impl Default for ChosenColumns {
     fn default() -> Self {
@@ -115,29 +115,29 @@ impl Default for ChosenColumns {
     }
 }
 
-impl CallTree {
+impl TreeView {
     /// Rebuilds the tree from the model's figures.
     fn rebuild(&mut self, common: &Common) {
         let Some(snapshot) = common.model.snapshot() else { return };
         let mut tree = Tree::new(self.direction);
         self.seconds = None;
         match (self.source, self.window) {
-            (Source::Samples, _) => {
+            (WeightSource::Samples, _) => {
                 for (path, count) in self.samples.stacks() {
                     if admits(&common.model, &common.filter, path.last().copied()) {
                         tree.add(self.frames(path), count, 0);
                     }
                 }
             }
-            (Source::Time, Window::All) => {
+            (WeightSource::Time, TreeWindow::All) => {
                 let open = common.model.open_regions();
                 self.add_time(&mut tree, &common.model, &common.filter, snapshot, open);
                 self.seconds =
                     Some(snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second);
             }
-            (Source::Time, window) => {
+            (WeightSource::Time, window) => {
                 let model = &common.model;
-                if let Some(window) = self.recent.window(model, window == Window::Mark) {
+                if let Some(window) = self.recent.window(model, window == TreeWindow::Mark) {
                     let (snapshot, open) = (&window.snapshot, &window.open);
                     self.add_time(&mut tree, model, &common.filter, snapshot, open);
                     self.seconds = Some(window.seconds);
@@ -175,7 +175,7 @@ impl CallTree {
         let mut tree = Tree::new(self.direction);
         self.add_time(&mut tree, model, &common.filter, snapshot, model.open_regions());
         let all = tree.total().max(1) as f64;
-        let share = |row: Row| {
+        let share = |row: TreeRow| {
             let path = tree.path(row.node);
             let names = path.iter().map(|frame| name(*frame, model)).collect();
             (names, tree.node(row.node).inclusive as f64 / all)
@@ -299,11 +299,11 @@ impl CallTree {
     /// Goes to the next window; skips the mark if there is none.
     fn next_window(&mut self) {
         self.window = match self.window {
-            Window::All => Window::Recent,
-            Window::Recent if self.recent.is_marked() => Window::Mark,
-            Window::Recent | Window::Mark => Window::All,
+            TreeWindow::All => TreeWindow::Recent,
+            TreeWindow::Recent if self.recent.is_marked() => TreeWindow::Mark,
+            TreeWindow::Recent | TreeWindow::Mark => TreeWindow::All,
         };
-        self.source = Source::Time;
+        self.source = WeightSource::Time;
     }
 }
 
@@ -330,7 +330,7 @@ fn name(frame: Frame, model: &Model) -> String {
     }
 }
 
-impl View for CallTree {
+impl View for TreeView {
     fn keys(&self) -> KeyMap {
         &[
             &[keys::RUN, keys::OPEN, TREE, FOLD, keys::BACK],
@@ -357,7 +357,7 @@ impl View for CallTree {
     }
 
     fn samples_every(&self) -> Option<Duration> {
-        (self.source == Source::Samples).then_some(SAMPLES_EVERY)
+        (self.source == WeightSource::Samples).then_some(SAMPLES_EVERY)
     }
 
     fn copied(&self, common: &Common) -> Option<(String, String)> {
@@ -392,7 +392,7 @@ impl View for CallTree {
         // Shares are compared over the time since the baseline. A baseline file has no such moment
         // in this process.
         if baseline.file().is_none() || common.replay.is_some() {
-            (self.source, self.window) = (Source::Time, Window::Mark);
+            (self.source, self.window) = (WeightSource::Time, TreeWindow::Mark);
         }
         self.look_at_baseline(common);
     }
@@ -459,12 +459,12 @@ impl View for CallTree {
             }
             Action::TreeSource => {
                 self.source = match self.source {
-                    Source::Time => {
+                    WeightSource::Time => {
                         // Older samples are from another time.
                         self.samples = Samples::default();
-                        Source::Samples
+                        WeightSource::Samples
                     }
-                    Source::Samples => Source::Time,
+                    WeightSource::Samples => WeightSource::Time,
                 };
                 self.rebuild(common);
             }
@@ -474,7 +474,7 @@ impl View for CallTree {
             }
             Action::Moment => {
                 self.recent.mark(&common.model);
-                (self.source, self.window) = (Source::Time, Window::Mark);
+                (self.source, self.window) = (WeightSource::Time, TreeWindow::Mark);
                 common.say("marked: showing the CPU time from now on; H shows other windows");
                 self.rebuild(common);
             }
@@ -522,7 +522,7 @@ impl View for CallTree {
         (!self.is_flame).then(|| draw::fit(self, width, ' ').grid)
     }
 
-    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> MouseTarget {
         let rows = self.rows(body);
         if !self.is_flame || !rows.contains(at) {
             return view::hit_table(self, at, body, common);
@@ -530,7 +530,7 @@ impl View for CallTree {
         let line = common.scroll.offset + usize::from(at.y - rows.y);
         let place = flame::at(self, at.x - rows.x, line, rows.width)
             .and_then(|node| self.rows.iter().position(|row| row.node == node));
-        place.map_or(Target::Nothing, Target::Row)
+        place.map_or(MouseTarget::Nothing, MouseTarget::Row)
     }
 
     fn in_sight(&self, common: &Common) -> (usize, usize) {

@@ -8,14 +8,14 @@ use ratatui::layout::{Position, Rect};
 use ratatui::widgets::Paragraph;
 
 use crate::common::keys::KeyMap;
-use crate::common::{Action, Common, Overlay, Prompt, Screen, Target};
+use crate::common::{Action, Common, MouseTarget, Overlay, Prompt, Screen};
 use crate::compare::Baseline;
 use crate::filter::Filter;
-use crate::grid::{Chosen, Grid};
+use crate::grid::{Grid, TableLayout};
 use crate::snapshot::{Extent, Snapshot};
-use crate::source::{Candidate, Looking, ProcessGroup};
+use crate::source::{Candidate, Interest, ProcessGroup};
 use crate::styles::{Styles, wrapped};
-use crate::summing::Sight;
+use crate::summing::SnapshotScope;
 
 /// The next step of the app after a screen has handled an action.
 pub enum Outcome {
@@ -44,11 +44,11 @@ pub enum Outcome {
 /// Implements the methods that return the user's choices for a screen's table.
 macro_rules! has_table {
     ($self:ident.$($field:tt).+) => {
-        fn table(&$self) -> Option<&Chosen> {
+        fn table(&$self) -> Option<&TableLayout> {
             Some(&$self.$($field).+)
         }
 
-        fn table_mut(&mut $self) -> Option<&mut Chosen> {
+        fn table_mut(&mut $self) -> Option<&mut TableLayout> {
             Some(&mut $self.$($field).+)
         }
     };
@@ -69,8 +69,8 @@ pub trait View {
     }
 
     /// The parts of a snapshot that it shows, so that a slow line transfers only these.
-    fn looks_at(&self, _common: &Common) -> Looking {
-        Looking::default()
+    fn looks_at(&self, _common: &Common) -> Interest {
+        Interest::default()
     }
 
     /// Handles an action, if it is one of its own.
@@ -88,7 +88,8 @@ pub trait View {
         None
     }
 
-    /// Handles the text from a prompt for [`Asked::Find`](crate::common::Asked::Find).
+    /// Handles the text from a prompt for
+    /// [`PromptSubject::Find`](crate::common::PromptSubject::Find).
     fn find(&mut self, typed: Prompt, _common: &mut Common) -> Outcome {
         match self.own_filter() {
             Some((filter, _)) => filter_by(filter, typed),
@@ -129,12 +130,12 @@ pub trait View {
     }
 
     /// The user's choices for its table, if it has one.
-    fn table(&self) -> Option<&Chosen> {
+    fn table(&self) -> Option<&TableLayout> {
         None
     }
 
     /// The user's choices for its table, mutable.
-    fn table_mut(&mut self) -> Option<&mut Chosen> {
+    fn table_mut(&mut self) -> Option<&mut TableLayout> {
         None
     }
 
@@ -166,12 +167,12 @@ pub trait View {
     }
 
     /// The object at a position.
-    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> MouseTarget {
         hit_table(self, at, body, common)
     }
 
     /// Handles a click: it selects a row, opens the selected row, or sorts by a heading.
-    fn click(&mut self, target: Target, common: &mut Common) -> Outcome {
+    fn click(&mut self, target: MouseTarget, common: &mut Common) -> Outcome {
         click_table(self, target, common)
     }
 
@@ -258,29 +259,29 @@ pub(super) fn hit_table<V: View + ?Sized>(
     at: Position,
     body: Rect,
     common: &Common,
-) -> Target {
+) -> MouseTarget {
     let rows = view.rows(body);
     if at.y + 1 == rows.y && rows.height > 0 {
         let heading = view.heading_at(at.x - body.x, body, common);
-        return heading.map_or(Target::Nothing, Target::Heading);
+        return heading.map_or(MouseTarget::Nothing, MouseTarget::Heading);
     }
     let place = common.scroll.offset + usize::from(at.y.saturating_sub(rows.y));
     match rows.contains(at) && place < view.cursor(common).1 {
-        true => Target::Row(place),
-        false => Target::Nothing,
+        true => MouseTarget::Row(place),
+        false => MouseTarget::Nothing,
     }
 }
 
 /// Handles a click on a screen that is a table.
 pub(super) fn click_table<V: View + ?Sized>(
     view: &mut V,
-    target: Target,
+    target: MouseTarget,
     common: &mut Common,
 ) -> Outcome {
     match target {
-        Target::Row(place) if place == view.cursor(common).0 => return Outcome::Open,
-        Target::Row(place) => view.select(place, common),
-        Target::Heading(key) => {
+        MouseTarget::Row(place) if place == view.cursor(common).0 => return Outcome::Open,
+        MouseTarget::Row(place) => view.select(place, common),
+        MouseTarget::Heading(key) => {
             if let Some(table) = view.table_mut() {
                 table.click(key);
             }
@@ -292,8 +293,8 @@ pub(super) fn click_table<V: View + ?Sized>(
 }
 
 /// The parts of a snapshot that the table of points needs.
-pub(super) fn sight_of_rows(common: &Common) -> Sight {
-    Sight {
+pub(super) fn sight_of_rows(common: &Common) -> SnapshotScope {
+    SnapshotScope {
         extent: Extent::Sums,
         filter: common.filter.without_figures(),
         by_thread: common.filter.asks_for_threads(),
@@ -302,11 +303,11 @@ pub(super) fn sight_of_rows(common: &Common) -> Sight {
 }
 
 /// The parts that a screen without points needs: those for the lines above it, and the loads.
-pub(super) fn sight_of_none(common: &Common) -> Sight {
+pub(super) fn sight_of_none(common: &Common) -> SnapshotScope {
     let sight = sight_of_rows(common);
     // If the filter depends on threads, they must be known to decide which points pass.
     let extent = if sight.by_thread { Extent::Sums } else { Extent::Loads };
-    Sight { extent, ..sight }
+    SnapshotScope { extent, ..sight }
 }
 
 /// Filters a screen's own rows by the typed text, or shows the error in it.

@@ -9,9 +9,9 @@ use crate::source::{Choice, choose};
 
 /// The screen that is shown until there is a process to watch.
 #[derive(Default)]
-pub struct Waiting;
+pub struct WaitingView;
 
-impl View for Waiting {
+impl View for WaitingView {
     fn keys(&self) -> KeyMap {
         &[&[keys::LEAVE, keys::TERMINAL]]
     }

@@ -104,9 +104,9 @@ async fn accept(listener: tokio::net::TcpListener, pool: Rc<RefCell<Pool>>, loca
     }
 }
 
-type Answer = Response<Full<Bytes>>;
+type HttpResponse = Response<Full<Bytes>>;
 
-fn answer(request: &Request<Incoming>, pool: &RefCell<Pool>, local: bool) -> Answer {
+fn answer(request: &Request<Incoming>, pool: &RefCell<Pool>, local: bool) -> HttpResponse {
     let headers = request.headers();
     if local && let Some(host) = headers.get(header::HOST) {
         let host = host.to_str().unwrap_or("");
@@ -131,7 +131,7 @@ fn answer(request: &Request<Incoming>, pool: &RefCell<Pool>, local: bool) -> Ans
     }
 }
 
-fn metrics(headers: &HeaderMap, pool: &RefCell<Pool>) -> Answer {
+fn metrics(headers: &HeaderMap, pool: &RefCell<Pool>) -> HttpResponse {
     let negotiated = Negotiated::of(
         joined(headers, &header::ACCEPT).as_deref(),
         joined(headers, &header::ACCEPT_ENCODING).as_deref(),
@@ -156,11 +156,11 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(","))
 }
 
-fn told(status: StatusCode, text: &str) -> Answer {
+fn told(status: StatusCode, text: &str) -> HttpResponse {
     response(status, Bytes::copy_from_slice(text.as_bytes()), "text/plain; charset=utf-8")
 }
 
-fn response(status: StatusCode, body: Bytes, content_type: &'static str) -> Answer {
+fn response(status: StatusCode, body: Bytes, content_type: &'static str) -> HttpResponse {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();

@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-use crate::export::openmetrics::Form;
+use crate::export::openmetrics::ScrapeFormat;
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Negotiated {
     /// Its form.
-    pub form: Form,
+    pub form: ScrapeFormat,
     /// Whether the answer is compressed.
     pub gzip: bool,
 }
@@ -49,20 +49,20 @@ impl MediaRange<'_> {
     }
 
     /// The form for this media range, if it is one of ours.
-    fn form(&self) -> Option<Form> {
+    fn form(&self) -> Option<ScrapeFormat> {
         match self.name.to_ascii_lowercase().as_str() {
             #[cfg(feature = "native-histograms")]
             "application/vnd.google.protobuf"
                 if self.has("proto", "io.prometheus.client.MetricFamily")
                     && self.has("encoding", "delimited") =>
             {
-                Some(Form::Protobuf)
+                Some(ScrapeFormat::Protobuf)
             }
             "application/openmetrics-text" if self.says("version", &["1.0.0"]) => {
-                Some(Form::OpenMetrics)
+                Some(ScrapeFormat::OpenMetrics)
             }
-            "text/plain" if self.says("version", &["0.0.4"]) => Some(Form::Text),
-            "text/*" | "*/*" => Some(Form::Text),
+            "text/plain" if self.says("version", &["0.0.4"]) => Some(ScrapeFormat::Text),
+            "text/*" | "*/*" => Some(ScrapeFormat::Text),
             _ => None,
         }
     }
@@ -72,7 +72,7 @@ impl Negotiated {
     /// The form that these headers ask for: the one of greatest quality; the first among equals.
     /// Requests without a known form get the older text, as usual.
     pub fn of(accept: Option<&str>, accept_encoding: Option<&str>) -> Self {
-        let mut best: Option<(f64, Form)> = None;
+        let mut best: Option<(f64, ScrapeFormat)> = None;
         for range in media_ranges(accept.unwrap_or("")) {
             let Some(form) = range.form().filter(|_| range.weight > 0.0) else { continue };
             if best.is_none_or(|(weight, _)| range.weight > weight) {
@@ -81,7 +81,7 @@ impl Negotiated {
         }
         let gzip = media_ranges(accept_encoding.unwrap_or(""))
             .any(|range| range.name.eq_ignore_ascii_case("gzip") && range.weight > 0.0);
-        Self { form: best.map_or(Form::Text, |(_, form)| form), gzip }
+        Self { form: best.map_or(ScrapeFormat::Text, |(_, form)| form), gzip }
     }
 }
 
@@ -101,7 +101,7 @@ pub fn is_local(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn form(accept: &str) -> Form {
+    fn form(accept: &str) -> ScrapeFormat {
         Negotiated::of(Some(accept), None).form
     }
 
@@ -115,24 +115,30 @@ mod tests {
         let older = "application/openmetrics-text;version=1.0.0,\
                      application/openmetrics-text;version=0.0.1;q=0.75,\
                      text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-        assert_eq!(form(older), Form::OpenMetrics);
+        assert_eq!(form(older), ScrapeFormat::OpenMetrics);
         let native = format!("{PROTOBUF},{}", older.replace("1.0.0", "1.0.0;q=0.8"));
         #[cfg(feature = "native-histograms")]
-        assert_eq!(form(&native), Form::Protobuf);
+        assert_eq!(form(&native), ScrapeFormat::Protobuf);
         #[cfg(not(feature = "native-histograms"))]
-        assert_eq!(form(&native), Form::OpenMetrics);
+        assert_eq!(form(&native), ScrapeFormat::OpenMetrics);
         let newer = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
                      text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\
                      text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
-        assert_eq!(form(newer), Form::OpenMetrics);
-        assert_eq!(form("text/plain;version=0.0.4;q=0.9, */*;q=0.1"), Form::Text);
+        assert_eq!(form(newer), ScrapeFormat::OpenMetrics);
+        assert_eq!(form("text/plain;version=0.0.4;q=0.9, */*;q=0.1"), ScrapeFormat::Text);
         // A browser, curl, and a form that does not exist.
-        assert_eq!(form("text/html,application/xhtml+xml,*/*;q=0.8"), Form::Text);
-        assert_eq!(Negotiated::of(None, None), Negotiated { form: Form::Text, gzip: false });
-        assert_eq!(form("application/json"), Form::Text);
-        assert_eq!(form("application/vnd.google.protobuf"), Form::Text);
-        assert_eq!(form(&format!("{PROTOBUF};q=0, text/plain;q=0.1")), Form::Text);
-        assert_eq!(form("APPLICATION/OpenMetrics-Text; Version=\"1.0.0\""), Form::OpenMetrics);
+        assert_eq!(form("text/html,application/xhtml+xml,*/*;q=0.8"), ScrapeFormat::Text);
+        assert_eq!(
+            Negotiated::of(None, None),
+            Negotiated { form: ScrapeFormat::Text, gzip: false }
+        );
+        assert_eq!(form("application/json"), ScrapeFormat::Text);
+        assert_eq!(form("application/vnd.google.protobuf"), ScrapeFormat::Text);
+        assert_eq!(form(&format!("{PROTOBUF};q=0, text/plain;q=0.1")), ScrapeFormat::Text);
+        assert_eq!(
+            form("APPLICATION/OpenMetrics-Text; Version=\"1.0.0\""),
+            ScrapeFormat::OpenMetrics
+        );
     }
 
     #[test]

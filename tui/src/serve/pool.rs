@@ -50,7 +50,7 @@ pub struct Scope {
 pub struct Pool {
     scope: Scope,
     finder: Box<dyn Finder>,
-    members: Vec<Member>,
+    members: Vec<PoolMember>,
     polled: Option<Instant>,
     /// Bodies of answers since the last poll.
     bodies: HashMap<Negotiated, Bytes>,
@@ -60,7 +60,7 @@ pub struct Pool {
     said: Option<String>,
 }
 
-struct Member {
+struct PoolMember {
     candidate: Candidate,
     source: Box<dyn Source>,
     lifetime: Lifetime,
@@ -130,7 +130,7 @@ impl Pool {
     /// The subjects to export, after a [`Pool::poll`].
     pub fn subjects(&self) -> Vec<Subject<'_>> {
         // Leave late processes out: figures that do not change would look like an idle process.
-        let is_told = |member: &&Member| member.rate.is_some() && !member.is_late;
+        let is_told = |member: &&PoolMember| member.rate.is_some() && !member.is_late;
         let settled = self.members.iter().filter(is_told);
         let subjects = settled.filter_map(|member| {
             let per_thread = self.scope.lanes_apart.is_some();
@@ -228,7 +228,7 @@ impl Pool {
             }
             // If a process has ended since, skip it and keep the others.
             let Ok(source) = self.finder.attach(&candidate) else { continue };
-            self.members.push(Member::new(candidate, source));
+            self.members.push(PoolMember::new(candidate, source));
         }
         Ok(discovery)
     }
@@ -241,7 +241,7 @@ pub(crate) fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
     packed.finish()
 }
 
-impl Member {
+impl PoolMember {
     fn new(candidate: Candidate, source: Box<dyn Source>) -> Self {
         Self {
             candidate,
@@ -332,10 +332,10 @@ mod tests {
 
     use super::*;
     use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
-    use crate::source::{Line, Selector};
+    use crate::source::{LineStatus, Selector};
 
-    fn member() -> Member {
-        Member::new(Candidate::default(), Box::new(Synthetic::new()))
+    fn member() -> PoolMember {
+        PoolMember::new(Candidate::default(), Box::new(Synthetic::new()))
     }
 
     /// A process behind a line, and whether the line is late.
@@ -346,9 +346,14 @@ mod tests {
             self.0.poll()
         }
 
-        fn line(&self) -> Option<Line> {
+        fn line(&self) -> Option<LineStatus> {
             let late = self.1.get().then_some(Duration::from_secs(6));
-            Some(Line { via: "ssh node1".into(), late, why: None, age: late.unwrap_or_default() })
+            Some(LineStatus {
+                via: "ssh node1".into(),
+                late,
+                why: None,
+                age: late.unwrap_or_default(),
+            })
         }
     }
 

@@ -15,10 +15,10 @@ pub struct Cell {
     /// Id of the lane.
     pub lane: u32,
     /// Figures of the thread that owns the lane now.
-    #[serde(with = "Figures")]
+    #[serde(with = "CellFigures")]
     pub stats: Stats,
     /// Figures of threads that owned the lane before and have ended.
-    #[serde(with = "Figures")]
+    #[serde(with = "CellFigures")]
     pub retired: Stats,
     /// Exclusive ticks of every measurement since the last reset, of `stats` and `retired`
     /// together, by bucket, in the order of the buckets.
@@ -27,7 +27,7 @@ pub struct Cell {
     /// The measurements by their amounts, if the point has amounts. Recordings and snapshots of earlier
     /// builds call them `variants`.
     #[serde(default, alias = "variants", skip_serializing_if = "Vec::is_empty")]
-    pub tuples: Vec<Tuple>,
+    pub tuples: Vec<AmountTuple>,
 }
 
 impl Cell {
@@ -50,7 +50,7 @@ pub fn total<'a>(cells: impl IntoIterator<Item = &'a Arc<Cell>>) -> Stats {
 
 /// The measurements of a cell that have certain amounts, or all others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Tuple {
+pub struct AmountTuple {
     /// The amounts of each measurement, in the order of [`super::Point::amounts`]; empty for all
     /// other measurements, whose amounts differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -59,11 +59,11 @@ pub struct Tuple {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sums: Vec<u64>,
     /// Its figures, over all threads that have owned the lane.
-    #[serde(with = "Figures")]
+    #[serde(with = "CellFigures")]
     pub stats: Stats,
 }
 
-impl Tuple {
+impl AmountTuple {
     /// The sum of the amount at this place.
     pub fn sum(&self, place: usize) -> u128 {
         let each =
@@ -110,7 +110,7 @@ macro_rules! declare {
         /// value of a cell without measurements.
         #[derive(Serialize, Deserialize)]
         #[serde(remote = "Stats", default = "Stats::default")]
-        struct Figures {
+        struct CellFigures {
             $($live: u64,)*
             $($rare: u64,)*
             $($extreme: u64,)*

@@ -38,17 +38,17 @@ macro_rules! losses {
 
         /// The losses as they are written to files.
         #[derive(Serialize, Deserialize)]
-        struct Written {
+        struct WrittenLosses {
             $($(#[serde($serde)])? $name: u64,)*
         }
 
-        impl From<Written> for Losses {
-            fn from(written: Written) -> Self {
+        impl From<WrittenLosses> for Losses {
+            fn from(written: WrittenLosses) -> Self {
                 Self([$(written.$name,)*])
             }
         }
 
-        impl From<Losses> for Written {
+        impl From<Losses> for WrittenLosses {
             fn from(losses: Losses) -> Self {
                 Self { $($name: losses[Loss::$kind],)* }
             }
@@ -111,7 +111,7 @@ losses! {
 
 /// How often each kind happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
+#[serde(from = "WrittenLosses", into = "WrittenLosses")]
 pub struct Losses([u64; Loss::ALL.len()]);
 
 impl Index<Loss> for Losses {

@@ -1,7 +1,7 @@
 //! Chooses which process to watch, unless the user has picked one.
 
 use super::{Candidate, Discovery, Which};
-use crate::pattern::Pattern;
+use crate::pattern::NamePattern;
 
 /// The process that the user asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +16,7 @@ impl Wanted {
     /// Whether the user asked for this process; `among` has all that were found.
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         self.which.as_ref().is_none_or(|which| which.admits(candidate, among))
-            && self.name.as_ref().is_none_or(|name| Pattern::means(name, &candidate.name))
+            && self.name.as_ref().is_none_or(|name| NamePattern::means(name, &candidate.name))
     }
 
     /// Whether any process matches.

@@ -27,12 +27,12 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BadPlace, Candidate, Change, Discovery, Finder, Line, Looking, Refusal, Source, Which,
+    BadPlace, Candidate, Change, Discovery, Finder, Interest, LineStatus, Refusal, Source, Which,
 };
 use crate::local_time::unix_ns;
-use crate::pattern::Pattern;
+use crate::pattern::NamePattern;
 use crate::snapshot::{Cell, Drained, Extent, PointState, ProcessState, Snapshot};
-use crate::summing::{Sight, Summing};
+use crate::summing::{SnapshotScope, Summing};
 use crate::text::first_names;
 
 /// How long the rows of a process stay after an orderly exit.
@@ -66,7 +66,7 @@ impl ProcessGroup {
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         match &self.members {
             Selector::All(name) => {
-                (candidate.runs() || candidate.awaited) && Pattern::means(name, &candidate.name)
+                (candidate.runs() || candidate.awaited) && NamePattern::means(name, &candidate.name)
             }
             Selector::Named(all) => all.iter().any(|which| which.admits(candidate, among)),
             Selector::Segments(ids) => ids.contains(&candidate.segment_id),
@@ -80,17 +80,17 @@ impl ProcessGroup {
 }
 
 /// Several processes as one source.
-pub(super) struct Group {
+pub(super) struct GroupSource {
     wanted: ProcessGroup,
     finder: Box<dyn Finder>,
-    members: Vec<Member>,
+    members: Vec<GroupMember>,
     /// Sources whose first picture is still to come, with their segment ids.
     coming: Vec<(String, Box<dyn Source>)>,
     /// Places that could not be reached at the last poll.
     bad: Vec<BadPlace>,
     /// Number of ids given to points so far, and the ids of points that are summed by name.
     points: u32,
-    ids: HashMap<Key, u32>,
+    ids: HashMap<PointKey, u32>,
     lanes: u32,
     /// Targets of a change of a point: the member's index, and the point's id there.
     routes: HashMap<u32, Vec<(usize, u32)>>,
@@ -103,19 +103,19 @@ pub(super) struct Group {
     /// Moment of the last update of `elapsed_ticks`.
     counted: Option<Instant>,
     elapsed_ticks: u64,
-    looking: Looking,
+    looking: Interest,
 }
 
 /// The key by which points of several processes are one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
+enum PointKey {
     /// Name and file, and a number if a process has several points with that name.
     Named(String, String, usize),
     /// The number of a point without a name.
     Numbered(u32),
 }
 
-struct Member {
+struct GroupMember {
     segment_id: String,
     source: Box<dyn Source>,
     last: Snapshot,
@@ -133,16 +133,16 @@ struct Member {
     cells: HashMap<(u32, u32), [Arc<Cell>; 2]>,
     /// Makes sums, if other members send only sums.
     summing: Summing,
-    looking: Looking,
+    looking: Interest,
 }
 
-impl Member {
+impl GroupMember {
     fn is_late(&self) -> bool {
         self.source.line().is_some_and(|line| line.late.is_some())
     }
 }
 
-impl Group {
+impl GroupSource {
     /// A group of the processes that exist now.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl Group {
             started_unix_ns: u64::MAX,
             counted: None,
             elapsed_ticks: 0,
-            looking: Looking::default(),
+            looking: Interest::default(),
         };
         let discovery = group.join()?;
         match (group.members.is_empty(), group.coming.len()) {
@@ -210,7 +210,7 @@ impl Group {
                 }
                 Err(_) => continue,
             };
-            self.members.push(Member {
+            self.members.push(GroupMember {
                 segment_id,
                 source,
                 last,
@@ -222,7 +222,7 @@ impl Group {
                 began: None,
                 cells: HashMap::new(),
                 summing: Summing::default(),
-                looking: Looking::default(),
+                looking: Interest::default(),
             });
         }
         self.bad = self.finder.bad_places();
@@ -234,7 +234,7 @@ impl Group {
     fn keep_last(&mut self) {
         // A member that sends sums must first send its whole picture.
         let is_to_keep =
-            |m: &&mut Member| !m.is_kept && m.source.has_died() && m.last.summed.is_none();
+            |m: &&mut GroupMember| !m.is_kept && m.source.has_died() && m.last.summed.is_none();
         for member in self.members.iter_mut().filter(is_to_keep) {
             member.source.add_records(&mut member.last);
             member.keep();
@@ -244,7 +244,7 @@ impl Group {
 
     /// Drops processes that ended some time ago.
     fn leave(&mut self, now: Instant) {
-        let state = |member: &Member| member.last.process.state;
+        let state = |member: &GroupMember| member.last.process.state;
         for member in self.members.iter_mut().filter(|m| state(m) != ProcessState::Running) {
             member.ended.get_or_insert(now);
         }
@@ -253,7 +253,7 @@ impl Group {
             return;
         }
         let is_kept = |state| matches!(state, ProcessState::Crashed | ProcessState::Ended);
-        let died = |m: &Member| is_kept(state(m)).then_some(m.ended).flatten();
+        let died = |m: &GroupMember| is_kept(state(m)).then_some(m.ended).flatten();
         let mut deaths: Vec<Instant> = self.members.iter().filter_map(died).collect();
         deaths.sort();
         let since = deaths.len().checked_sub(DEAD).map(|place| deaths[place]);
@@ -267,12 +267,12 @@ impl Group {
     }
 }
 
-impl Source for Group {
+impl Source for GroupSource {
     fn is_pending(&self) -> bool {
         self.members.iter().any(|member| member.source.is_pending())
     }
 
-    fn look_at(&mut self, looking: Looking) {
+    fn look_at(&mut self, looking: Interest) {
         let mut sight = looking.sight;
         if self.wanted.sum {
             // The quantiles of a sum cannot be computed from its members' quantiles.
@@ -281,16 +281,16 @@ impl Source for Group {
             }
             sight.filter = sight.filter.of_part();
         }
-        self.looking = Looking { sight, ..looking };
+        self.looking = Interest { sight, ..looking };
         for (_, source) in &mut self.coming {
             // The source's points and lanes are not known yet.
             source.look_at(of_member(&self.looking, &HashMap::new(), &HashMap::new()));
         }
-        for Member { source, points, lanes, looking, .. } in &mut self.members {
+        for GroupMember { source, points, lanes, looking, .. } in &mut self.members {
             *looking = of_member(&self.looking, points, lanes);
             // Request the whole last picture of a process, since it is kept.
             source.look_at(match source.has_died() {
-                true => Looking { sight: Sight::default(), ..looking.clone() },
+                true => Interest { sight: SnapshotScope::default(), ..looking.clone() },
                 false => looking.clone(),
             });
         }
@@ -315,9 +315,9 @@ impl Source for Group {
         Ok(self.merge())
     }
 
-    fn line(&self) -> Option<Line> {
+    fn line(&self) -> Option<LineStatus> {
         let lines = self.members.iter().filter(|member| !member.is_kept);
-        let lines: Vec<Line> = lines.filter_map(|member| member.source.line()).collect();
+        let lines: Vec<LineStatus> = lines.filter_map(|member| member.source.line()).collect();
         let mut places: Vec<&str> = lines.iter().map(|line| line.via.as_str()).collect();
         places.sort_unstable();
         places.dedup();
@@ -328,8 +328,8 @@ impl Source for Group {
         };
         let age = lines.iter().map(|line| line.age).max().unwrap_or_default();
         let late = lines.iter().max_by_key(|line| line.late).filter(|line| line.late.is_some());
-        let line = late.cloned().unwrap_or(Line { via, late: None, why: None, age });
-        Some(Line { age, ..line })
+        let line = late.cloned().unwrap_or(LineStatus { via, late: None, why: None, age });
+        Some(LineStatus { age, ..line })
     }
 
     fn bad_places(&self) -> Vec<BadPlace> {
@@ -424,7 +424,11 @@ impl Source for Group {
 }
 
 /// Translates the requested parts to a member's own ids.
-fn of_member(looking: &Looking, points: &HashMap<u32, u32>, lanes: &HashMap<u32, u32>) -> Looking {
+fn of_member(
+    looking: &Interest,
+    points: &HashMap<u32, u32>,
+    lanes: &HashMap<u32, u32>,
+) -> Interest {
     let mut own = looking.clone();
     let whole = &looking.sight.whole;
     own.sight.whole =

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use anyhow::{Context as _, Result, anyhow, bail};
 use pfp_shm_layout::beacon::Info;
 use pfp_shm_layout::control::{Alpha, Change as Control};
-use pfp_shm_layout::copy::{Copy, Dense, Note};
+use pfp_shm_layout::copy::{Dense, Note, SegmentCopy};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::header::{Facts, FormatError};
@@ -34,8 +34,8 @@ use crate::files::zstd_file;
 use crate::local_time::unix_ns;
 use crate::snapshot::{Drained, End, LaneKind, PointState, ProcessState, Record, Snapshot};
 use picture::{
-    Cells, Fate, add_calls, bound_resets, convert, convert_record, name_of, point_state, records,
-    show_names, state_of, ticks_until, until_last_begin,
+    CellCache, Fate, add_calls, bound_resets, convert, convert_record, name_of, point_state,
+    records, show_names, state_of, ticks_until, until_last_begin,
 };
 use switches::Switches;
 
@@ -187,7 +187,7 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         facts,
         watch,
         dead: false,
-        cells: Cells::default(),
+        cells: CellCache::default(),
         names: Vec::new(),
         last: None,
         elapsed_ticks: 0,
@@ -212,7 +212,7 @@ pub fn gc() -> Result<Vec<String>> {
             lines.push(format!("kept {}: {why}", path.display()));
         }
     }
-    for lost in Lost::all().into_iter().filter(|lost| !lost.runs) {
+    for lost in LostSegment::all().into_iter().filter(|lost| !lost.runs) {
         let exe = &lost.facts.exe;
         let (pid, kib) = (lost.facts.pid, lost.bytes / 1024);
         lines.push(match object::unlink(&lost.object) {
@@ -226,7 +226,7 @@ pub fn gc() -> Result<Vec<String>> {
 /// A segment of this user whose beacon was removed from its folder, so that viewers cannot find the
 /// segment any more.
 #[derive(Debug)]
-pub struct Lost {
+pub struct LostSegment {
     /// The segment's object.
     pub object: Name,
     /// The facts in the segment's header.
@@ -237,7 +237,7 @@ pub struct Lost {
     pub runs: bool,
 }
 
-impl Lost {
+impl LostSegment {
     /// Checks every object in `/dev/shm`.
     pub fn all() -> Vec<Self> {
         let files = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
@@ -278,7 +278,7 @@ struct LiveSource {
     watch: Watch,
     /// Whether the process was found dead; then nothing changes any more.
     dead: bool,
-    cells: Cells,
+    cells: CellCache,
     /// Each point's name and, if it differs, its readable name.
     names: Vec<(String, Option<String>)>,
     /// The last picture of a dead process.
@@ -379,7 +379,7 @@ impl Source for LiveSource {
         // record is later.
         let runs = !matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
         atomic_file::write_file(path, existing, |file| {
-            let copy = Copy::of(self.reader.segment())?;
+            let copy = SegmentCopy::of(self.reader.segment())?;
             let note = Note {
                 taken_unix_ns: unix_ns(SystemTime::now()),
                 taken_monotonic_ns: monotonic_ns(),

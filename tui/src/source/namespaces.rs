@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::str::SplitAsciiWhitespace;
 
 /// A pid namespace, by its inode, and an id in it.
-pub(super) type Inside = (u64, u32);
+pub(super) type NamespacedPid = (u64, u32);
 
 /// The ids in our /proc of running processes that have other ids in their own pid namespace.
 /// Processes whose namespace is unknown or that /proc does not show are left out.
-pub(super) fn ids_here(wanted: impl Iterator<Item = Inside>) -> HashMap<Inside, u32> {
+pub(super) fn ids_here(wanted: impl Iterator<Item = NamespacedPid>) -> HashMap<NamespacedPid, u32> {
     let own = namespace_of("self", "pid");
     let wanted: Vec<_> = wanted.filter(|(space, _)| *space != 0 && Some(*space) != own).collect();
     let mut found = HashMap::new();

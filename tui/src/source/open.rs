@@ -61,7 +61,7 @@ pub fn open_group(
     sum: bool,
     moment: Option<&Moment>,
 ) -> Result<Box<dyn Source>> {
-    let mut files = group::files::Files::default();
+    let mut files = group::files::FileGroup::default();
     for path in paths {
         let mut source = open_at(path, moment)?;
         let mut snapshot = source.poll()?;
@@ -80,7 +80,7 @@ pub fn open_group(
 ///
 /// Like [`read`] and [`open_group`].
 pub fn read_sum(paths: &[PathBuf], span: &Span) -> Result<Snapshot> {
-    let mut files = group::files::Files::default();
+    let mut files = group::files::FileGroup::default();
     for path in paths {
         files.add(path, read(path, span, false)?)?;
     }

@@ -163,11 +163,11 @@ fn function<'data, R: ReadRef<'data>>(object: &object::File<'data, R>, at: u64) 
     Some(readable(name).unwrap_or_else(|| name.to_owned()))
 }
 
-type Slice<'data> = EndianSlice<'data, RunTimeEndian>;
+type DwarfSlice<'data> = EndianSlice<'data, RunTimeEndian>;
 
 fn lines<'data, R: ReadRef<'data>>(
     object: &object::File<'data, R>,
-) -> Option<addr2line::Context<Slice<'data>>> {
+) -> Option<addr2line::Context<DwarfSlice<'data>>> {
     let endian = if object.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
     let dwarf = Dwarf::load(|id| {
         let data = object.section_by_name(id.name()).and_then(|section| section.data().ok());

@@ -20,9 +20,9 @@ const SHORT: usize = 12;
 
 /// The identity of a room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct RoomKey {
     user: u32,
-    files: Files,
+    files: FileSystem,
     /// Inodes of the user and the pid namespace.
     spaces: [u64; 2],
     pub(super) variables: [Option<OsString>; 2],
@@ -30,20 +30,20 @@ pub(super) struct Key {
 
 /// A file system: the inode of the mount namespace, and the root within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Files {
+pub(super) struct FileSystem {
     space: u64,
     root: (u64, u64),
 }
 
 /// A way into a room: the id of a process in it.
 #[derive(Clone, Debug)]
-pub(super) struct Entrance {
-    pub(super) key: Key,
+pub(super) struct RoomEntrance {
+    pub(super) key: RoomKey,
     /// A process that was in the room when the room was found.
     pub(super) pid: u32,
 }
 
-impl Entrance {
+impl RoomEntrance {
     /// A process that is in the room now.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ pub(super) struct Resident {
 }
 
 /// The instrumented processes of other rooms that this process may look into.
-pub(super) fn residents() -> Vec<(Key, Resident)> {
+pub(super) fn residents() -> Vec<(RoomKey, Resident)> {
     let own = own_room();
     let mut all = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -91,22 +91,22 @@ pub(super) fn residents() -> Vec<(Key, Resident)> {
 }
 
 /// The user and the files of this process.
-fn own_room() -> (u32, Option<Files>) {
-    (effective_user(), Files::of("self"))
+fn own_room() -> (u32, Option<FileSystem>) {
+    (effective_user(), FileSystem::of("self"))
 }
 
 /// The user, the files and the status of a process. `None` without the right to look into it.
-fn room_of(pid: u32) -> Option<(u32, Files, String)> {
-    let files = Files::of(&pid.to_string())?;
+fn room_of(pid: u32) -> Option<(u32, FileSystem, String)> {
+    let files = FileSystem::of(&pid.to_string())?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some((user_of(&status)?, files, status))
 }
 
-fn resident(pid: u32, user: u32, files: Files, status: &str) -> Option<(Key, Resident)> {
+fn resident(pid: u32, user: u32, files: FileSystem, status: &str) -> Option<(RoomKey, Resident)> {
     let space = |kind: &str| namespace_of(&pid.to_string(), kind);
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let variables = VARIABLES.map(|name| variable_of(&environment, name));
-    let key = Key { user, files, spaces: [space("user")?, space("pid")?], variables };
+    let key = RoomKey { user, files, spaces: [space("user")?, space("pid")?], variables };
     Some((key, Resident { pid, inside: id_inside(status).unwrap_or(pid) }))
 }
 
@@ -148,7 +148,7 @@ pub fn whereabouts(pid: u32) -> Result<Whereabouts, Refusal> {
     })
 }
 
-impl Files {
+impl FileSystem {
     /// The file system of a process. `None` without the right to read it.
     pub(super) fn of(process: &str) -> Option<Self> {
         let space = namespace_of(process, "mnt")?;
@@ -157,10 +157,10 @@ impl Files {
     }
 }
 
-impl Key {
+impl RoomKey {
     /// The name of a room: its user, its container, or both.
     pub(super) fn name(&self, pid: u32) -> String {
-        if Files::of("self") == Some(self.files) {
+        if FileSystem::of("self") == Some(self.files) {
             return user_name(self.user);
         }
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
@@ -178,7 +178,7 @@ impl Key {
 
     /// The name of a place outside containers: a root in this file system, or a mount namespace.
     fn place(&self, pid: u32) -> String {
-        let is_here = Files::of("self").is_some_and(|own| own.space == self.files.space);
+        let is_here = FileSystem::of("self").is_some_and(|own| own.space == self.files.space);
         let root = fs::read_link(format!("/proc/{pid}/root")).ok().filter(|_| is_here);
         let name = root.as_deref().and_then(Path::file_name);
         let name = name.map(|name| name.to_string_lossy().into_owned());

@@ -20,8 +20,8 @@ use anyhow::Result;
 
 pub use self::enter::enter;
 use super::namespaces::effective_user;
-use super::residents::{Entrance, Key, Resident, VARIABLES, residents, user_of};
-use super::via::{Via, Way};
+use super::residents::{Resident, RoomEntrance, RoomKey, VARIABLES, residents, user_of};
+use super::via::{AgentCommand, RemoteFinder};
 use super::{BadPlace, Candidate, Discovery, Refusal, Refused, Source};
 
 /// Time between two looks for processes of other rooms.
@@ -31,10 +31,10 @@ const MAX_ROOMS: usize = 256;
 
 /// The rooms that may be entered.
 #[derive(Clone, Default)]
-pub(super) struct Rooms(Rc<RefCell<Known>>);
+pub(super) struct Rooms(Rc<RefCell<KnownRooms>>);
 
 #[derive(Default)]
-struct Known {
+struct KnownRooms {
     keep: bool,
     rooms: Vec<Room>,
     /// Number of processes in rooms beyond [`MAX_ROOMS`].
@@ -43,8 +43,8 @@ struct Known {
 }
 
 struct Room {
-    key: Key,
-    via: Via,
+    key: RoomKey,
+    via: RemoteFinder,
     /// A process in the room.
     pid: u32,
     found: Discovery,
@@ -53,7 +53,7 @@ struct Room {
 impl Rooms {
     /// With `keep`, toggled points stay as they are when an agent is lost.
     pub(super) fn new(keep: bool) -> Self {
-        Self(Rc::new(RefCell::new(Known { keep, ..Known::default() })))
+        Self(Rc::new(RefCell::new(KnownRooms { keep, ..KnownRooms::default() })))
     }
 
     /// Adds the processes of other rooms to this room's. If `PFP_DIR` is set, only that folder is
@@ -94,7 +94,7 @@ impl Rooms {
     }
 }
 
-impl Known {
+impl KnownRooms {
     /// Looks for rooms, and for processes in them. Only rooms of the first look are waited for.
     fn look(&mut self, is_first: bool) {
         let mut there: HashMap<usize, Vec<Resident>> = HashMap::new();
@@ -129,10 +129,14 @@ impl Known {
 }
 
 impl Room {
-    fn open(key: Key, pid: u32, keep: bool, may_wait: bool) -> Self {
+    fn open(key: RoomKey, pid: u32, keep: bool, may_wait: bool) -> Self {
         let variables = VARIABLES.into_iter().zip(key.variables.clone()).collect();
-        let way = Way::into_room(key.name(pid), Entrance { key: key.clone(), pid }, variables);
-        let via = Via::of_room(way, keep, may_wait);
+        let way = AgentCommand::into_room(
+            key.name(pid),
+            RoomEntrance { key: key.clone(), pid },
+            variables,
+        );
+        let via = RemoteFinder::of_room(way, keep, may_wait);
         Self { via, key, pid, found: Discovery::default() }
     }
 

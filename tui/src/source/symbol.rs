@@ -33,7 +33,7 @@ fn translated(symbol: &str) -> Option<String> {
     if symbol.len() > LONGEST {
         return None;
     }
-    let mut name = Bounded(String::new());
+    let mut name = BoundedText(String::new());
     // Older Rust symbols are C++ symbols with a hash at the end, so try Rust first.
     if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
         write!(name, "{rust:#}").ok()?;
@@ -43,7 +43,7 @@ fn translated(symbol: &str) -> Option<String> {
         let options = DemangleOptions::new().no_return_type().recursion_limit(DEEP);
         parsed.structured_demangle(&mut name, &options).ok()?;
     }
-    let Bounded(name) = name;
+    let BoundedText(name) = name;
     (!name.is_empty()).then_some(name)
 }
 
@@ -86,9 +86,9 @@ fn tagged(name: &str, symbol: &str) -> String {
 }
 
 /// Text of at most [`ROOM`] bytes.
-struct Bounded(String);
+struct BoundedText(String);
 
-impl fmt::Write for Bounded {
+impl fmt::Write for BoundedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.0.len() + text.len() > ROOM {
             return Err(fmt::Error);

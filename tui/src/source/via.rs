@@ -1,8 +1,8 @@
 //! Processes of another place, through an agent that runs there.
 //!
 //! ```text
-//! Via, Remote -- requests --> `ssh node1 pfp-top agent` -- source --> process
-//!             <-- replies --
+//! RemoteFinder, RemoteSource -- requests --> `ssh node1 pfp-top agent` -- source --> process
+//!                            <-- replies --
 //! ```
 //!
 //! A command of the user's starts the agent ([`way`]); requests and replies use its standard input
@@ -23,10 +23,10 @@ pub(crate) mod wire;
 
 use std::time::Duration;
 
-pub(super) use self::finder::Via;
-pub(super) use self::places::Places;
+pub(super) use self::finder::RemoteFinder;
+pub(super) use self::places::PlacesFinder;
+pub(super) use self::way::AgentCommand;
 pub use self::way::Route;
-pub(super) use self::way::Way;
 
 /// How long a command waits for several places to open.
 pub const IN_TIME_FOR_COMMANDS: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! Small charts made of characters.
 
 use super::Glyphs;
-use crate::model::Slice;
+use crate::model::LoadSlice;
 
 /// Minimum load at full height of a trend, as a share of a CPU, so that the noise of an idle point
 /// looks idle.
@@ -27,13 +27,13 @@ pub(crate) fn top(loads: impl Iterator<Item = Option<f64>>) -> f64 {
 /// with another sign from there to its peak. Lines are split into pieces of one kind; the flag is
 /// true for peaks.
 pub(crate) fn columns(
-    slices: &[Option<Slice>],
+    slices: &[Option<LoadSlice>],
     rows: usize,
     top: f64,
     glyphs: &Glyphs,
 ) -> Vec<Vec<(String, bool)>> {
     let eighths = |load: f64| ((load / top).clamp(0.0, 1.0) * (rows * 8) as f64).round() as usize;
-    let cell = |slice: &Option<Slice>, row: usize| match slice {
+    let cell = |slice: &Option<LoadSlice>, row: usize| match slice {
         None => (' ', false),
         Some(slice) => match eighths(slice.mean).checked_sub(row * 8) {
             Some(filled @ 1..) => (glyphs.levels[filled.min(8) - 1], false),
@@ -78,12 +78,13 @@ mod tests {
         let loads = [Some(0.0), Some(0.4), None, Some(0.8)];
         assert_eq!(trend(&loads, 0.8, &Glyphs::UNICODE), " ▄ ▇");
         assert_eq!(trend(&[Some(0.001)], MIN_TOP, &Glyphs::UNICODE), "▁");
-        let slice = |mean| Slice { mean, peak: mean };
+        let slice = |mean| LoadSlice { mean, peak: mean };
         let slices = loads.map(|load| load.map(slice));
-        let drawn = |slices: &[Option<Slice>]| columns(slices, 2, 0.8, &Glyphs::UNICODE);
+        let drawn = |slices: &[Option<LoadSlice>]| columns(slices, 2, 0.8, &Glyphs::UNICODE);
         let plain = |text: &str| vec![(text.to_owned(), false)];
         assert_eq!(drawn(&slices), [plain("   █"), plain("▁█ █")]);
-        let peaks = [Some(Slice { mean: 0.2, peak: 0.8 }), Some(Slice { mean: 0.8, peak: 0.8 })];
+        let peaks =
+            [Some(LoadSlice { mean: 0.2, peak: 0.8 }), Some(LoadSlice { mean: 0.8, peak: 0.8 })];
         let (peak, full) = (("░".to_owned(), true), ("█".to_owned(), false));
         assert_eq!(drawn(&peaks), [vec![peak, full], plain("▄█")]);
         assert_eq!(bar(0.5, 4, &Glyphs::UNICODE), "██");

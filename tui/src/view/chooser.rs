@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, Clear};
 
 use crate::app::App;
 use crate::common::Overlay;
-use crate::grid::{Chosen, Heading, Sorted};
+use crate::grid::{Heading, Sorted, TableLayout};
 use crate::styles::draw_scrolled;
 use crate::text;
 
@@ -87,7 +87,7 @@ fn to_show(app: &App, cursor: &str, width: usize) -> (Vec<String>, usize) {
 /// The columns to sort by, and the index of the cursor.
 fn to_sort(app: &App, cursor: &str) -> (Vec<String>, usize) {
     let styles = &app.common.styles;
-    let sorted = app.view().table().map(Chosen::sorted);
+    let sorted = app.view().table().map(TableLayout::sorted);
     let all: Vec<_> = columns(app).filter(|(column, _)| column.sorts.is_some()).collect();
     let titles = titles(&all);
     let rows = all.iter().map(|(column, _)| {
@@ -109,6 +109,6 @@ fn titles(columns: &[(Heading, bool)]) -> usize {
 /// The columns that have something to show here.
 fn columns(app: &App) -> impl Iterator<Item = (Heading, bool)> {
     let table = app.view().table().into_iter();
-    let columns = table.flat_map(Chosen::columns);
+    let columns = table.flat_map(TableLayout::columns);
     columns.filter(|(column, _)| app.view().offers(column.key, &app.common))
 }

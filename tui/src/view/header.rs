@@ -19,7 +19,7 @@ use crate::source::BadPlace;
 use crate::text;
 
 /// A part of the line. If room is short, the part with the greatest rank goes first.
-struct Part {
+struct HeaderPart {
     text: String,
     style: Style,
     rank: u8,
@@ -79,7 +79,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     let words = Line::from(words).right_aligned();
     let mut parts = parts(app, frame.area().height);
     let room = usize::from(area.width).saturating_sub(words.width() + 2);
-    let used = |parts: &[Part]| parts.iter().map(|p| text::width(&p.text) + 2).sum::<usize>();
+    let used = |parts: &[HeaderPart]| parts.iter().map(|p| text::width(&p.text) + 2).sum::<usize>();
     while used(&parts) > room && parts.len() > 1 {
         let last = parts.iter().map(|part| part.rank).max();
         if last == Some(0) {
@@ -111,20 +111,20 @@ fn how_it_ended(app: &App) -> Option<String> {
     ended_word(process.state, process.end.as_ref()).map(Cow::into_owned)
 }
 
-fn parts(app: &App, height: u16) -> Vec<Part> {
+fn parts(app: &App, height: u16) -> Vec<HeaderPart> {
     let styles = &app.common.styles;
     let plain = styles.theme.header;
-    let part = |text: String, rank| Part { text, style: plain, rank };
+    let part = |text: String, rank| HeaderPart { text, style: plain, rank };
     let mut parts = vec![part("pfp-top".into(), 8)];
     if let Some(snapshot) = app.common.model.snapshot() {
         let line = app.common.session.as_ref().and_then(|session| session.source.line());
         let head = Headline::of(snapshot, app.common.model.threads());
-        parts.push(Part { text: head.process, style: styles.theme.process, rank: 0 });
+        parts.push(HeaderPart { text: head.process, style: styles.theme.process, rank: 0 });
         if let Some(line) = line {
             parts.push(part(format!("via {}", text::clean(&line.via)), 1));
         }
         if head.wall_clock {
-            parts.push(Part { text: "WALL CLOCK".into(), style: styles.theme.warn, rank: 1 });
+            parts.push(HeaderPart { text: "WALL CLOCK".into(), style: styles.theme.warn, rank: 1 });
         }
         parts.push(part(head.uptime, 2));
         if !super::summary::has_room(app, height) {
@@ -140,7 +140,7 @@ fn parts(app: &App, height: u16) -> Vec<Part> {
         let (shown, all) = (app.common.order.len(), app.common.model.points().len());
         let by = text::cut(&text::clean(app.common.filter.text()), FILTER, styles.glyphs.ellipsis);
         let text = format!("filter {by} {shown}/{all}");
-        parts.insert(parts.len().min(2), Part { text, style: styles.theme.warn, rank: 0 });
+        parts.insert(parts.len().min(2), HeaderPart { text, style: styles.theme.warn, rank: 0 });
     }
     parts.retain(|part| !part.text.is_empty());
     parts

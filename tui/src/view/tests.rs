@@ -18,7 +18,7 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 use crate::app::App;
 use crate::app::tests::{Desk, Stage, candidate, desk};
-use crate::common::{Action, Options, Prompt, Screen, Target, keys};
+use crate::common::{Action, MouseTarget, Options, Prompt, Screen, keys};
 use crate::snapshot::{ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Usage};
 use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 use crate::source::{BadPlace, Source};
@@ -265,29 +265,29 @@ fn the_mouse_hits_the_drawn_object() {
         let at = |x, y| hit(&desk.app, area, (x, y).into());
         let heading = text.lines().position(|line| line.contains('▼')).unwrap();
         let load = text.lines().nth(heading).unwrap().chars().position(|c| c == '▼').unwrap();
-        assert_eq!(at(load as u16, heading as u16), Target::Heading("load"));
-        assert_eq!(at(1, heading as u16), Target::Heading("on"));
+        assert_eq!(at(load as u16, heading as u16), MouseTarget::Heading("load"));
+        assert_eq!(at(1, heading as u16), MouseTarget::Heading("on"));
         for (place, id) in desk.common.order.iter().enumerate().take(4) {
             let name = desk.point(*id).name();
             let mut lines = text.lines().enumerate().skip(heading);
             let line = lines.find(|(_, line)| line.contains(&name[..7])).unwrap().0 as u16;
-            assert_eq!(at(5, line), Target::Row(place));
+            assert_eq!(at(5, line), MouseTarget::Row(place));
         }
-        assert_eq!(at(5, 0), Target::Nothing);
-        assert_eq!(at(2, height - 1), Target::Key(Action::Pause));
+        assert_eq!(at(5, 0), MouseTarget::Nothing);
+        assert_eq!(at(2, height - 1), MouseTarget::Key(Action::Pause));
         let last = text.lines().last().unwrap();
         let help = last.find("? help").unwrap() as u16;
-        assert_eq!(at(help + 3, height - 1), Target::Key(Action::Help), "{last}");
-        assert_eq!(at(width - 1, height - 1), Target::Nothing);
+        assert_eq!(at(help + 3, height - 1), MouseTarget::Key(Action::Help), "{last}");
+        assert_eq!(at(width - 1, height - 1), MouseTarget::Nothing);
         if let Some(tabs) = text.lines().position(|line| line.contains("[1 Points]")) {
             let line = text.lines().nth(tabs).unwrap();
             let threads = line.find("Threads").unwrap() as u16;
-            assert_eq!(at(threads, tabs as u16), Target::Tab(Screen::Threads));
-            assert_eq!(at(width - 1, tabs as u16), Target::Nothing);
+            assert_eq!(at(threads, tabs as u16), MouseTarget::Tab(Screen::Threads));
+            assert_eq!(at(width - 1, tabs as u16), MouseTarget::Nothing);
         }
     }
     let last = hit(&desk.app, Rect::new(0, 0, 80, 24), (5, 20).into());
-    assert_eq!(last, Target::Nothing);
+    assert_eq!(last, MouseTarget::Nothing);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn the_rows_of_every_list_can_be_clicked() {
         desk.press(keys);
         let text = screen(&mut desk, false, (120, 30));
         let line = text.lines().position(|line| line.contains(name)).unwrap() as u16;
-        let Target::Row(place) = hit(&desk.app, area, (6, line).into()) else {
+        let MouseTarget::Row(place) = hit(&desk.app, area, (6, line).into()) else {
             panic!("no row of {name} in {text}")
         };
         desk.walk_to(place);

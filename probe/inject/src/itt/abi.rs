@@ -61,7 +61,7 @@ pub(super) struct ApiInfo {
 
 /// `__itt_domain`.
 #[repr(C)]
-pub(crate) struct Domain {
+pub(crate) struct IttDomain {
     /// 0 makes the client skip its calls for this domain.
     pub(super) flags: AtomicI32,
     pub(super) rest: Behind,
@@ -75,17 +75,17 @@ pub(crate) struct Behind {
     /// Free for the collector, like `more`.
     pub(super) extra: c_int,
     pub(super) more: *const c_void,
-    pub(super) next: *const Domain,
+    pub(super) next: *const IttDomain,
 }
 
 /// `__itt_string_handle`.
 #[repr(C)]
-pub(crate) struct Handle {
+pub(crate) struct StringHandle {
     pub(super) name: *const c_char,
     pub(super) wide_name: *const c_void,
     pub(super) extra: c_int,
     pub(super) more: *const c_void,
-    pub(super) next: *const Handle,
+    pub(super) next: *const StringHandle,
 }
 
 /// `__itt_id`, which is passed by value.

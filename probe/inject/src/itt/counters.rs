@@ -8,7 +8,7 @@ use pfp::stack;
 use pfp::table::{Table, mix};
 
 use super::{Known, MAX_OBJECTS, SYSTEM, abi, domain, is_on, known, rest, text};
-use crate::names::{Domain, Kind, Named, ROOM, Text, named, paired};
+use crate::names::{Domain, Named, ROOM, RegionKind, Text, named, paired};
 
 /// Counters by the handles that the program holds.
 static COUNTERS: Table<Known<Option<&'static Counter>>, { 2 * MAX_OBJECTS }> = Table::new();
@@ -90,7 +90,7 @@ pub(super) unsafe extern "C" fn create_typed(
 /// `its` is null or a domain that is never freed, and `name` is null or a string that ends with
 /// NUL.
 pub(super) unsafe extern "C" fn create_in(
-    its: *const abi::Domain,
+    its: *const abi::IttDomain,
     name: *const c_char,
     kind: c_int,
 ) -> *const c_void {
@@ -133,7 +133,7 @@ impl Change {
             Self::Down => marked(" (down)"),
             Self::Set => marked(" (set)"),
         };
-        let kind = if has_amount { Kind::Amount(self.amount()) } else { Kind::Region };
+        let kind = if has_amount { RegionKind::Amount(self.amount()) } else { RegionKind::Region };
         named(domain, text, kind)
     }
 
@@ -144,7 +144,7 @@ impl Change {
         of: impl Fn() -> Option<(&'static Domain, &'static Text)>,
         amount: Option<u64>,
     ) -> Option<&'static Named> {
-        // Distinct from the number of each `Kind`.
+        // Distinct from the number of each `RegionKind`.
         let mark = self as u8 + if amount.is_some() { 8 } else { 16 };
         let find = || {
             let (domain, text) = of()?;
@@ -173,7 +173,12 @@ impl Change {
     ///
     /// `its` is null or points to a domain that is never freed, and `name` is null or points to a
     /// handle that is never freed.
-    unsafe fn within(self, its: *const abi::Domain, name: *const abi::Handle, amount: u64) {
+    unsafe fn within(
+        self,
+        its: *const abi::IttDomain,
+        name: *const abi::StringHandle,
+        amount: u64,
+    ) {
         // SAFETY: the caller passes null, or a domain that is never freed.
         if let Some(known) = unsafe { its.as_ref() }.filter(|its| is_on(its)) {
             // SAFETY: null, or a domain and a handle that are never freed.
@@ -240,7 +245,7 @@ pub(super) unsafe extern "C" fn set_value_at(
 ///
 /// `its` is null or a domain that is never freed, and `name` is null or a handle that is never
 /// freed.
-pub(super) unsafe extern "C" fn inc_in(its: *const abi::Domain, name: *const abi::Handle) {
+pub(super) unsafe extern "C" fn inc_in(its: *const abi::IttDomain, name: *const abi::StringHandle) {
     // SAFETY: each pointer is null, or a domain or handle that is never freed.
     unsafe { Change::Up.within(its, name, 1) }
 }
@@ -250,8 +255,8 @@ pub(super) unsafe extern "C" fn inc_in(its: *const abi::Domain, name: *const abi
 /// `its` is null or a domain that is never freed, and `name` is null or a handle that is never
 /// freed.
 pub(super) unsafe extern "C" fn inc_delta_in(
-    its: *const abi::Domain,
-    name: *const abi::Handle,
+    its: *const abi::IttDomain,
+    name: *const abi::StringHandle,
     delta: u64,
 ) {
     // SAFETY: each pointer is null, or a domain or handle that is never freed.
@@ -262,7 +267,7 @@ pub(super) unsafe extern "C" fn inc_delta_in(
 ///
 /// `its` is null or a domain that is never freed, and `name` is null or a handle that is never
 /// freed.
-pub(super) unsafe extern "C" fn dec_in(its: *const abi::Domain, name: *const abi::Handle) {
+pub(super) unsafe extern "C" fn dec_in(its: *const abi::IttDomain, name: *const abi::StringHandle) {
     // SAFETY: each pointer is null, or a domain or handle that is never freed.
     unsafe { Change::Down.within(its, name, 1) }
 }
@@ -272,8 +277,8 @@ pub(super) unsafe extern "C" fn dec_in(its: *const abi::Domain, name: *const abi
 /// `its` is null or a domain that is never freed, and `name` is null or a handle that is never
 /// freed.
 pub(super) unsafe extern "C" fn dec_delta_in(
-    its: *const abi::Domain,
-    name: *const abi::Handle,
+    its: *const abi::IttDomain,
+    name: *const abi::StringHandle,
     delta: u64,
 ) {
     // SAFETY: each pointer is null, or a domain or handle that is never freed.

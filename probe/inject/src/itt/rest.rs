@@ -37,7 +37,7 @@ pub(super) struct Rest {
 }
 
 /// Creates the ITT domain that clients read.
-pub(super) fn make(name: *const c_char, domain: &'static Domain) -> Option<*const abi::Domain> {
+pub(super) fn make(name: *const c_char, domain: &'static Domain) -> Option<*const abi::IttDomain> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let behind = |rest: *const Rest| abi::Behind {
         name,
@@ -48,10 +48,10 @@ pub(super) fn make(name: *const c_char, domain: &'static Domain) -> Option<*cons
     };
     let number = MADE.fetch_add(1, Relaxed) as usize;
     let Some(switch) = (number < MAX_TASKS).then(Switch::new).flatten() else {
-        let made = abi::Domain { flags: 1.into(), rest: behind(ptr::null()) };
+        let made = abi::IttDomain { flags: 1.into(), rest: behind(ptr::null()) };
         return heap::boxed(made).ok().map(|made| Box::into_raw(made).cast_const());
     };
-    let place = switch.place().cast::<abi::Domain>();
+    let place = switch.place().cast::<abi::IttDomain>();
     let rest = Rest { switch, number, domain, spans: AtomicU32::new(0) };
     let rest = Box::leak(heap::boxed(rest).ok()?);
     // SAFETY: `place` is aligned for a domain; its flags are the switch's word, and a page of
@@ -62,7 +62,7 @@ pub(super) fn make(name: *const c_char, domain: &'static Domain) -> Option<*cons
 
 /// The resting state of a domain. `None` if the domain cannot rest.
 #[inline]
-pub(super) fn of(its: &abi::Domain) -> Option<&'static Rest> {
+pub(super) fn of(its: &abi::IttDomain) -> Option<&'static Rest> {
     // SAFETY: with this mark, `make` has stored a pointer to a leaked `Rest`.
     (its.rest.extra == OURS).then(|| unsafe { &*its.rest.more.cast() })
 }
@@ -204,7 +204,7 @@ impl Rest {
 
 /// Counts a call without an end, such as a marker, if its point is off.
 #[inline]
-pub(super) fn calls(its: &abi::Domain, named: &'static Named) {
+pub(super) fn calls(its: &abi::IttDomain, named: &'static Named) {
     if !named.is_on()
         && let Some(rest) = of(its)
     {

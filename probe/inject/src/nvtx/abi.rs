@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-pub(super) type Function = unsafe extern "C" fn();
+pub(super) type NvtxFunction = unsafe extern "C" fn();
 
 /// Returns the client's export table of this number, or null.
 pub(crate) type GetExportTable = unsafe extern "C" fn(u32) -> *const c_void;
@@ -15,7 +15,7 @@ pub(super) struct Callbacks {
     pub(super) size: usize,
     /// Writes the address and the length of a module's table of function pointers.
     pub(super) table: Option<
-        unsafe extern "C" fn(c_int, *mut *const *mut Option<Function>, *mut c_uint) -> c_int,
+        unsafe extern "C" fn(c_int, *mut *const *mut Option<NvtxFunction>, *mut c_uint) -> c_int,
     >,
 }
 

@@ -9,9 +9,9 @@ pub(crate) union Data {
     pub(super) ptr: *mut c_void,
 }
 
-pub(super) type Function = unsafe extern "C" fn();
-pub(super) type Lookup = unsafe extern "C" fn(*const c_char) -> Option<Function>;
-pub(super) type SetCallback = unsafe extern "C" fn(c_int, Function) -> c_int;
+pub(super) type OmptFunction = unsafe extern "C" fn();
+pub(super) type Lookup = unsafe extern "C" fn(*const c_char) -> Option<OmptFunction>;
+pub(super) type SetCallback = unsafe extern "C" fn(c_int, OmptFunction) -> c_int;
 
 /// Result of `ompt_start_tool`. The runtime keeps the pointer, so this must be a static.
 #[repr(C)]

@@ -20,13 +20,13 @@ const PLACES: usize = 1 << 12;
 /// An address in the code, and its points.
 pub(super) struct Place {
     address: usize,
-    kind: Kind,
+    kind: EventKind,
     pub(super) points: Points,
 }
 
 /// Kind of event at a place. One place can have events of several kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EventKind {
     Region,
     /// A wait for a mutex, with the mutex's kind as its name.
     Mutex(&'static str),
@@ -65,7 +65,7 @@ impl Region {
 static ALL: Table<Place, { 2 * PLACES }> = Table::new();
 
 /// The points of an address. `None` if there are too many addresses, or memory runs out.
-pub(super) fn at(address: *const c_void, kind: Kind) -> Option<&'static Points> {
+pub(super) fn at(address: *const c_void, kind: EventKind) -> Option<&'static Points> {
     let address = address.addr();
     let is = |place: &Place| place.address == address && place.kind == kind;
     let found = ALL.try_get(mix(address as u64), PLACES, is, || make(address, kind));
@@ -77,20 +77,20 @@ pub(super) fn at(address: *const c_void, kind: Kind) -> Option<&'static Points> 
 
 /// Creates the points of a place. `None` if memory runs out.
 #[cold]
-fn make(address: usize, kind: Kind) -> Option<Place> {
+fn make(address: usize, kind: EventKind) -> Option<Place> {
     let (object, name) = locate(address)?;
     let kept = |text: fmt::Arguments<'_>| -> Option<&'static str> {
         Some(heap::format(text).ok()?.leak())
     };
     let object = kept(format_args!("{SYSTEM}:{object}"))?;
     let points = match kind {
-        Kind::Region => Points::Region(Region {
+        EventKind::Region => Points::Region(Region {
             address,
             wall: past::wall_point(kept(format_args!("{name}"))?, object, 0),
             busy: Point::at(kept(format_args!("{name} busy"))?, object, 0),
             wait: Point::at(kept(format_args!("{name} wait"))?, object, 0),
         }),
-        Kind::Mutex(mutex) => {
+        EventKind::Mutex(mutex) => {
             Points::Mutex(Point::at(kept(format_args!("{name} {mutex} wait"))?, object, 0))
         }
     };

@@ -85,7 +85,7 @@ fn work(segment: &Segment, cells: u64, ring: u64, stop: &AtomicBool, most: u64) 
 
 fn copied(segment: &Segment, note: Option<&Note>) -> Vec<u8> {
     let mut out = Dense(Vec::new());
-    Copy::of(segment).unwrap().write(&mut out, note).unwrap();
+    SegmentCopy::of(segment).unwrap().write(&mut out, note).unwrap();
     out.0
 }
 
@@ -102,7 +102,7 @@ fn a_copy_takes_no_memory_of_the_object() {
     std::fs::create_dir(&folder).unwrap();
     let path = folder.join("copy");
     let mut file = WholeFile::create(&path, crate::atomic_file::Existing::Keep).unwrap();
-    let copy = Copy::of(&opened).unwrap();
+    let copy = SegmentCopy::of(&opened).unwrap();
     copy.write(&mut file, Some(&note)).unwrap();
     file.finish().unwrap();
     assert_eq!(object::backed_bytes(&name).unwrap(), Some(before));
@@ -190,7 +190,7 @@ fn a_copy_of_a_segment_with_much_room_is_read() {
     work(&segment, cells, ring, &AtomicBool::new(false), 1);
     let path = std::env::temp_dir().join(format!("pfp-room-{}", name.hex()));
     let mut file = WholeFile::create(&path, crate::atomic_file::Existing::Keep).unwrap();
-    Copy::of(&segment).unwrap().write(&mut file, None).unwrap();
+    SegmentCopy::of(&segment).unwrap().write(&mut file, None).unwrap();
     let bytes = copied(&segment, None);
     object::unlink(&name).unwrap();
     file.finish().unwrap();

@@ -32,7 +32,7 @@ fn call() {
 
 /// The ways to create a child, which are taken in turn.
 #[derive(Clone, Copy)]
-enum Way {
+enum ChildKind {
     Fork,
     /// A fork that bypasses the C library.
     Clone,
@@ -70,17 +70,23 @@ pub(crate) fn run(forks: u64) {
         .collect();
     let (mut bad, mut shared) = (0u64, 0);
     for number in 0..forks {
-        let ways = [Way::Fork, Way::Clone, Way::Twice, Way::Vfork, Way::Spawn];
+        let ways = [
+            ChildKind::Fork,
+            ChildKind::Clone,
+            ChildKind::Twice,
+            ChildKind::Vfork,
+            ChildKind::Spawn,
+        ];
         let way = ways[(number % 5) as usize];
         let child = {
             pfp::scope!("across the fork");
             ACROSS.begin();
             let child = match way {
-                Way::Fork => fork(),
-                Way::Clone => raw_clone(),
-                Way::Twice => fork_twice(),
-                Way::Vfork => become_program(),
-                Way::Spawn => spawn(),
+                ChildKind::Fork => fork(),
+                ChildKind::Clone => raw_clone(),
+                ChildKind::Twice => fork_twice(),
+                ChildKind::Vfork => become_program(),
+                ChildKind::Spawn => spawn(),
             };
             ACROSS.end();
             child
@@ -89,7 +95,7 @@ pub(crate) fn run(forks: u64) {
             in_child(number / 5);
         }
         // The child's call counts for this thread.
-        shared += u64::from(matches!(way, Way::Vfork));
+        shared += u64::from(matches!(way, ChildKind::Vfork));
         bad += wait_for_all();
         if number % 100 == 0 {
             say("at", &[&number]);
@@ -116,7 +122,7 @@ pub(crate) fn with_less_room() {
     let last = (1..POINTS).fold(new(), |_, _| new());
     let mut bad = 0;
     for bytes in [1 << 20, 2 << 20] {
-        let half = || Box::pin(last.measure_async(Twice(0)));
+        let half = || Box::pin(last.measure_async(SecondPoll(0)));
         let (mut polled, mut half_polled) = (half(), half());
         let context = &mut Context::from_waker(Waker::noop());
         assert!(polled.as_mut().poll(context).is_pending());
@@ -150,9 +156,9 @@ pub(crate) fn with_less_room() {
 }
 
 /// Ready when it is polled for the second time.
-struct Twice(u32);
+struct SecondPoll(u32);
 
-impl Future for Twice {
+impl Future for SecondPoll {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {

@@ -35,7 +35,7 @@ static POINTS: [pfp::Point; NAMES.len()] = {
 
 /// How a region is begun and ended.
 #[derive(Clone, Copy)]
-enum Way {
+enum RegionKind {
     Scope,
     Hand,
 }
@@ -61,22 +61,22 @@ impl Me {
     }
 
     #[inline(always)]
-    fn region(&self, at: usize, way: Way, body: impl FnOnce() -> Span) -> Span {
+    fn region(&self, at: usize, way: RegionKind, body: impl FnOnce() -> Span) -> Span {
         let before = now();
         match way {
-            Way::Scope => {
+            RegionKind::Scope => {
                 let guard = self.seat.call(|| POINTS[at].measure());
                 let open = Open { begun: [before, now()], parts: None };
                 let inside = body();
                 self.seat.end(at, open, inside, || drop(guard))
             }
-            Way::Hand if at == point::NUMBERED => {
+            RegionKind::Hand if at == point::NUMBERED => {
                 self.seat.call(|| pfp::Point::numbered(NUMBER).begin_once());
                 let open = Open { begun: [before, now()], parts: None };
                 let inside = body();
                 self.seat.end(at, open, inside, || pfp::Point::numbered(NUMBER).end())
             }
-            Way::Hand => {
+            RegionKind::Hand => {
                 self.seat.call(|| POINTS[at].begin());
                 let open = Open { begun: [before, now()], parts: None };
                 let inside = body();
@@ -85,7 +85,7 @@ impl Me {
         }
     }
 
-    fn leaf(&self, at: usize, way: Way) -> Span {
+    fn leaf(&self, at: usize, way: RegionKind) -> Span {
         self.region(at, way, Span::default)
     }
 
@@ -130,7 +130,7 @@ impl Me {
         self.seat.call(|| POINTS[point::TASK].begin());
         let open = Open { begun: [before, now()], parts: None };
         self.seat.call(|| pfp::task_switch(task, idle));
-        self.leaf(point::INNER, Way::Scope);
+        self.leaf(point::INNER, RegionKind::Scope);
         self.seat.call(|| pfp::task_switch(idle, task));
         self.seat.end(point::TASK, open, aside, || POINTS[point::TASK].end());
         self.seat.call(|| pfp::task_switch(task, idle));
@@ -156,31 +156,31 @@ impl Me {
 
     /// Uses every kind of region once.
     fn round(&self, number: u64, tasks: &[pfp::ExecutionContext; 2]) {
-        self.region(point::OUTER, Way::Scope, || self.leaf(point::INNER, Way::Scope));
-        self.region(point::HAND, Way::Hand, || self.leaf(point::INNER, Way::Hand));
-        self.leaf(point::NUMBERED, Way::Hand);
+        self.region(point::OUTER, RegionKind::Scope, || self.leaf(point::INNER, RegionKind::Scope));
+        self.region(point::HAND, RegionKind::Hand, || self.leaf(point::INNER, RegionKind::Hand));
+        self.leaf(point::NUMBERED, RegionKind::Hand);
         match number % 8 {
             0 => self.latched(),
             1 | 5 => self.laps(),
             2 => self.task(&tasks[0], &tasks[1]),
             3 => {
-                self.leaf(point::RESET, Way::Scope);
+                self.leaf(point::RESET, RegionKind::Scope);
                 self.reset(point::RESET, 0);
-                self.leaf(point::RESET, Way::Scope);
+                self.leaf(point::RESET, RegionKind::Scope);
             }
             4 => {
                 self.switch(false);
                 drop(self.seat.call(|| POINTS[point::TOGGLED].measure()));
                 self.switch(true);
-                self.leaf(point::TOGGLED, Way::Scope);
+                self.leaf(point::TOGGLED, RegionKind::Scope);
             }
             6 => {
                 // Reset in the middle of the region.
-                self.region(point::RESET, Way::Scope, || {
+                self.region(point::RESET, RegionKind::Scope, || {
                     self.reset(point::RESET, 1);
                     Span::default()
                 });
-                self.leaf(point::RESET, Way::Hand);
+                self.leaf(point::RESET, RegionKind::Hand);
             }
             _ => {
                 let weight = POINTS[point::INNER].alpha().map_or(Some(0.25), |_| None);
@@ -216,7 +216,7 @@ impl Me {
 
     fn first_region(&self) {
         self.seat.claims.store(1, Release);
-        self.leaf(point::INNER, Way::Scope);
+        self.leaf(point::INNER, RegionKind::Scope);
         self.seat.claimed.store(1, Release);
     }
 }
@@ -262,11 +262,11 @@ fn regions(me: &Me) {
     // The test computes how many records fill the ring.
     me.stage(FILL);
     for _ in 0..me.witness.room.load(Acquire) {
-        me.leaf(point::INNER, Way::Scope);
+        me.leaf(point::INNER, RegionKind::Scope);
     }
     me.stage(stage::WRAP);
     for _ in 0..AROUND {
-        me.region(point::OUTER, Way::Scope, || me.leaf(point::INNER, Way::Scope));
+        me.region(point::OUTER, RegionKind::Scope, || me.leaf(point::INNER, RegionKind::Scope));
     }
     me.stage(RUN);
 }
@@ -279,7 +279,7 @@ fn threads(me: &Me) {
         me.witness.next.store(seat, Release);
         me.stage(HAND_OVER);
     };
-    me.region(point::HAND, Way::Hand, || {
+    me.region(point::HAND, RegionKind::Hand, || {
         // A thread that ends.
         let witness = me.witness;
         let first = thread::spawn(move || {
@@ -288,8 +288,10 @@ fn threads(me: &Me) {
             me.first_region();
             me.stage(stage::BESIDE);
             for _ in 0..4 {
-                me.region(point::OUTER, Way::Scope, || me.leaf(point::INNER, Way::Hand));
-                me.leaf(point::HAND, Way::Hand);
+                me.region(point::OUTER, RegionKind::Scope, || {
+                    me.leaf(point::INNER, RegionKind::Hand)
+                });
+                me.leaf(point::HAND, RegionKind::Hand);
             }
             // The region stays open when the thread ends, and so is never counted.
             me.seat.call(|| POINTS[point::OUTER].begin());
@@ -307,12 +309,14 @@ fn threads(me: &Me) {
             me.first_region();
             me.stage(stage::BESIDE);
             for _ in 0..2 {
-                me.region(point::OUTER, Way::Scope, || me.leaf(point::INNER, Way::Hand));
-                me.leaf(point::HAND, Way::Hand);
+                me.region(point::OUTER, RegionKind::Scope, || {
+                    me.leaf(point::INNER, RegionKind::Hand)
+                });
+                me.leaf(point::HAND, RegionKind::Hand);
             }
             // This cell is reset before the thread uses it for the first time.
             me.reset(point::OUTER, 0);
-            me.leaf(point::OUTER, Way::Scope);
+            me.leaf(point::OUTER, RegionKind::Scope);
             let _ = say.send(());
             me.stage(LET_GO);
             let _ = wait.recv();
@@ -326,16 +330,18 @@ fn threads(me: &Me) {
             me.stage(stage::OVERFLOW);
             me.first_region();
             for _ in 0..4 {
-                me.region(point::OUTER, Way::Scope, || me.leaf(point::INNER, Way::Hand));
+                me.region(point::OUTER, RegionKind::Scope, || {
+                    me.leaf(point::INNER, RegionKind::Hand)
+                });
             }
             // Resets a shared point: the next region moves its figures.
             me.stage(stage::OVERFLOW);
             for at in [point::OUTER, point::HAND] {
-                me.leaf(at, Way::Scope);
+                me.leaf(at, RegionKind::Scope);
                 // The first thread is inside a region of [`point::HAND`].
                 me.reset(at, u64::from(at == point::HAND));
-                me.leaf(at, Way::Scope);
-                me.leaf(at, Way::Hand);
+                me.leaf(at, RegionKind::Scope);
+                me.leaf(at, RegionKind::Hand);
             }
             me.seat.leaves.store(1, Release);
         });
@@ -395,8 +401,8 @@ pub(crate) fn endless(path: &str) {
 fn some(witness: &'static Witness, seat: usize) {
     let me = Me::sits(witness, seat);
     for number in 0..100 {
-        me.region(point::OUTER, Way::Scope, || {
-            me.region(point::INNER, Way::Scope, || me.leaf(point::HAND, Way::Hand))
+        me.region(point::OUTER, RegionKind::Scope, || {
+            me.region(point::INNER, RegionKind::Scope, || me.leaf(point::HAND, RegionKind::Hand))
         });
         if number % 32 == seat as u64 {
             me.reset(point::HAND, 0);
@@ -412,9 +418,11 @@ pub(crate) fn watched(path: &str) {
             scope.spawn(move || {
                 let me = Me::sits(witness, seat);
                 let round = || {
-                    me.region(point::RESET, Way::Scope, || me.leaf(point::INNER, Way::Hand));
+                    me.region(point::RESET, RegionKind::Scope, || {
+                        me.leaf(point::INNER, RegionKind::Hand)
+                    });
                     me.toggled();
-                    me.leaf(point::HAND, Way::Hand);
+                    me.leaf(point::HAND, RegionKind::Hand);
                 };
                 in_turn(round);
                 for number in 0_u64.. {

@@ -62,18 +62,18 @@ pub(crate) fn locked() {
 
 /// Compares the state of the process before and after it used the probe.
 pub(crate) fn run() -> ExitCode {
-    let before = Looks::now();
+    let before = HostState::now();
     host();
     pfp::calibrate(100);
     let _ = pfp::Point::numbered(0).stats();
     // The kernel still lists a thread for a moment after it was joined.
     let mut looks = (0..1000).map(|_| {
         thread::sleep(Duration::from_millis(1));
-        Looks::now()
+        HostState::now()
     });
     let after = match looks.find(|after| *after == before) {
         Some(_) => return ExitCode::SUCCESS,
-        None => Looks::now(),
+        None => HostState::now(),
     };
     eprintln!("before: {before:#?}\nafter: {after:#?}");
     ExitCode::FAILURE
@@ -81,14 +81,14 @@ pub(crate) fn run() -> ExitCode {
 
 /// The state of the host that a library must not change.
 #[derive(Debug, PartialEq)]
-struct Looks {
+struct HostState {
     threads: usize,
     descriptors: Vec<String>,
     handlers: BTreeSet<(i32, usize)>,
     blocked: Vec<i32>,
 }
 
-impl Looks {
+impl HostState {
     fn now() -> Self {
         let pid = std::process::id();
         let signals = 1..libc::SIGRTMAX();

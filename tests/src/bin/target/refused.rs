@@ -24,14 +24,14 @@ static BY_HAND: pfp::Point = pfp::Point::new("by hand");
 /// Works, with or without points, between two marks for the tracer. The process ends at the third
 /// mark.
 pub(crate) fn run(measured: bool, report: Option<&Path>) {
-    let before = Looks::now();
+    let before = HeldResources::now();
     faults::mark();
     let (sum, errno) = if measured { work::<true>() } else { work::<false>() };
     faults::mark();
     println!("{sum:x} {errno}");
     // Without points, the program calls nothing of the probe here either.
     if let Some(report) = report.filter(|_| measured) {
-        let text = tell(&before, &Looks::now());
+        let text = tell(&before, &HeldResources::now());
         fs::write(report, text).expect("there is room for the report");
     }
     faults::mark();
@@ -67,13 +67,13 @@ fn work<const MEASURED: bool>() -> (u64, i32) {
     (sum, os::errno())
 }
 
-fn tell(before: &Looks, after: &Looks) -> String {
+fn tell(before: &HeldResources, after: &HeldResources) -> String {
     let mut text = String::new();
     let mut line = |key: &str, value: String| {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{key} {value}");
     };
-    let new = |of: fn(&Looks) -> &BTreeSet<String>| {
+    let new = |of: fn(&HeldResources) -> &BTreeSet<String>| {
         let found: Vec<&String> = of(after).difference(of(before)).collect();
         found
     };
@@ -104,13 +104,13 @@ fn count(stats: Option<pfp::Stats>) -> u64 {
 }
 
 /// System resources that the process holds.
-struct Looks {
+struct HeldResources {
     descriptors: BTreeSet<String>,
     /// Mappings other than the allocator's heap, which also grows for other reasons.
     mappings: BTreeSet<String>,
 }
 
-impl Looks {
+impl HeldResources {
     fn now() -> Self {
         let maps = fs::read_to_string("/proc/self/maps").expect("/proc is there");
         let mapping = |line: &str| {

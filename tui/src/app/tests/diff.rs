@@ -28,7 +28,7 @@ fn points_that_only_the_baseline_has_can_be_walked_over() {
     assert!(desk.common.selected().is_some(), "the table has a cursor of its own at once");
 }
 
-fn row(desk: &Desk, id: u32) -> crate::compare::Row {
+fn row(desk: &Desk, id: u32) -> crate::compare::DiffRow {
     desk.screens.diff.comparison.as_ref().unwrap().row(id).unwrap().clone()
 }
 

@@ -10,13 +10,13 @@ use crate::common::keys::{Key, KeyMap, Keys, bindings};
 /// The keys of every screen and of every overlay.
 fn every_key_map() -> Vec<(String, KeyMap)> {
     let of_screen = |(screen, keys): (Screen, KeyMap)| (format!("{screen:?}"), keys);
-    let prompt = Prompt::new(Asked::Filter, "");
+    let prompt = Prompt::new(PromptSubject::Filter, "");
     let overlays = [
         Overlay::Help(0),
         Overlay::Typed(prompt.clone()),
         Overlay::Columns("name"),
         Overlay::Sort("name"),
-        Overlay::Typed(Prompt::new(Asked::Moment, "")),
+        Overlay::Typed(Prompt::new(PromptSubject::Moment, "")),
         Overlay::Ask(Question::Reset { ids: Vec::new() }),
         Overlay::Replace(prompt),
         Overlay::Leave("sim [4711]".into()),

@@ -37,7 +37,7 @@ fn the_list_of_processes_is_filtered_sorted_and_copied() {
         desk.screens.picker.candidates.iter().map(|candidate| candidate.pid).collect()
     };
     assert_eq!(pids(&desk), [13, 2, 1], "the youngest first");
-    desk.click(Target::Heading("pid"));
+    desk.click(MouseTarget::Heading("pid"));
     assert_eq!(pids(&desk), [1, 2, 13]);
     desk.press("/app1\n");
     assert_eq!(pids(&desk), [1, 13]);

@@ -9,13 +9,13 @@ use super::Config;
 
 /// A setting, and its section if it has one.
 #[derive(Clone)]
-pub(super) struct Entry<'t> {
+pub(super) struct SettingEntry<'t> {
     section: Option<Spanned<DeString<'t>>>,
     key: Spanned<DeString<'t>>,
     value: Spanned<DeValue<'t>>,
 }
 
-impl<'t> Entry<'t> {
+impl<'t> SettingEntry<'t> {
     /// Splits a file into its settings. A section's name with a plain value counts as a setting.
     pub(super) fn all(settings: DeTable<'t>) -> Vec<Self> {
         let mut all = Vec::new();

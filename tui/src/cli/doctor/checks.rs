@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::share::Share;
 
-use super::Finding;
+use super::CheckResult;
 use super::processes::{containers, objects, other_users, processes};
 use crate::cli::demo;
 use crate::cli::options::locale_has_unicode;
@@ -28,7 +28,7 @@ const SHM_ENOUGH_MIB: u64 = 256;
 const MIN_SIZE: (u16, u16) = (40, 8);
 
 /// All checks.
-pub(super) fn all() -> Vec<Finding> {
+pub(super) fn all() -> Vec<CheckResult> {
     let mut findings = variables(std::env::vars_os());
     findings.extend(directories());
     findings.extend(shared_memory(Path::new("/dev/shm")));
@@ -43,7 +43,7 @@ pub(super) fn all() -> Vec<Finding> {
     findings
 }
 
-fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
+fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<CheckResult> {
     let mut set: Vec<(String, String)> = all
         .map(|(name, value)| (name.to_string_lossy().into(), value.to_string_lossy().into()))
         .filter(|(name, _): &(String, String)| name.starts_with("PFP_"))
@@ -54,27 +54,29 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
         let found = format!("{name}={value}");
         let is_number = || value.parse::<u32>().is_ok_and(|number| number > 0);
         match name.as_str() {
-            "PFP_DIR" if value.is_empty() => Finding::note(ABOUT, format!("{found}, as if unset")),
-            "PFP_DIR" if !Path::new(value).is_absolute() => Finding::problem(ABOUT, found)
+            "PFP_DIR" if value.is_empty() => {
+                CheckResult::note(ABOUT, format!("{found}, as if unset"))
+            }
+            "PFP_DIR" if !Path::new(value).is_absolute() => CheckResult::problem(ABOUT, found)
                 .advice("a relative path is another folder in each program: give an absolute one"),
-            "PFP_DIR" => Finding::note(ABOUT, found)
+            "PFP_DIR" => CheckResult::note(ABOUT, found)
                 .advice("programs are found only if they were started with the same value"),
             "PFP_CLOCK" if ["rseq", "perf", "cputime", "wall"].contains(&value.as_str()) => {
-                Finding::note(ABOUT, format!("{found}: no better clock than that is tried"))
+                CheckResult::note(ABOUT, format!("{found}: no better clock than that is tried"))
             }
-            "PFP_CLOCK" => Finding::problem(ABOUT, found)
+            "PFP_CLOCK" => CheckResult::problem(ABOUT, found)
                 .advice("programs know rseq, perf, cputime and wall, and ignore this value"),
             "PFP_DEFAULT" if value == "off" => {
-                Finding::note(ABOUT, format!("{found}: points start switched off"))
+                CheckResult::note(ABOUT, format!("{found}: points start switched off"))
                     .advice("`e` in the viewer switches one on")
             }
-            "PFP_DEFAULT" => Finding::ok(ABOUT, found),
+            "PFP_DEFAULT" => CheckResult::ok(ABOUT, found),
             "PFP_POINTS" | "PFP_LANES" | "PFP_MEMORY_MB" if !is_number() => {
-                Finding::problem(ABOUT, found)
+                CheckResult::problem(ABOUT, found)
                     .advice("programs expect a whole number, and ignore this value")
             }
-            known if variables::is_known(known) => Finding::ok(ABOUT, found),
-            _ => Finding::note(ABOUT, format!("{found}: unknown to pfp"))
+            known if variables::is_known(known) => CheckResult::ok(ABOUT, found),
+            _ => CheckResult::note(ABOUT, format!("{found}: unknown to pfp"))
                 .advice(format!("known are {}", variables::names().join(", "))),
         }
     };
@@ -82,15 +84,15 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
 }
 
 /// Checks of the libraries that `pfp-top run` loads into programs.
-fn annotations() -> Vec<Finding> {
+fn annotations() -> Vec<CheckResult> {
     const ABOUT: &str = "annotations";
     let libraries = [
         ("libpfp_inject.so, for annotated programs", inject::find(), "PFP_INJECT_LIBRARY"),
         ("libpfp.so, for -finstrument-functions", preload::find(), "PFP_LIBRARY"),
     ];
     let library = |(what, found, variable): (&str, Result<PathBuf, String>, &str)| match found {
-        Ok(path) => Finding::ok(ABOUT, format!("{what}: {}", path.display())),
-        Err(places) => Finding::note(ABOUT, format!("{what}: not found (searched: {places})"))
+        Ok(path) => CheckResult::ok(ABOUT, format!("{what}: {}", path.display())),
+        Err(places) => CheckResult::note(ABOUT, format!("{what}: not found (searched: {places})"))
             .advice(format!(
                 "install both ends, see docs/installing.md, or name it with {variable}"
             )),
@@ -101,8 +103,8 @@ fn annotations() -> Vec<Finding> {
         let is_own = own.as_ref().is_ok_and(|own| own.as_os_str() == value);
         let found = format!("{} is {}", system.variable(), value.display());
         Some(match is_own {
-            true => Finding::ok(ABOUT, found),
-            false => Finding::note(ABOUT, found)
+            true => CheckResult::ok(ABOUT, found),
+            false => CheckResult::note(ABOUT, found)
                 .advice("`pfp-top run` leaves it so, and sees nothing of that system: unset it"),
         })
     };
@@ -110,10 +112,10 @@ fn annotations() -> Vec<Finding> {
     libraries.map(library).into_iter().chain(taken).collect()
 }
 
-pub(super) fn directories() -> Vec<Finding> {
+pub(super) fn directories() -> Vec<CheckResult> {
     const ABOUT: &str = "beacons";
     let mut any = false;
-    let mut findings: Vec<Finding> = Directory::candidates()
+    let mut findings: Vec<CheckResult> = Directory::candidates()
         .iter()
         .map(|path| {
             let shown = path.display();
@@ -121,12 +123,12 @@ pub(super) fn directories() -> Vec<Finding> {
                 Ok(_) => {
                     any = true;
                     let mode = fs::metadata(path).map_or(0, |meta| meta.mode() & 0o7777);
-                    Finding::ok(ABOUT, format!("{shown} is this user's, mode {mode:04o}"))
+                    CheckResult::ok(ABOUT, format!("{shown} is this user's, mode {mode:04o}"))
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    Finding::ok(ABOUT, format!("{shown} is not there"))
+                    CheckResult::ok(ABOUT, format!("{shown} is not there"))
                 }
-                Err(error) => Finding::problem(ABOUT, error.to_string()).advice(
+                Err(error) => CheckResult::problem(ABOUT, error.to_string()).advice(
                     "remove it, or correct its owner and mode (0700); if you cannot, give programs \
                      and viewer another folder: PFP_DIR=/run/mine",
                 ),
@@ -136,18 +138,18 @@ pub(super) fn directories() -> Vec<Finding> {
     if !any {
         let found = "no program of this user has announced itself since boot";
         findings.push(
-            Finding::note(ABOUT, found).advice("the first one that measures makes the folder"),
+            CheckResult::note(ABOUT, found).advice("the first one that measures makes the folder"),
         );
     }
     findings
 }
 
-pub(super) fn shared_memory(path: &Path) -> Vec<Finding> {
+pub(super) fn shared_memory(path: &Path) -> Vec<CheckResult> {
     const ABOUT: &str = "memory";
     let shown = path.display();
     if !path.is_dir() {
         return vec![
-            Finding::problem(ABOUT, format!("{shown} is not there"))
+            CheckResult::problem(ABOUT, format!("{shown} is not there"))
                 .advice("mount a tmpfs on it: programs keep their figures there"),
         ];
     }
@@ -156,7 +158,7 @@ pub(super) fn shared_memory(path: &Path) -> Vec<Finding> {
     if unsafe { libc::access(name.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
         let why = io::Error::last_os_error();
         return vec![
-            Finding::problem(ABOUT, format!("{shown} cannot be written: {why}"))
+            CheckResult::problem(ABOUT, format!("{shown} cannot be written: {why}"))
                 .advice("it should be mode 1777"),
         ];
     }
@@ -165,25 +167,25 @@ pub(super) fn shared_memory(path: &Path) -> Vec<Finding> {
     // SAFETY: `name` is NUL-terminated and `space` is valid for writes; both outlive the call.
     if unsafe { libc::statvfs(name.as_ptr(), &raw mut space) } != 0 {
         let why = io::Error::last_os_error();
-        return vec![Finding::problem(ABOUT, format!("{shown}: {why}"))];
+        return vec![CheckResult::problem(ABOUT, format!("{shown}: {why}"))];
     }
     let mib = |blocks: u64| blocks.saturating_mul(space.f_frsize) >> 20;
     let (free, all) = (mib(space.f_bavail), mib(space.f_blocks));
     let found = format!("{shown} can be written; {free} of {all} MiB are free");
     let room = match free {
-        0..SHM_LEAST_MIB => Finding::problem(ABOUT, found)
+        0..SHM_LEAST_MIB => CheckResult::problem(ABOUT, found)
             .advice("make room (`pfp-top gc`, `df /dev/shm`), or mount it larger"),
-        SHM_LEAST_MIB..SHM_ENOUGH_MIB => Finding::note(ABOUT, found).advice(
+        SHM_LEAST_MIB..SHM_ENOUGH_MIB => CheckResult::note(ABOUT, found).advice(
             "enough for most programs; `docker run --shm-size` or a remount makes it larger",
         ),
-        _ => Finding::ok(ABOUT, found),
+        _ => CheckResult::ok(ABOUT, found),
     };
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let policy = read("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
     let huge = huge_pages(&shown.to_string(), &read("/proc/self/mounts"), &policy);
     let huge = huge.map(|why| {
         let found = format!("{shown} is made of huge pages, by {why}: a small program's segment");
-        Finding::note(ABOUT, found + " takes some 4 MiB in place of 116 KiB")
+        CheckResult::note(ABOUT, found + " takes some 4 MiB in place of 116 KiB")
             .advice(format!("`mount -o remount,huge=never {shown}` gives new segments small pages"))
     });
     std::iter::once(room).chain(huge).collect()
@@ -207,7 +209,7 @@ fn huge_pages(place: &str, mounts: &str, policy: &str) -> Option<String> {
 }
 
 /// The maximum memory that a program here would use.
-fn share(share: Share) -> Finding {
+fn share(share: Share) -> CheckResult {
     const ABOUT: &str = "memory";
     const ENOUGH: u64 = 16 << 20;
     let mib = |bytes: u64| match bytes {
@@ -220,13 +222,13 @@ fn share(share: Share) -> Finding {
         Some((limit, whose)) => format!("{most}, by the limit of {}: {}", whose, mib(limit)),
     };
     match share.bytes {
-        ENOUGH.. => Finding::ok(ABOUT, found),
-        _ => Finding::note(ABOUT, found)
+        ENOUGH.. => CheckResult::ok(ABOUT, found),
+        _ => CheckResult::note(ABOUT, found)
             .advice("with many threads or points not all is measured: PFP_MEMORY_MB asks for more"),
     }
 }
 
-fn clock() -> Vec<Finding> {
+fn clock() -> Vec<CheckResult> {
     const ABOUT: &str = "clock";
     let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned());
     let kernel = read("/proc/sys/kernel/osrelease").unwrap_or_else(|_| "unknown".into());
@@ -234,25 +236,25 @@ fn clock() -> Vec<Finding> {
     let paranoid = read("/proc/sys/kernel/perf_event_paranoid")
         .map_or_else(|_| "no perf events".into(), |level| format!("perf_event_paranoid {level}"));
     let facts = format!("Linux {kernel}{libc}, {paranoid}");
-    let mut findings = vec![Finding::ok(ABOUT, facts)];
+    let mut findings = vec![CheckResult::ok(ABOUT, facts)];
     findings.push(match demo::try_out() {
         Ok(kind) => clock_source(kind),
-        Err(error) => Finding::problem(ABOUT, format!("a program tried out here: {error:#}"))
+        Err(error) => CheckResult::problem(ABOUT, format!("a program tried out here: {error:#}"))
             .advice("whatever is wrong above keeps it from measuring"),
     });
     findings
 }
 
 /// The clock source that a program here would use, and its effect on the figures.
-fn clock_source(kind: ClockKind) -> Finding {
+fn clock_source(kind: ClockKind) -> CheckResult {
     let about = "clock";
     let found =
         |means: &str| format!("a program tried out here measures by {}: {means}", clock_word(kind));
     match kind {
         ClockKind::Rseq | ClockKind::Perf => {
-            Finding::ok(about, found("time off the CPU is taken out, at the price of a load"))
+            CheckResult::ok(about, found("time off the CPU is taken out, at the price of a load"))
         }
-        ClockKind::Cputime => Finding::note(
+        ClockKind::Cputime => CheckResult::note(
             about,
             found("time off the CPU is taken out, at the price of two system calls a region"),
         )
@@ -261,7 +263,7 @@ fn clock_source(kind: ClockKind) -> Finding {
              perf_event_paranoid at 2 or less, and a container that allows perf_event_open",
         ),
         ClockKind::Wall => {
-            Finding::problem(about, found("no figure has time off the CPU taken out"))
+            CheckResult::problem(about, found("no figure has time off the CPU taken out"))
                 .advice("is PFP_CLOCK set to wall? Nothing else chooses it on Linux")
         }
     }
@@ -279,43 +281,43 @@ fn libc_version() -> Option<String> {
     None
 }
 
-fn terminal() -> Vec<Finding> {
+fn terminal() -> Vec<CheckResult> {
     const ABOUT: &str = "terminal";
     if !io::stdout().is_terminal() {
         let found = "standard output is no terminal: the table is printed once";
-        return vec![Finding::note(ABOUT, found)];
+        return vec![CheckResult::note(ABOUT, found)];
     }
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let mut findings = Vec::new();
     findings.push(match set("TERM") {
-        None => Finding::problem(ABOUT, "TERM is not set")
+        None => CheckResult::problem(ABOUT, "TERM is not set")
             .advice("set it to what the terminal is, such as xterm-256color"),
-        Some(term) if term == "dumb" => Finding::problem(ABOUT, "TERM=dumb has no screen")
+        Some(term) if term == "dumb" => CheckResult::problem(ABOUT, "TERM=dumb has no screen")
             .advice("use another terminal, or --once"),
         Some(term) => {
             let colours = set("COLORTERM").map_or(String::new(), |c| format!(", COLORTERM={c}"));
             let inside = if set("TMUX").is_some() { ", in tmux" } else { "" };
-            Finding::ok(ABOUT, format!("TERM={term}{colours}{inside}"))
+            CheckResult::ok(ABOUT, format!("TERM={term}{colours}{inside}"))
         }
     });
     if set("NO_COLOR").is_some() {
         findings.push(
-            Finding::note(ABOUT, "NO_COLOR is set: the screen has no colours")
+            CheckResult::note(ABOUT, "NO_COLOR is set: the screen has no colours")
                 .advice("--color always overrules it"),
         );
     }
     findings.push(match crossterm::terminal::size() {
         Ok((width, height)) if width < MIN_SIZE.0 || height < MIN_SIZE.1 => {
-            Finding::problem(ABOUT, format!("{width} x {height} is small"))
+            CheckResult::problem(ABOUT, format!("{width} x {height} is small"))
                 .advice(format!("the screen needs {} x {}", MIN_SIZE.0, MIN_SIZE.1))
         }
-        Ok((width, height)) => Finding::ok(ABOUT, format!("{width} x {height}")),
-        Err(error) => Finding::problem(ABOUT, format!("its size is unknown: {error}")),
+        Ok((width, height)) => CheckResult::ok(ABOUT, format!("{width} x {height}")),
+        Err(error) => CheckResult::problem(ABOUT, format!("its size is unknown: {error}")),
     });
     findings.push(if locale_has_unicode() {
-        Finding::ok(ABOUT, "the locale is of the UTF-8 kind, or none is set")
+        CheckResult::ok(ABOUT, "the locale is of the UTF-8 kind, or none is set")
     } else {
-        Finding::note(ABOUT, "the locale is not of the UTF-8 kind: ASCII is drawn")
+        CheckResult::note(ABOUT, "the locale is not of the UTF-8 kind: ASCII is drawn")
             .advice("LC_ALL=C.UTF-8 draws finer, where the terminal can")
     });
     findings
@@ -323,12 +325,12 @@ fn terminal() -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::CheckVerdict;
     use super::*;
 
     #[test]
     fn variables_are_checked_as_programs_parse_them() {
-        use Verdict::{Note, Ok, Problem};
+        use CheckVerdict::{Note, Ok, Problem};
         for (name, value, verdict) in [
             ("PFP_DIR", "/run/pfp", Note),
             ("PFP_DIR", "pfp", Problem),
@@ -353,7 +355,7 @@ mod tests {
     #[test]
     fn missing_shared_memory_is_a_problem() {
         let found = shared_memory(Path::new("/no/such/place"));
-        assert_eq!(found[0].verdict, Verdict::Problem);
+        assert_eq!(found[0].verdict, CheckVerdict::Problem);
         let here = shared_memory(&std::env::temp_dir());
         assert!(here[0].found.contains("MiB are free"), "{here:?}");
     }
@@ -380,7 +382,7 @@ mod tests {
         use pfp_shm_layout::share::Limiter;
         let told = |bytes, of| share(Share { bytes, of });
         let group = told(4 << 20, Some((64 << 20, Limiter::ControlGroup)));
-        assert_eq!(group.verdict, Verdict::Note);
+        assert_eq!(group.verdict, CheckVerdict::Note);
         assert_eq!(
             group.found,
             "a program started here takes at most 4096 KiB, by the limit of the control group's \
@@ -388,13 +390,17 @@ mod tests {
         );
         assert!(group.advice.contains("PFP_MEMORY_MB"), "{group:?}");
         let free = told(250 << 20, None);
-        assert_eq!((free.verdict, free.found.contains("250 MiB")), (Verdict::Ok, true), "{free:?}");
+        assert_eq!(
+            (free.verdict, free.found.contains("250 MiB")),
+            (CheckVerdict::Ok, true),
+            "{free:?}"
+        );
     }
 
     #[test]
     fn a_weaker_clock_is_a_note_and_the_wall_clock_a_problem() {
-        assert_eq!(clock_source(ClockKind::Rseq).verdict, Verdict::Ok);
-        assert_eq!(clock_source(ClockKind::Cputime).verdict, Verdict::Note);
-        assert_eq!(clock_source(ClockKind::Wall).verdict, Verdict::Problem);
+        assert_eq!(clock_source(ClockKind::Rseq).verdict, CheckVerdict::Ok);
+        assert_eq!(clock_source(ClockKind::Cputime).verdict, CheckVerdict::Note);
+        assert_eq!(clock_source(ClockKind::Wall).verdict, CheckVerdict::Problem);
     }
 }

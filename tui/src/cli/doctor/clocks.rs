@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use super::Finding;
+use super::CheckResult;
 use crate::cli::demo;
 use crate::snapshot::Clock;
 use crate::units;
@@ -27,7 +27,7 @@ struct Reported {
     most: f64,
 }
 
-pub(super) fn all() -> Vec<Finding> {
+pub(super) fn all() -> Vec<CheckResult> {
     let mut findings = match demo::rates(STRETCH) {
         Ok((clock, ticks_per_second)) => {
             let mut findings = counter(&clock, ticks_per_second);
@@ -35,7 +35,7 @@ pub(super) fn all() -> Vec<Finding> {
             findings
         }
         Err(error) => vec![
-            Finding::problem("counter", format!("a program tried out here: {error:#}"))
+            CheckResult::problem("counter", format!("a program tried out here: {error:#}"))
                 .advice("`pfp-top doctor` shows what keeps it from measuring"),
         ],
     };
@@ -56,18 +56,20 @@ fn share(difference: f64) -> String {
 }
 
 /// The time-stamp counter, which counts ticks.
-fn counter(clock: &Clock, watched: f64) -> Vec<Finding> {
+fn counter(clock: &Clock, watched: f64) -> Vec<CheckResult> {
     const ABOUT: &str = "counter";
     let own = clock.ticks_per_second;
-    let mut findings =
-        vec![Finding::ok(ABOUT, format!("measured by the program tried out: {}", gigahertz(own)))];
+    let mut findings = vec![CheckResult::ok(
+        ABOUT,
+        format!("measured by the program tried out: {}", gigahertz(own)),
+    )];
     let mut hold = |by: &str, rate: f64, advice: &str| {
         let difference = rate / own - 1.0;
         let found = format!("{by}: {}, {} from that", gigahertz(rate), share(difference));
         findings.push(match difference.abs() {
-            off if off <= RATE_FINE => Finding::ok(ABOUT, found),
-            off if off <= RATE_WRONG => Finding::note(ABOUT, found).advice(advice),
-            _ => Finding::problem(ABOUT, found).advice(advice),
+            off if off <= RATE_FINE => CheckResult::ok(ABOUT, found),
+            off if off <= RATE_WRONG => CheckResult::note(ABOUT, found).advice(advice),
+            _ => CheckResult::problem(ABOUT, found).advice(advice),
         });
     };
     hold(
@@ -81,34 +83,34 @@ fn counter(clock: &Clock, watched: f64) -> Vec<Finding> {
             rate,
             "pfp uses the measured rate; programs that use the reported one are off by as much",
         ),
-        None => findings.push(Finding::ok(
+        None => findings.push(CheckResult::ok(
             ABOUT,
             "not reported (CPUID leaves 0x15 and 0x40000010): only the measurement is available",
         )),
     }
     findings.push(if clock.invariant {
-        Finding::ok(ABOUT, "the processor guarantees a constant rate")
+        CheckResult::ok(ABOUT, "the processor guarantees a constant rate")
     } else {
-        Finding::note(ABOUT, "the processor does not guarantee a constant rate")
+        CheckResult::note(ABOUT, "the processor does not guarantee a constant rate")
             .advice("compare only figures of runs under the same load of the machine")
     });
     findings
 }
 
 /// The core's own clock, which counts cycles.
-fn core(clock: &Clock, reported: &[Reported]) -> Vec<Finding> {
+fn core(clock: &Clock, reported: &[Reported]) -> Vec<CheckResult> {
     const ABOUT: &str = "core";
     let Some(measured) = clock.core_hz.filter(|hz| *hz > 0.0) else {
-        return vec![Finding::note(ABOUT, "its clock cannot be measured here")];
+        return vec![CheckResult::note(ABOUT, "its clock cannot be measured here")];
     };
     let ratio = measured / clock.ticks_per_second;
     let found = format!(
         "measured by dependent additions: {}, {ratio:.3} cycles a tick",
         units::hertz(measured)
     );
-    let mut findings = vec![Finding::ok(ABOUT, found)];
+    let mut findings = vec![CheckResult::ok(ABOUT, found)];
     if reported.is_empty() {
-        findings.push(Finding::ok(ABOUT, "not reported: only the measurement is available"));
+        findings.push(CheckResult::ok(ABOUT, "not reported: only the measurement is available"));
     }
     for Reported { by, least, most } in reported {
         let range = match most - least <= 1e6 {
@@ -119,13 +121,16 @@ fn core(clock: &Clock, reported: &[Reported]) -> Vec<Finding> {
         let difference = (measured - measured.clamp(*least, *most)) / measured.clamp(*least, *most);
         let found = format!("reported by {by}: {range}");
         findings.push(if difference.abs() <= CORE_FINE {
-            Finding::ok(ABOUT, format!("{found}, which agrees"))
+            CheckResult::ok(ABOUT, format!("{found}, which agrees"))
         } else {
-            Finding::note(ABOUT, format!("{found}; the measured rate is {} off", share(difference)))
-                .advice(
-                    "do not convert cycles with the reported rate: the core runs at another \
+            CheckResult::note(
+                ABOUT,
+                format!("{found}; the measured rate is {} off", share(difference)),
+            )
+            .advice(
+                "do not convert cycles with the reported rate: the core runs at another \
                          one",
-                )
+            )
         });
     }
     findings
@@ -164,24 +169,24 @@ fn range(by: &'static str, hertz: Vec<f64>) -> Option<Reported> {
 }
 
 /// The kernel's own clock source.
-fn source() -> Finding {
+fn source() -> CheckResult {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     match fs::read_to_string(path).map(|text| text.trim().to_owned()) {
         Ok(name)
             if ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"]
                 .contains(&name.as_str()) =>
         {
-            Finding::ok("source", format!("the kernel's clock source is {name}"))
+            CheckResult::ok("source", format!("the kernel's clock source is {name}"))
         }
-        Ok(name) => Finding::note("source", format!("the kernel's clock source is {name}"))
+        Ok(name) => CheckResult::note("source", format!("the kernel's clock source is {name}"))
             .advice("it may have found the time-stamp counter unstable: see `dmesg | grep -i tsc`"),
-        Err(_) => Finding::ok("source", "the kernel does not report its clock source"),
+        Err(_) => CheckResult::ok("source", "the kernel does not report its clock source"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::CheckVerdict;
     use super::*;
     use crate::snapshot::ClockKind;
 
@@ -198,13 +203,13 @@ mod tests {
         }
     }
 
-    fn verdicts(findings: &[Finding]) -> Vec<Verdict> {
+    fn verdicts(findings: &[CheckResult]) -> Vec<CheckVerdict> {
         findings.iter().map(|finding| finding.verdict).collect()
     }
 
     #[test]
     fn reported_rates_are_compared_with_measured_ones() {
-        use Verdict::{Note, Ok, Problem};
+        use CheckVerdict::{Note, Ok, Problem};
         for (watched, reported, expected) in [
             (2.5e9, Some(2.5e9), [Ok, Ok, Ok, Ok]),
             (2.5001e9, None, [Ok, Ok, Ok, Ok]),
@@ -226,12 +231,12 @@ mod tests {
         let cpuinfo = range("it", megahertz(text)).expect("two clocks");
         assert_eq!((cpuinfo.least, cpuinfo.most), (2.45e9, 3400.5e6));
         let agrees = core(&clock(None, Some(3.0e9)), std::slice::from_ref(&cpuinfo));
-        assert_eq!(verdicts(&agrees), [Verdict::Ok, Verdict::Ok]);
+        assert_eq!(verdicts(&agrees), [CheckVerdict::Ok, CheckVerdict::Ok]);
         let faster = core(&clock(None, Some(3.74055e9)), &[cpuinfo]);
-        assert_eq!(verdicts(&faster), [Verdict::Ok, Verdict::Note]);
+        assert_eq!(verdicts(&faster), [CheckVerdict::Ok, CheckVerdict::Note]);
         assert!(faster[1].found.contains("+10.00 % off"), "{faster:?}");
         assert!(faster[0].found.contains("1.496 cycles a tick"), "{faster:?}");
         assert_eq!(range("it", megahertz("cpu MHz : none\n")), None);
-        assert_eq!(verdicts(&core(&clock(None, None), &[])), [Verdict::Note]);
+        assert_eq!(verdicts(&core(&clock(None, None), &[])), [CheckVerdict::Note]);
     }
 }

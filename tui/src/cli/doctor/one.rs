@@ -14,8 +14,8 @@ use pfp_shm_layout::segment::Segment;
 
 use super::checks::{directories, shared_memory};
 use super::processes::{failed, not_found_any_more, process};
-use super::{Finding, Verdict};
-use crate::source::{self, Lost, Whereabouts};
+use super::{CheckResult, CheckVerdict};
+use crate::source::{self, LostSegment, Whereabouts};
 
 const ABOUT: &str = "process";
 /// A text that every program built with pfp contains.
@@ -23,7 +23,7 @@ const SIGN: &[u8] = b"pfp-beacon ";
 
 /// Checks step by step, up to the first failure. To read another user's folders, this process
 /// becomes that user.
-pub(super) fn all(pid: u32) -> Vec<Finding> {
+pub(super) fn all(pid: u32) -> Vec<CheckResult> {
     if let Some(findings) = listed(pid) {
         return findings;
     }
@@ -32,10 +32,10 @@ pub(super) fn all(pid: u32) -> Vec<Finding> {
         Err(_) if is_zombie(pid) => {
             let found = format!("{pid} has ended, and its parent has not asked how");
             let advice = "`pfp-top list` shows what can be watched";
-            return vec![Finding::problem(ABOUT, found).advice(advice)];
+            return vec![CheckResult::problem(ABOUT, found).advice(advice)];
         }
         Err(why) => {
-            let finding = Finding::problem(ABOUT, why.to_string());
+            let finding = CheckResult::problem(ABOUT, why.to_string());
             return vec![match Path::new(&format!("/proc/{pid}")).exists() {
                 true => finding.advice(format!("`sudo pfp-top doctor {pid}`")),
                 false => finding.advice("`pfp-top list` shows what can be watched"),
@@ -54,20 +54,23 @@ pub(super) fn all(pid: u32) -> Vec<Finding> {
     let has_sign_itself =
         is_instrumented || File::open(format!("/proc/{pid}/exe")).is_ok_and(has_sign);
     let libraries = libraries_of(pid);
-    let mut findings = vec![Finding::ok(ABOUT, who)];
+    let mut findings = vec![CheckResult::ok(ABOUT, who)];
     findings.extend(variables.iter().filter_map(|(name, value)| {
         let value = value.as_ref()?.to_string_lossy();
         let is_ours = std::env::var_os(name).is_some_and(|own| own.to_string_lossy() == value);
         (*name == "PFP_DIR" && !is_ours && room.is_none()).then(|| {
-            Finding::problem(ABOUT, format!("it was started with {name}={value}, and this was not"))
-                .advice(format!("{name}='{value}' pfp-top -p {pid}"))
+            CheckResult::problem(
+                ABOUT,
+                format!("it was started with {name}={value}, and this was not"),
+            )
+            .advice(format!("{name}='{value}' pfp-top -p {pid}"))
         })
     }));
     if room.is_some()
         && let Err(error) = source::enter(pid)
     {
         findings.extend(has_sign_itself.then(|| instrumented(is_instrumented, true)));
-        let finding = Finding::problem("room", format!("{error:#}"));
+        let finding = CheckResult::problem("room", format!("{error:#}"));
         findings.push(finding.advice(format!("`sudo pfp-top doctor {pid}`")));
         return findings;
     }
@@ -88,7 +91,7 @@ pub(super) fn all(pid: u32) -> Vec<Finding> {
     findings.extend(directories());
     findings.extend(shared_memory(Path::new("/dev/shm")));
     findings.extend(told_by(inside, &segments));
-    let is_wrong = findings.iter().any(|finding| finding.verdict == Verdict::Problem);
+    let is_wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Problem);
     let is_found = findings.iter().any(|finding| finding.about == "segment");
     if is_instrumented && !is_found && !is_wrong {
         findings.push(why_not_found(pid, &segments));
@@ -98,7 +101,7 @@ pub(super) fn all(pid: u32) -> Vec<Finding> {
 
 /// The findings for a process that `list` shows. Its files in `/proc` are not read, since the
 /// kernel may refuse that, and its environment does not matter.
-fn listed(pid: u32) -> Option<Vec<Finding>> {
+fn listed(pid: u32) -> Option<Vec<CheckResult>> {
     let found = source::discover().ok()?.candidates;
     let own: Vec<_> = found.iter().filter(|it| it.visible_pid() == pid).collect();
     let runs = own.iter().any(|it| it.runs());
@@ -108,7 +111,7 @@ fn listed(pid: u32) -> Option<Vec<Finding>> {
     }
     let mut findings = Vec::new();
     if runs {
-        findings = vec![Finding::ok(ABOUT, format!("{pid} runs")), instrumented(true, true)];
+        findings = vec![CheckResult::ok(ABOUT, format!("{pid} runs")), instrumented(true, true)];
         findings.extend(directories());
         findings.extend(shared_memory(Path::new("/dev/shm")));
     }
@@ -118,15 +121,15 @@ fn listed(pid: u32) -> Option<Vec<Finding>> {
 }
 
 /// Why viewers cannot find the segments of a running process.
-fn why_not_found(pid: u32, segments: &[String]) -> Finding {
+fn why_not_found(pid: u32, segments: &[String]) -> CheckResult {
     const ABOUT: &str = "segment";
     let objects: Vec<_> = segments.iter().filter_map(|id| Name::from_hex(id.as_bytes())).collect();
-    if let Some(lost) = objects.iter().find_map(|object| Lost::of(*object)) {
+    if let Some(lost) = objects.iter().find_map(|object| LostSegment::of(*object)) {
         return not_found_any_more(ABOUT, &lost);
     }
     let is_there = |object: &&Name| Path::new(&format!("/dev/shm{object}")).exists();
     let Some(object) = objects.iter().find(is_there) else {
-        return Finding::problem(ABOUT, "its segment is not in /dev/shm here").advice(
+        return CheckResult::problem(ABOUT, "its segment is not in /dev/shm here").advice(
             "/dev/shm was emptied: start the program again; or it has another one, such as that \
              of its container: share it",
         );
@@ -134,24 +137,27 @@ fn why_not_found(pid: u32, segments: &[String]) -> Finding {
     match Segment::open(object) {
         Ok((_, facts)) if !facts.folder.is_empty() => {
             let folder = facts.folder;
-            Finding::problem(ABOUT, format!("its beacon is in {folder}, and this looks elsewhere"))
-                .advice(format!("PFP_DIR='{folder}' pfp-top -p {pid}"))
+            CheckResult::problem(
+                ABOUT,
+                format!("its beacon is in {folder}, and this looks elsewhere"),
+            )
+            .advice(format!("PFP_DIR='{folder}' pfp-top -p {pid}"))
         }
-        Ok(_) => Finding::problem(ABOUT, "it has a segment, and could make no beacon for it")
+        Ok(_) => CheckResult::problem(ABOUT, "it has a segment, and could make no beacon for it")
             .advice("a note above says why; fix that, and restart the program"),
-        Err(error) => Finding::problem(ABOUT, format!("its segment cannot be read: {error}"))
+        Err(error) => CheckResult::problem(ABOUT, format!("its segment cannot be read: {error}"))
             .advice("use the pfp-top of the version that the program was built with"),
     }
 }
 
-fn instrumented(has_segment: bool, has_sign: bool) -> Finding {
+fn instrumented(has_segment: bool, has_sign: bool) -> CheckResult {
     match (has_segment, has_sign) {
-        (true, _) => Finding::ok(ABOUT, "it is instrumented, and has a segment"),
-        (_, true) => Finding::note(ABOUT, "it is built with pfp, and has no segment").advice(
+        (true, _) => CheckResult::ok(ABOUT, "it is instrumented, and has a segment"),
+        (_, true) => CheckResult::note(ABOUT, "it is built with pfp, and has no segment").advice(
             "it has not reached a point yet, or could not create one (then a finding below says \
              why)",
         ),
-        _ => Finding::problem(ABOUT, "it is not instrumented: nothing of pfp is in it").advice(
+        _ => CheckResult::problem(ABOUT, "it is not instrumented: nothing of pfp is in it").advice(
             "mark regions with pfp and rebuild it; `pfp-top run -- CMD` starts a program that is \
              annotated for NVTX, ITT, OpenMP or Kokkos",
         ),
@@ -159,7 +165,7 @@ fn instrumented(has_segment: bool, has_sign: bool) -> Finding {
 }
 
 /// Reads the beacons of these segments, and the messages that the process with this id has left.
-fn told_by(inside: u32, segments: &[String]) -> Vec<Finding> {
+fn told_by(inside: u32, segments: &[String]) -> Vec<CheckResult> {
     let here = Identity::of_this_process();
     let mut findings = Vec::new();
     for place in find::find_everywhere().0 {

@@ -19,13 +19,13 @@ use pfp_shm_layout::name::Name;
 use pfp_shm_layout::segment::{OpenError, Segment};
 use pfp_shm_layout::truncation;
 
-use super::Finding;
+use super::CheckResult;
 use crate::snapshot::{End, ProcessState, state};
-use crate::source::{Lost, effective_user, is_own};
+use crate::source::{LostSegment, effective_user, is_own};
 
 const ABOUT: &str = "processes";
 
-pub(super) fn processes() -> Vec<Finding> {
+pub(super) fn processes() -> Vec<CheckResult> {
     // Another check reports unreadable folders.
     let (found, _) = find::find_everywhere();
     let mut findings = Vec::new();
@@ -34,13 +34,13 @@ pub(super) fn processes() -> Vec<Finding> {
         if place.truncated {
             let shown = place.looked_in.display();
             findings.push(
-                Finding::problem(ABOUT, format!("{shown} has more files than are looked at"))
+                CheckResult::problem(ABOUT, format!("{shown} has more files than are looked at"))
                     .advice("`pfp-top gc` removes what ended programs left"),
             );
         }
         for (path, why) in &place.unreadable {
             findings.push(
-                Finding::problem(ABOUT, format!("{}: {why}", path.display()))
+                CheckResult::problem(ABOUT, format!("{}: {why}", path.display()))
                     .advice("of another version of pfp, or damaged: then `pfp-top gc` removes it"),
             );
         }
@@ -51,7 +51,7 @@ pub(super) fn processes() -> Vec<Finding> {
     }
     if findings.is_empty() {
         findings.push(
-            Finding::note(ABOUT, "none is instrumented and runs")
+            CheckResult::note(ABOUT, "none is instrumented and runs")
                 .advice("`pfp-top demo` shows one; `pfp-top run -- CMD` starts one"),
         );
     }
@@ -61,7 +61,7 @@ pub(super) fn processes() -> Vec<Finding> {
 /// Findings about objects that have a segment's name but are something else, such as a link: a
 /// program whose segment would get this name measures nothing. Also finds segments of this user
 /// whose beacon is missing.
-pub(super) fn objects(shm: &Path) -> Vec<Finding> {
+pub(super) fn objects(shm: &Path) -> Vec<CheckResult> {
     const ABOUT: &str = "segments";
     let own = effective_user();
     let (found, _) = find::find_everywhere();
@@ -86,11 +86,11 @@ pub(super) fn objects(shm: &Path) -> Vec<Finding> {
             };
             let found = format!("{shown}: expected a segment, found {what} of uid {}", meta.uid());
             findings.push(
-                Finding::problem(ABOUT, found)
+                CheckResult::problem(ABOUT, found)
                     .advice("not created by pfp: remove it (no program will use it)"),
             );
         } else if meta.uid() == own && !known.contains(&name) {
-            let sum = match Lost::of(name) {
+            let sum = match LostSegment::of(name) {
                 Some(lost) if lost.runs => {
                     findings.push(not_found_any_more(ABOUT, &lost));
                     continue;
@@ -103,7 +103,7 @@ pub(super) fn objects(shm: &Path) -> Vec<Finding> {
     }
     let told = |[n, bytes]: [u64; 2], of: &str| {
         let found = format!("{n} in {}, {} KiB, {of}", shm.display(), bytes >> 10);
-        (n > 0).then(|| Finding::note(ABOUT, found))
+        (n > 0).then(|| CheckResult::note(ABOUT, found))
     };
     let left = told(left, "of programs that ended, and whose beacons are gone");
     findings.extend(left.map(|it| it.advice("`pfp-top gc` removes them")));
@@ -119,7 +119,7 @@ pub(super) fn objects(shm: &Path) -> Vec<Finding> {
 
 /// The finding for a program whose beacon was removed. The program runs, or may run in another pid
 /// namespace.
-pub(super) fn not_found_any_more(about: &'static str, lost: &Lost) -> Finding {
+pub(super) fn not_found_any_more(about: &'static str, lost: &LostSegment) -> CheckResult {
     let Facts { exe, pid, folder, pid_namespace, .. } = &lost.facts;
     let exe = file_name(Path::new(exe));
     if *pid_namespace == 0 || !is_own(*pid_namespace) {
@@ -127,20 +127,20 @@ pub(super) fn not_found_any_more(about: &'static str, lost: &Lost) -> Finding {
         let found = format!(
             "{exe}, process {pid} of {space} pid namespace, has no beacon in {folder} any more"
         );
-        return Finding::note(about, found).advice(format!(
+        return CheckResult::note(about, found).advice(format!(
             "if it has ended, remove /dev/shm{}; if it runs, start it again",
             lost.object
         ));
     }
     let found = format!("{exe} [{pid}] runs, but its beacon is gone from {folder}");
-    Finding::problem(about, found).advice(
+    CheckResult::problem(about, found).advice(
         "the folder was emptied: restart the program, and keep cleaners of old files away from the \
          folder",
     )
 }
 
 /// The finding for a program whose last start failed, with the cause and advice.
-pub(super) fn failed(about: &'static str, note: &Failure) -> Finding {
+pub(super) fn failed(about: &'static str, note: &Failure) -> CheckResult {
     let exe = file_name(&note.exe);
     let what = match note.stage {
         Stage::Segment => "could not measure: no segment in /dev/shm",
@@ -151,7 +151,7 @@ pub(super) fn failed(about: &'static str, note: &Failure) -> Finding {
         0 => String::new(),
         errno => format!(" ({})", io::Error::from_raw_os_error(errno)),
     };
-    Finding::problem(about, format!("{exe} [{}] {what}{why}", note.pid))
+    CheckResult::problem(about, format!("{exe} [{}] {what}{why}", note.pid))
         .advice(note.stage.advice(note.errno))
 }
 
@@ -160,7 +160,7 @@ fn file_name(exe: &Path) -> Cow<'_, str> {
 }
 
 /// Processes with several segments: their copies of pfp share one if they can.
-fn several_copies(entries: &[Entry]) -> Vec<Finding> {
+fn several_copies(entries: &[Entry]) -> Vec<CheckResult> {
     let mut copies: BTreeMap<(u64, u32, u64), Vec<&Entry>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.state == Liveness::Alive) {
         let process = &entry.info.process;
@@ -171,7 +171,7 @@ fn several_copies(entries: &[Entry]) -> Vec<Finding> {
         let (exe, pid, n) = (file_name(&info.exe), info.process.pid, entries.len());
         let found =
             format!("{exe} [{pid}] has {n} segments, of copies of pfp that do not fit together");
-        Finding::note(ABOUT, found).advice(
+        CheckResult::note(ABOUT, found).advice(
             "the program and its libraries were linked with different versions of pfp: link all \
              with the same one, or choose a segment with -p and its number in `pfp-top list`",
         )
@@ -179,7 +179,7 @@ fn several_copies(entries: &[Entry]) -> Vec<Finding> {
     several.collect()
 }
 
-pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> Finding {
+pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> CheckResult {
     let info = &entry.info;
     let exe = file_name(&info.exe);
     let name = if info.name.is_empty() { &exe } else { info.name.as_str() };
@@ -187,14 +187,14 @@ pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> Fi
     match (entry.state, entry.object_bytes) {
         (Liveness::Dead | Liveness::Gone, Some(bytes)) => {
             let found = format!("{who} {}; {} KiB are kept", how_it_ended(info), bytes >> 10);
-            Finding::note(about, found)
+            CheckResult::note(about, found)
                 .advice("`pfp-top -p PID` shows its last figures; `pfp-top gc` removes them")
         }
         (Liveness::Dead | Liveness::Gone, None) => {
-            Finding::note(about, format!("{who} is gone and so are its figures"))
+            CheckResult::note(about, format!("{who} is gone and so are its figures"))
                 .advice("`pfp-top gc` removes the beacon")
         }
-        (Liveness::Alive, None) => Finding::note(
+        (Liveness::Alive, None) => CheckResult::note(
             about,
             format!("{who} runs, but its segment is not in /dev/shm"),
         )
@@ -214,7 +214,7 @@ pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> Fi
                 }
                 of_clock(about, &segment, found)
             }
-            Err(error) => Finding::problem(about, format!("{who} cannot be read: {error}"))
+            Err(error) => CheckResult::problem(about, format!("{who} cannot be read: {error}"))
                 .advice("use the pfp-top of the version that the program was built with"),
         },
     }
@@ -236,7 +236,7 @@ fn open(info: &Info) -> Result<Segment, OpenError> {
 }
 
 /// Checks the clock of a process that can be watched.
-fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> Finding {
+fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> CheckResult {
     let counters = segment.counters();
     let astray: u64 = (0..=segment.overflow_lane())
         .take(usize::try_from(counters.lanes_used.load(Relaxed)).unwrap_or(usize::MAX))
@@ -248,7 +248,7 @@ fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> Findin
         found.push_str(&format!(
             "; pfp is built without optimisation: a region costs {pair_ns:.0} ns"
         ));
-        return Finding::note(about, found).advice(OPTIMISE);
+        return CheckResult::note(about, found).advice(OPTIMISE);
     }
     let replaced = counters.system_clock.load(Relaxed) == 1;
     if astray > 0 {
@@ -258,9 +258,9 @@ fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> Findin
         found.push_str("; the system's clock is read in place of the tick counter");
     }
     if astray == 0 && !replaced {
-        return Finding::ok(about, found);
+        return CheckResult::ok(about, found);
     }
-    Finding::note(about, found).advice(
+    CheckResult::note(about, found).advice(
         "the kernel's log (dmesg) may report an unstable clock source; on-CPU times are right \
          nevertheless",
     )
@@ -277,7 +277,7 @@ fn is_unoptimised(pair_ns: f64) -> bool {
 
 /// Only owners and root see other users' segments. The user should know that before searching for
 /// one.
-pub(super) fn other_users() -> Vec<Finding> {
+pub(super) fn other_users() -> Vec<CheckResult> {
     let own = effective_user();
     if own == 0 {
         return Vec::new();
@@ -296,12 +296,12 @@ pub(super) fn other_users() -> Vec<Finding> {
             "{} is of uid {uid}, whose programs only they and root can watch",
             path.display()
         );
-        Finding::note("other users", found).advice("`sudo pfp-top`")
+        CheckResult::note("other users", found).advice("`sudo pfp-top`")
     };
     temporary.chain(runtime).filter_map(theirs).map(finding).collect()
 }
 
-pub(super) fn containers() -> Vec<Finding> {
+pub(super) fn containers() -> Vec<CheckResult> {
     const ABOUT: &str = "container";
     let mut findings = Vec::new();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -313,7 +313,7 @@ pub(super) fn containers() -> Vec<Finding> {
         None => is_nested.then(|| "this is a pid namespace of its own".into()),
     };
     findings.extend(what.map(|what| {
-        Finding::note(ABOUT, what).advice(
+        CheckResult::note(ABOUT, what).advice(
             "programs outside are seen only if /dev/shm and the folder of beacons are shared",
         )
     }));
@@ -321,14 +321,14 @@ pub(super) fn containers() -> Vec<Finding> {
     if let (Some(own), Some(first)) = (namespace("self"), namespace("1"))
         && own != first
     {
-        findings.push(Finding::note(
+        findings.push(CheckResult::note(
             ABOUT,
             "the file systems seen here are not those of process 1 (a mount namespace)",
         ));
     }
     if !Path::new("/proc/self/stat").exists() {
         findings.push(
-            Finding::problem(ABOUT, "/proc is not mounted")
+            CheckResult::problem(ABOUT, "/proc is not mounted")
                 .advice("mount it: pfp identifies processes by it"),
         );
     }
@@ -337,7 +337,7 @@ pub(super) fn containers() -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::CheckVerdict;
     use super::*;
 
     #[test]
@@ -354,12 +354,14 @@ mod tests {
         let object = Name::from_hex(b"9a469600111dbd70fe6cc3d366a010ef").expect("it is one");
         let own = pfp_shm_layout::liveness::Identity::of_this_process().pidns;
         for (pid_namespace, expected) in
-            [(own, Verdict::Problem), (0, Verdict::Note), (1, Verdict::Note)]
+            [(own, CheckVerdict::Problem), (0, CheckVerdict::Note), (1, CheckVerdict::Note)]
         {
             let facts =
                 Facts { pid: 1, exe: "/usr/bin/app".into(), pid_namespace, ..Facts::default() };
-            let found =
-                not_found_any_more("processes", &Lost { object, facts, bytes: 0, runs: true });
+            let found = not_found_any_more(
+                "processes",
+                &LostSegment { object, facts, bytes: 0, runs: true },
+            );
             assert_eq!(found.verdict, expected, "{found:?}");
             assert_eq!(found.found.contains("runs"), pid_namespace == own, "{found:?}");
         }
@@ -378,7 +380,7 @@ mod tests {
             (libc::EINTR, "Interrupted", "start it anew"),
         ] {
             let found = of(Stage::Segment, errno);
-            assert_eq!(found.verdict, Verdict::Problem);
+            assert_eq!(found.verdict, CheckVerdict::Problem);
             assert!(found.found.starts_with("app [42] could not measure"), "{found:?}");
             assert!(found.found.contains(cause) && found.advice.contains(advice), "{found:?}");
         }

@@ -26,7 +26,7 @@ const FOLD_DIGITS: &str = "PFP_FOLD_DIGITS";
 
 /// What to do about annotations for other tools.
 #[derive(Args, Clone, Debug)]
-pub(super) struct Inject {
+pub(super) struct InjectArgs {
     /// Measure only the annotations of these systems; the default is all but kokkos3.
     #[arg(long, value_name = "SYSTEMS", value_delimiter = ',', conflicts_with = "no_inject")]
     inject: Vec<System>,
@@ -90,7 +90,7 @@ impl Note {
     }
 }
 
-impl Inject {
+impl InjectArgs {
     /// The variables to add to a program's environment. Reports which annotations are measured, and
     /// which are not.
     pub(super) fn environment(

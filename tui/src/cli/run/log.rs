@@ -24,14 +24,14 @@ const PREFIX: &str = "run-";
 const ENDING: &str = ".log";
 
 /// The file, open for the program.
-pub(super) struct Log {
+pub(super) struct LogFile {
     file: File,
     path: PathBuf,
     /// Whether this program chose the name; then an empty file is removed.
     own: bool,
 }
 
-impl Log {
+impl LogFile {
     /// Opens the file of that name, or a new file for this program.
     pub(super) fn create(named: Option<&Path>, program: &OsStr) -> Result<Self> {
         let (path, own) = match named {
@@ -151,7 +151,7 @@ mod tests {
     fn the_end_of_a_long_output_is_shown_without_control_sequences() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
-        let log = Log::create(Some(&path), OsStr::new("x")).unwrap();
+        let log = LogFile::create(Some(&path), OsStr::new("x")).unwrap();
         let mut file = log.file().unwrap();
         for line in 0..20_000 {
             writeln!(file, "line {line}").unwrap();
@@ -172,7 +172,7 @@ mod tests {
         }
         // The oldest one is of a program that still runs.
         let used = folder.path().join("run-x-00.log");
-        let log = Log::create(Some(&used), OsStr::new("x")).unwrap();
+        let log = LogFile::create(Some(&used), OsStr::new("x")).unwrap();
         let program = log.file().unwrap();
         File::options()
             .write(true)

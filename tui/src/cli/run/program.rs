@@ -1,7 +1,7 @@
 //! The started program: its processes, and how it ends.
 //!
-//! The program belongs to the user. Only [`Program::end`] ends it: a viewer that fails leaves it
-//! running.
+//! The program belongs to the user. Only [`RunningProgram::end`] ends it: a viewer that fails
+//! leaves it running.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -35,7 +35,7 @@ pub(super) struct Output {
 }
 
 /// A running program. Dropping it leaves it running and prints a message about that.
-pub(super) struct Program {
+pub(super) struct RunningProgram {
     child: Child,
     command: OsString,
     log: Option<PathBuf>,
@@ -51,7 +51,7 @@ pub(super) struct Program {
     known: HashSet<String>,
 }
 
-impl Program {
+impl RunningProgram {
     /// Starts the program. An error comes with the exit status that shells use for it.
     pub(super) fn start(
         command: &[OsString],
@@ -184,9 +184,9 @@ impl Program {
     }
 
     /// Waits up to `patience` for the program and its children to end.
-    fn wait(&mut self, patience: Duration, children: &[Process]) {
+    fn wait(&mut self, patience: Duration, children: &[ProcessIdentity]) {
         let start = Instant::now();
-        while (self.status().is_none() || children.iter().any(Process::runs))
+        while (self.status().is_none() || children.iter().any(ProcessIdentity::runs))
             && start.elapsed() < patience
         {
             std::thread::sleep(Duration::from_millis(5));
@@ -194,16 +194,16 @@ impl Program {
     }
 
     /// The processes that descend from the program.
-    fn children(&self) -> Vec<Process> {
+    fn children(&self) -> Vec<ProcessIdentity> {
         let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .filter(|&pid| pid != self.id() && self.is_of_the_family(pid))
-            .filter_map(Process::of)
+            .filter_map(ProcessIdentity::of)
             .collect()
     }
 
     /// Sends a signal to the program and its children: a shell does not pass it on.
-    fn signal(&mut self, signal: libc::c_int, children: &[Process]) {
+    fn signal(&mut self, signal: libc::c_int, children: &[ProcessIdentity]) {
         let send = |pid: u32| {
             // SAFETY: `kill` takes plain numbers and has no preconditions.
             unsafe { libc::kill(pid as libc::pid_t, signal) }
@@ -218,7 +218,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         if self.status().is_none() {
             let output = match &self.log {
@@ -231,12 +231,12 @@ impl Drop for Program {
 }
 
 /// A process that may end at any time, after which another process may get its id.
-struct Process {
+struct ProcessIdentity {
     pid: u32,
     started: u64,
 }
 
-impl Process {
+impl ProcessIdentity {
     fn of(pid: u32) -> Option<Self> {
         Some(Self { pid, started: Stat::of(pid)?.started })
     }
@@ -311,15 +311,15 @@ fn signal_name(signal: i32) -> &'static str {
 mod tests {
     use super::*;
 
-    fn start(script: &str) -> Program {
+    fn start(script: &str) -> RunningProgram {
         start_in(script, true)
     }
 
-    fn start_in(script: &str, own_group: bool) -> Program {
+    fn start_in(script: &str, own_group: bool) -> RunningProgram {
         let command = ["sh", "-c", script].map(OsString::from);
         let log = Some((tempfile::tempfile().unwrap(), PathBuf::from("log")));
         let output = Output { log, own_group };
-        Program::start(&command, &[], 7, output).map_err(|(_, why)| why).unwrap()
+        RunningProgram::start(&command, &[], 7, output).map_err(|(_, why)| why).unwrap()
     }
 
     fn candidate(pid: u32) -> Candidate {
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn a_program_outlives_a_failing_viewer() {
         let program = start("exec sleep 1000");
-        let (pid, process) = (program.id(), Process::of(program.id()).unwrap());
+        let (pid, process) = (program.id(), ProcessIdentity::of(program.id()).unwrap());
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _program = program;
             panic!("a fault of the viewer");
@@ -399,7 +399,9 @@ mod tests {
             let children =
                 wait_for("its children", || Some(program.children()).filter(|all| all.len() == 2));
             program.end().unwrap();
-            wait_for("its children to end", || (!children.iter().any(Process::runs)).then_some(()));
+            wait_for("its children to end", || {
+                (!children.iter().any(ProcessIdentity::runs)).then_some(())
+            });
         };
         std::thread::scope(|scope| {
             for ignored in ["", "trap '' TERM; "] {
@@ -419,7 +421,8 @@ mod tests {
         assert!(copied.success());
         let command = [path.into_os_string(), "1000".into()];
         let output = Output { log: None, own_group: true };
-        let mut program = Program::start(&command, &[], 7, output).map_err(|(_, why)| why).unwrap();
+        let mut program =
+            RunningProgram::start(&command, &[], 7, output).map_err(|(_, why)| why).unwrap();
         let stat = Stat::of(program.id()).expect("it runs");
         assert_eq!((stat.parent, stat.group), (std::process::id(), program.id()));
         program.end().unwrap();
@@ -429,7 +432,7 @@ mod tests {
     fn a_failed_start_has_the_exit_status_of_shells() {
         let status = |command: &str| {
             let output = Output { log: None, own_group: true };
-            Program::start(&[command.into()], &[], 7, output).err().map(|(status, _)| status)
+            RunningProgram::start(&[command.into()], &[], 7, output).err().map(|(status, _)| status)
         };
         assert_eq!(status("/no/such/program"), Some(127));
         assert_eq!(status("/"), Some(126));

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::{Finding, Judgement, Metric, Row, TEST};
+use super::{GateFinding, GateRow, Judgement, Metric, TEST};
 use crate::text;
 use crate::units;
 
@@ -15,12 +15,12 @@ const NAME_MAX: usize = 48;
 pub fn render(judgement: &Judgement) -> String {
     let Judgement { rows, runs_before, runs_now, too_few, gone, new, assumed } = judgement;
     let count = |finding| judgement.count(finding);
-    let word = if count(Finding::Failed) > 0 { "FAILED" } else { "passed" };
+    let word = if count(GateFinding::Failed) > 0 { "FAILED" } else { "passed" };
     let mut out = format!(
         "gate {word}: {} failed, {} unsure, {} fine; {runs_before} and {runs_now} runs; {TEST}\n",
-        count(Finding::Failed),
-        count(Finding::Unsure),
-        count(Finding::Fine),
+        count(GateFinding::Failed),
+        count(GateFinding::Unsure),
+        count(GateFinding::Fine),
     );
     if let Some(deviation) = assumed {
         // Writing to a string cannot fail.
@@ -71,7 +71,7 @@ pub fn render(judgement: &Judgement) -> String {
             share(common)
         );
     }
-    if count(Finding::Unsure) > 0 {
+    if count(GateFinding::Unsure) > 0 {
         let _ = writeln!(
             out,
             "unsure: cannot rule out a regression as large as the limit; add \
@@ -92,7 +92,7 @@ pub fn render(judgement: &Judgement) -> String {
     out
 }
 
-fn figure(row: &Row, value: f64) -> String {
+fn figure(row: &GateRow, value: f64) -> String {
     match row.limit.metric {
         metric if metric.is_time() => units::duration(value),
         Metric::Load => units::percent(value),
@@ -114,7 +114,7 @@ fn probability(p: f64) -> String {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct GateReport<'a> {
     format: &'static str,
     version: u32,
     test: &'static str,
@@ -128,14 +128,14 @@ struct Report<'a> {
 /// The findings as JSON, with a line break at its end. Times are seconds, loads CPUs; changes and
 /// deviations are shares. The assumed deviation is null where several runs show it.
 pub fn json(judgement: &Judgement) -> serde_json::Result<String> {
-    let failed = judgement.count(Finding::Failed);
-    let report = Report {
+    let failed = judgement.count(GateFinding::Failed);
+    let report = GateReport {
         format: "pfp-gate",
         version: 1,
         test: TEST,
         passed: failed == 0,
         failed,
-        unsure: judgement.count(Finding::Unsure),
+        unsure: judgement.count(GateFinding::Unsure),
         judgement,
     };
     Ok(serde_json::to_string_pretty(&report)? + "\n")

@@ -63,7 +63,7 @@ fn run(id: u64, durations: &[Vec<f64>]) -> Snapshot {
 
 /// Runs of a program whose runs differ by `deviation`, and whose first point takes longer by the
 /// share `slower`.
-fn runs(dice: &mut Dice, n: usize, deviation: f64, slower: f64) -> Vec<Run> {
+fn runs(dice: &mut Dice, n: usize, deviation: f64, slower: f64) -> Vec<ProgramRun> {
     let one = |id: usize, dice: &mut Dice| {
         // Influences that all points of a run share: the clock, the neighbours.
         let speed = (deviation * dice.normal()).exp();
@@ -75,7 +75,7 @@ fn runs(dice: &mut Dice, n: usize, deviation: f64, slower: f64) -> Vec<Run> {
         let durations: Vec<_> = (0..POINTS).map(|place| point(place, dice)).collect();
         run(id as u64 + (dice.next() * 1e15) as u64, &durations)
     };
-    Run::all((0..n).map(|id| one(id, dice)).collect())
+    ProgramRun::all((0..n).map(|id| one(id, dice)).collect())
 }
 
 fn limits(text: &str) -> Vec<Limit> {
@@ -91,7 +91,7 @@ fn failures(seed: u64, n: usize, deviation: f64, slower: f64) -> usize {
         let now = runs(&mut dice, n, deviation, slower);
         let judged = judge(&before, &now, &limits, ASSUMED_DEVIATION, |_| true);
         assert_eq!(judged.rows.len(), 3 * POINTS);
-        judged.count(Finding::Failed) > 0
+        judged.count(GateFinding::Failed) > 0
     };
     (0..100).filter(fails).count()
 }
@@ -122,21 +122,21 @@ fn a_gate_is_unsure_where_more_runs_would_decide() {
         judge(&before, &runs(dice, 1, 0.0, slower), &limits, ASSUMED_DEVIATION, |_| true)
     };
     let judged = both(&mut dice, 0.05);
-    assert_eq!((judged.count(Finding::Failed), judged.assumed), (0, Some(ASSUMED_DEVIATION)));
+    assert_eq!((judged.count(GateFinding::Failed), judged.assumed), (0, Some(ASSUMED_DEVIATION)));
     let first = judged.rows.iter().find(|row| row.limit.metric == Metric::Quantile(0.5)).unwrap();
-    assert_eq!(first.finding, Finding::Unsure, "{judged:?}");
+    assert_eq!(first.finding, GateFinding::Unsure, "{judged:?}");
     // A large change is found all the same.
-    assert_eq!(both(&mut dice, 0.5).count(Finding::Failed), 1);
+    assert_eq!(both(&mut dice, 0.5).count(GateFinding::Failed), 1);
 }
 
 #[test]
 fn snapshots_of_one_process_are_one_run() {
     let mut source = Synthetic::new();
     let snapshots: Vec<_> = source.polls(6);
-    let whole = Run::all(vec![snapshots[5].clone()]);
-    let cut = Run::all(snapshots.into_iter().rev().collect());
+    let whole = ProgramRun::all(vec![snapshots[5].clone()]);
+    let cut = ProgramRun::all(snapshots.into_iter().rev().collect());
     assert_eq!((cut.len(), cut[0].steps.len()), (1, 6));
-    let observed = |run: &Run, metric| run.measured()["io.parse"].observe(metric).unwrap();
+    let observed = |run: &ProgramRun, metric| run.measured()["io.parse"].observe(metric).unwrap();
     for metric in [Metric::Quantile(0.5), Metric::Mean, Metric::Load, Metric::Rate] {
         let (cut, whole) = (observed(&cut[0], metric), observed(&whole[0], metric));
         assert_eq!(cut.value, whole.value, "windows make up the whole");
@@ -144,7 +144,7 @@ fn snapshots_of_one_process_are_one_run() {
     }
     let judged = judge(&whole, &cut, &limits("p50=5%"), ASSUMED_DEVIATION, |_| true);
     assert_eq!((judged.runs_before, judged.runs_now), (1, 1));
-    assert!(judged.rows.iter().all(|row| row.change == 0.0 && row.finding == Finding::Unsure));
+    assert!(judged.rows.iter().all(|row| row.change == 0.0 && row.finding == GateFinding::Unsure));
 }
 
 /// A t statistic computed by hand: logarithms 0, 0.02 against 0.20, 0.22; pooled variance 0.0002,
@@ -169,17 +169,17 @@ fn the_test_agrees_with_students_table() {
 fn a_lower_rate_and_more_of_any_other_metric_are_worse() {
     let durations = |n: usize| vec![vec![26_000.0; n]];
     let side = |first: u64, n: usize| {
-        Run::all((0..4).map(|id| run(first + id, &durations(n + id as usize % 2))).collect())
+        ProgramRun::all((0..4).map(|id| run(first + id, &durations(n + id as usize % 2))).collect())
     };
     let judged = |metric: &str, now: usize| {
         judge(&side(0, 1000), &side(10, now), &limits(metric), 0.02, |_| true).rows[0].clone()
     };
-    assert_eq!(judged("rate=5%", 900).finding, Finding::Failed);
+    assert_eq!(judged("rate=5%", 900).finding, GateFinding::Failed);
     assert!((judged("rate=5%", 900).change + 0.1).abs() < 0.001);
-    assert_eq!(judged("rate=5%", 1100).finding, Finding::Fine);
+    assert_eq!(judged("rate=5%", 1100).finding, GateFinding::Fine);
     for metric in ["count=5%", "load=5%"] {
-        assert_eq!(judged(metric, 1100).finding, Finding::Failed);
-        assert_eq!(judged(metric, 900).finding, Finding::Fine);
+        assert_eq!(judged(metric, 1100).finding, GateFinding::Failed);
+        assert_eq!(judged(metric, 900).finding, GateFinding::Fine);
     }
 }
 
@@ -187,24 +187,24 @@ fn a_lower_rate_and_more_of_any_other_metric_are_worse() {
 /// independent.
 #[test]
 fn a_few_calls_more_in_one_run_are_no_regression() {
-    let side = |id: u64, n: usize| Run::all(vec![run(id, &[vec![26_000.0; n]])]);
+    let side = |id: u64, n: usize| ProgramRun::all(vec![run(id, &[vec![26_000.0; n]])]);
     let judged = |metric: &str, before: usize, now: usize| {
         let judged = judge(&side(0, before), &side(1, now), &limits(metric), 0.02, |_| true);
         judged.rows[0].finding
     };
     for metric in ["count=5%", "load=5%"] {
-        assert_eq!(judged(metric, 25, 32), Finding::Unsure);
-        assert_eq!(judged(metric, 25_000, 32_000), Finding::Failed);
+        assert_eq!(judged(metric, 25, 32), GateFinding::Unsure);
+        assert_eq!(judged(metric, 25_000, 32_000), GateFinding::Failed);
     }
-    assert_eq!(judged("rate=5%", 32, 25), Finding::Unsure);
-    assert_eq!(judged("rate=5%", 32_000, 25_000), Finding::Failed);
+    assert_eq!(judged("rate=5%", 32, 25), GateFinding::Unsure);
+    assert_eq!(judged("rate=5%", 32_000, 25_000), GateFinding::Failed);
 }
 
 #[test]
 fn metrics_without_enough_measurements_are_listed() {
     let side = |first: u64, sizes: &[usize]| {
         let durations: Vec<_> = sizes.iter().map(|n| vec![26_000.0; *n]).collect();
-        Run::all(vec![run(first, &durations)])
+        ProgramRun::all(vec![run(first, &durations)])
     };
     let limits = limits("p50=5%,p99=5%");
     let judged =
@@ -255,7 +255,7 @@ fn a_common_change_of_most_points_is_reported() {
     let judged = |factors: [f64; 6]| {
         let side = |first: u64, factors: [f64; 6]| {
             let durations = factors.map(|factor| vec![26_000.0 * factor; 500]);
-            Run::all((0..3).map(|n| run(first + n, &durations)).collect())
+            ProgramRun::all((0..3).map(|n| run(first + n, &durations)).collect())
         };
         judge(&side(10, [1.0; 6]), &side(20, factors), &limits("p50=50%"), 0.02, |_| true)
     };

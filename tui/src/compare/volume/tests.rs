@@ -24,14 +24,14 @@ impl Chance {
 }
 
 /// A window with `count` calls of 100 us each.
-fn window(count: u64, seconds: f64) -> Window {
+fn window(count: u64, seconds: f64) -> PointWindow {
     let (spread, exclusive) = (vec![(number_of(100_000), count as f64)], count as f64 * 100_000.0);
     let length = Some(Length { ticks: seconds * TICKS, seconds });
-    Window { count, exclusive, length, spread: if count > 0 { spread } else { Vec::new() } }
+    PointWindow { count, exclusive, length, spread: if count > 0 { spread } else { Vec::new() } }
 }
 
 /// The verdicts on calls and load of two windows.
-fn judged(before: Window, since: Window, is_same: bool) -> (Volume, Volume) {
+fn judged(before: PointWindow, since: PointWindow, is_same: bool) -> (Volume, Volume) {
     let mut rows = [row(before, since)];
     judge(&mut rows, is_same);
     (rows[0].calls, rows[0].load)
@@ -70,7 +70,7 @@ fn windows_of_any_length_are_compared_by_the_second() {
         assert_eq!(found, (Volume::Same, Volume::Same), "{seconds}");
     }
     // No length is known after a reset at an unknown time.
-    let unknown = Window { length: None, ..window(5_000, 1.0) };
+    let unknown = PointWindow { length: None, ..window(5_000, 1.0) };
     assert_eq!(judged(window(10, 10.0), unknown, false), (Volume::Unsure, Volume::Unsure));
 }
 
@@ -96,7 +96,8 @@ fn small_changes_and_few_calls_are_no_difference() {
     assert_eq!(judged(window(9, 10.0), window(18, 10.0), false).0, Volume::Unsure);
     assert_eq!(judged(window(3, 10.0), window(6, 10.0), false).0, Volume::Unsure);
     // The point's calls never take time on a CPU.
-    let idle = |count| Window { exclusive: 0.0, spread: vec![(0, 0.0)], ..window(count, 10.0) };
+    let idle =
+        |count| PointWindow { exclusive: 0.0, spread: vec![(0, 0.0)], ..window(count, 10.0) };
     assert_eq!(judged(idle(500), idle(500), false), (Volume::Same, Volume::Same));
     // A negligible load that grows tenfold.
     let found = judged(window(50, 10.0), window(500, 10.0), false);
@@ -105,7 +106,7 @@ fn small_changes_and_few_calls_are_no_difference() {
 
 #[test]
 fn a_load_grows_without_more_calls_where_calls_take_longer() {
-    let long = Window {
+    let long = PointWindow {
         exclusive: 1_000.0 * 900_000.0,
         spread: vec![(number_of(900_000), 1_000.0)],
         ..window(1_000, 1.0)

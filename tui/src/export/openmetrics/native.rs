@@ -10,7 +10,7 @@ use prometheus_client::encoding::{
 use prometheus_client::registry::Registry;
 
 use crate::export::native::{Native, SCHEMA, ZERO};
-use crate::export::series::Part;
+use crate::export::series::ProcessSeries;
 use crate::snapshot::Cell;
 
 /// Writes everything as protobuf.
@@ -22,7 +22,7 @@ pub(super) fn write(registry: &Registry, out: &mut dyn Write) -> io::Result<()> 
 /// Encodes a histogram with both kinds of buckets.
 pub(super) fn encode(
     series: &mut MetricEncoder<'_>,
-    part: &Part,
+    part: &ProcessSeries,
     cells: &[Arc<Cell>],
     sum: f64,
     count: u64,

@@ -25,25 +25,25 @@ pub(super) struct Delta {
     clock: Option<Clock>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     losses: Option<Losses>,
-    #[serde(default, skip_serializing_if = "Changes::is_nothing")]
-    points: Changes<Point, u32>,
-    #[serde(default, skip_serializing_if = "Changes::is_nothing")]
-    lanes: Changes<Lane, u32>,
-    #[serde(default, skip_serializing_if = "Changes::is_nothing")]
+    #[serde(default, skip_serializing_if = "ListDelta::is_nothing")]
+    points: ListDelta<Point, u32>,
+    #[serde(default, skip_serializing_if = "ListDelta::is_nothing")]
+    lanes: ListDelta<Lane, u32>,
+    #[serde(default, skip_serializing_if = "ListDelta::is_nothing")]
     cells: CellChanges,
     /// Cells with their present figures; their histograms lack unchanged buckets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     grown: Vec<Cell>,
-    #[serde(default, skip_serializing_if = "Changes::is_nothing")]
-    edges: Changes<Edge, (u32, Option<u32>, u32)>,
+    #[serde(default, skip_serializing_if = "ListDelta::is_nothing")]
+    edges: ListDelta<Edge, (u32, Option<u32>, u32)>,
 }
 
 /// Changes of the cells, by point and lane.
-type CellChanges = Changes<Arc<Cell>, (u32, u32)>;
+type CellChanges = ListDelta<Arc<Cell>, (u32, u32)>;
 
 /// The changes of a list.
 #[derive(Debug, Serialize, Deserialize)]
-struct Changes<T, K> {
+struct ListDelta<T, K> {
     /// New and changed entries, with their present values.
     now: Vec<T>,
     /// Ids of removed entries.
@@ -51,13 +51,13 @@ struct Changes<T, K> {
     gone: Vec<K>,
 }
 
-impl<T, K> Default for Changes<T, K> {
+impl<T, K> Default for ListDelta<T, K> {
     fn default() -> Self {
         Self { now: Vec::new(), gone: Vec::new() }
     }
 }
 
-impl<T: Clone, K: Ord + Hash + Copy> Changes<T, K> {
+impl<T: Clone, K: Ord + Hash + Copy> ListDelta<T, K> {
     /// The differences of two lists, both in the order of `key`.
     fn between(old: &[T], new: &[T], key: impl Fn(&T) -> K, same: impl Fn(&T, &T) -> bool) -> Self {
         let mut changes = Self::default();
@@ -85,7 +85,7 @@ impl<T: Clone, K: Ord + Hash + Copy> Changes<T, K> {
     }
 }
 
-impl<T, K> Changes<T, K> {
+impl<T, K> ListDelta<T, K> {
     fn is_nothing(&self) -> bool {
         self.now.is_empty() && self.gone.is_empty()
     }
@@ -102,11 +102,11 @@ impl Delta {
             ages: now.ages.clone(),
             clock: (key.clock != now.clock).then(|| now.clock.clone()),
             losses: (key.losses != now.losses).then(|| now.losses.clone()),
-            points: Changes::between(&key.points, &now.points, |point| point.id, Point::eq),
-            lanes: Changes::between(&key.lanes, &now.lanes, |lane| lane.id, Lane::eq),
+            points: ListDelta::between(&key.points, &now.points, |point| point.id, Point::eq),
+            lanes: ListDelta::between(&key.lanes, &now.lanes, |lane| lane.id, Lane::eq),
             cells,
             grown,
-            edges: Changes::between(&key.edges, &now.edges, Edge::key, Edge::eq),
+            edges: ListDelta::between(&key.edges, &now.edges, Edge::key, Edge::eq),
         }
     }
 
@@ -141,7 +141,7 @@ impl Delta {
 fn changed_cells(old: &Snapshot, new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell>) {
     // Both snapshots share unchanged cells, and most are unchanged.
     let same = |old: &Arc<Cell>, new: &Arc<Cell>| Arc::ptr_eq(old, new) || old == new;
-    let mut changes = Changes::between(&old.cells, new, |cell| cell.key(), same);
+    let mut changes = ListDelta::between(&old.cells, new, |cell| cell.key(), same);
     let mut grown = Vec::new();
     changes.now.retain(|cell| {
         let before = old.cell(cell.point, cell.lane);

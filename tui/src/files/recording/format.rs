@@ -114,14 +114,14 @@ pub(super) struct FrameHeader {
     /// Time since the first snapshot, nanoseconds, by a monotonic clock; 0 throughout in older
     /// files.
     pub since_first_ns: u64,
-    snapshot: Part,
-    events: Part,
+    snapshot: PartLengths,
+    events: PartLengths,
     sum: u32,
 }
 
 /// The lengths of a part of a frame, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
+struct PartLengths {
     packed: u32,
     whole: u32,
 }
@@ -157,7 +157,7 @@ impl FrameHeader {
 
     /// Reads a header. `None` if these bytes are not a header.
     pub(super) fn decode(bytes: &[u8; FRAME_HEADER]) -> Option<Self> {
-        let part = |at| Part { packed: u32_at(bytes, at), whole: u32_at(bytes, at + 4) };
+        let part = |at| PartLengths { packed: u32_at(bytes, at), whole: u32_at(bytes, at + 4) };
         let header = Self {
             back: u32_at(bytes, 4),
             number: u64_at(bytes, 8),
@@ -244,7 +244,7 @@ impl Encoder {
         write_text(snapshot, key.map(|(_, key)| key), &mut self.text)?;
         let (mut frame, snapshot_part) = (vec![0; FRAME_HEADER], self.pack()?);
         frame.extend_from_slice(&snapshot_part.0);
-        let mut events_part = (Vec::new(), Part { packed: 0, whole: 0 });
+        let mut events_part = (Vec::new(), PartLengths { packed: 0, whole: 0 });
         if !events.is_empty() {
             self.text.clear();
             serde_json::to_writer(&mut self.text, events)?;
@@ -265,7 +265,7 @@ impl Encoder {
         Ok((frame, snapshot_part.0.len()))
     }
 
-    fn pack(&mut self) -> io::Result<(Vec<u8>, Part)> {
+    fn pack(&mut self) -> io::Result<(Vec<u8>, PartLengths)> {
         let whole = u32::try_from(self.text.len()).ok().filter(|whole| *whole <= LIMIT);
         let whole = whole.ok_or_else(|| {
             let (found, most) = (self.text.len() >> 20, LIMIT >> 20);
@@ -276,7 +276,7 @@ impl Encoder {
         })?;
         let packed = self.packer.compress(&self.text)?;
         let len = u32::try_from(packed.len()).map_err(io::Error::other)?;
-        Ok((packed, Part { packed: len, whole }))
+        Ok((packed, PartLengths { packed: len, whole }))
     }
 }
 

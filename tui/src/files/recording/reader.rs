@@ -81,7 +81,7 @@ impl fmt::Display for Moment {
 
 /// The offset of a frame, and its header.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct FramePosition {
     offset: u64,
     header: FrameHeader,
 }
@@ -90,7 +90,7 @@ struct Place {
 #[derive(Debug)]
 pub struct Recording {
     file: File,
-    index: Vec<Place>,
+    index: Vec<FramePosition>,
     /// Offset at which the next frame will begin.
     end: u64,
     /// Whether the bytes at `end` are neither a frame nor the start of one.
@@ -168,7 +168,7 @@ impl Recording {
     }
 
     /// The frame with this index, or the last one.
-    fn at(&self, place: usize) -> &Place {
+    fn at(&self, place: usize) -> &FramePosition {
         &self.index[place.min(self.index.len() - 1)]
     }
 
@@ -262,7 +262,7 @@ impl Recording {
             let Some(header) = header else { break };
             let next = self.end.checked_add(FRAME_HEADER as u64 + header.payload());
             let Some(next) = next.filter(|next| *next <= len) else { break };
-            self.index.push(Place { offset: self.end, header });
+            self.index.push(FramePosition { offset: self.end, header });
             self.end = next;
         }
         self.rest = len.saturating_sub(self.end);
@@ -387,7 +387,7 @@ impl Recording {
         &self.late
     }
 
-    fn payload(&self, place: Place) -> Result<Vec<u8>> {
+    fn payload(&self, place: FramePosition) -> Result<Vec<u8>> {
         // The index contains only frames within the file, so this allocates at most the size of the
         // file.
         let mut payload = vec![0; usize::try_from(place.header.payload())?];
@@ -414,7 +414,7 @@ impl Recording {
     }
 }
 
-fn damaged(place: &Place) -> String {
+fn damaged(place: &FramePosition) -> String {
     format!(
         "expected snapshot #{} at byte {} as it was written, found it damaged; others can be shown",
         place.header.number + 1,

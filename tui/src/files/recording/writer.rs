@@ -29,14 +29,14 @@ pub struct Writer {
     len: u64,
     frames: u64,
     encoder: Encoder,
-    key: Option<Key>,
+    key: Option<KeyFrame>,
     /// The moment of the last snapshot.
-    last: Moment,
+    last: FrameTimes,
 }
 
 /// The moment of a snapshot by several clocks; nanoseconds.
 #[derive(Clone, Copy)]
-struct Moment {
+struct FrameTimes {
     /// Time since the first snapshot.
     since_first: u64,
     /// Age of the process, by a monotonic clock.
@@ -44,7 +44,7 @@ struct Moment {
     unix: u64,
 }
 
-impl Moment {
+impl FrameTimes {
     fn of(snapshot: &Snapshot, since_first: u64) -> Self {
         let age = snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second * 1e9;
         Self { since_first, age: age as u64, unix: snapshot.taken_unix_ns }
@@ -64,7 +64,7 @@ impl Moment {
 }
 
 /// The last key frame.
-struct Key {
+struct KeyFrame {
     number: u64,
     snapshot: Snapshot,
     bytes: usize,
@@ -109,7 +109,7 @@ impl Writer {
             frames: 0,
             encoder: Encoder::new().with_context(failed)?,
             key: None,
-            last: Moment::of(first, 0),
+            last: FrameTimes::of(first, 0),
         };
         ensure!(lock(&writer.file)?, "the new file is locked by another process");
         writer.append(first, events).with_context(failed)?;
@@ -149,7 +149,7 @@ impl Writer {
         );
         file.set_len(len)?;
         let encoder = Encoder::new()?;
-        let moment = Moment::of(&last, since_first);
+        let moment = FrameTimes::of(&last, since_first);
         let writer = Self { file, len, frames, encoder, key: None, last: moment };
         Ok((writer, last, found.saturating_sub(len)))
     }
@@ -161,7 +161,7 @@ impl Writer {
     /// If writing fails; the file is then as it was before.
     pub fn append(&mut self, snapshot: &Snapshot, events: &[Drained]) -> io::Result<()> {
         let number = self.frames;
-        let back = |key: &Key| (number - key.number) as u32;
+        let back = |key: &KeyFrame| (number - key.number) as u32;
         let key = self.key.as_ref().filter(|key| !key.spent && back(key) < KEY_EVERY);
         let against = key.map(|key| (back(key), &key.snapshot));
         let is_key = against.is_none();
@@ -178,7 +178,7 @@ impl Writer {
             Some(key) if !is_key => key.spent = bytes > key.bytes / 4 * 3,
             key => {
                 let snapshot = Snapshot { records: Vec::new(), ..snapshot.clone() };
-                *key = Some(Key { number, snapshot, bytes, spent: false });
+                *key = Some(KeyFrame { number, snapshot, bytes, spent: false });
                 // From here on, a power failure cannot damage earlier frames.
                 self.file.sync_data()?;
             }

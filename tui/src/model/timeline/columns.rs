@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::{Level, Region, Track};
+use super::{Region, ThreadTrack, TimelineLevel};
 
 /// The visible part of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct TimelineWindow {
     /// Begin of the window, ticks since the segment was created.
     pub from: u64,
     /// Length of the window; at least one tick.
@@ -15,7 +15,7 @@ pub struct Window {
     pub columns: usize,
 }
 
-impl Window {
+impl TimelineWindow {
     /// The position of a moment, in columns; it may be outside the window.
     pub fn place(&self, at: u64) -> f64 {
         let since =
@@ -32,7 +32,7 @@ impl Window {
 
 /// The content of one column of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Column {
+pub struct TimelineColumn {
     /// Number of regions that are in it, at least in part.
     pub regions: u32,
     /// Number of regions that begin in it.
@@ -47,7 +47,7 @@ pub struct Column {
     best: f64,
 }
 
-impl Column {
+impl TimelineColumn {
     /// The CPU share to show: of the region if there is one, of the column if there are many.
     pub fn on_share(&self) -> f64 {
         let of = if self.regions > 1 { self.covered.max(1.0) } else { self.covered };
@@ -57,7 +57,7 @@ impl Column {
 
 /// Adjacent columns that show the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct ColumnRun {
     /// The columns.
     pub columns: Range<usize>,
     /// Index in the level of the region shown, or of one of them.
@@ -67,8 +67,8 @@ pub struct Run {
 }
 
 /// The columns of every level of a thread.
-pub fn columns(track: &Track, window: Window) -> Vec<Vec<Column>> {
-    let mut all: Vec<Vec<Column>> = vec![Vec::new(); track.levels.len()];
+pub fn columns(track: &ThreadTrack, window: TimelineWindow) -> Vec<Vec<TimelineColumn>> {
+    let mut all: Vec<Vec<TimelineColumn>> = vec![Vec::new(); track.levels.len()];
     // From the innermost level out: a region was on a CPU if the regions inside it were.
     for (place, level) in track.levels.iter().enumerate().rev() {
         let inside = track.levels.get(place + 1).filter(|inside| inside.strand == level.strand);
@@ -78,8 +78,12 @@ pub fn columns(track: &Track, window: Window) -> Vec<Vec<Column>> {
     all
 }
 
-fn of_level(level: &Level, inside: Option<&[Column]>, window: Window) -> Vec<Column> {
-    let mut columns = vec![Column::default(); window.columns];
+fn of_level(
+    level: &TimelineLevel,
+    inside: Option<&[TimelineColumn]>,
+    window: TimelineWindow,
+) -> Vec<TimelineColumn> {
+    let mut columns = vec![TimelineColumn::default(); window.columns];
     for (place, region) in level.regions.iter().enumerate() {
         let Some((range, from, to)) = taken(region, window) else { continue };
         let own = region.on_share();
@@ -108,7 +112,7 @@ fn of_level(level: &Level, inside: Option<&[Column]>, window: Window) -> Vec<Col
 
 /// The columns of a region, at least one, with its exact begin and end in columns. `None` if it is
 /// outside the window.
-fn taken(region: &Region, window: Window) -> Option<(Range<usize>, f64, f64)> {
+fn taken(region: &Region, window: TimelineWindow) -> Option<(Range<usize>, f64, f64)> {
     let (from, to) = (window.place(region.start), window.place(region.end));
     if to < 0.0 || from >= window.columns as f64 || window.columns == 0 {
         return None;
@@ -119,8 +123,12 @@ fn taken(region: &Region, window: Window) -> Option<(Range<usize>, f64, f64)> {
 }
 
 /// The runs of a level, from left to right.
-pub fn runs(level: &Level, columns: &[Column], window: Window) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+pub fn runs(
+    level: &TimelineLevel,
+    columns: &[TimelineColumn],
+    window: TimelineWindow,
+) -> Vec<ColumnRun> {
+    let mut runs: Vec<ColumnRun> = Vec::new();
     for (place, column) in columns.iter().enumerate() {
         let Some(most) = column.most else { continue };
         let region = &level.regions[most];
@@ -138,7 +146,7 @@ pub fn runs(level: &Level, columns: &[Column], window: Window) -> Vec<Run> {
                 continue;
             }
         }
-        runs.push(Run { columns: place..place + 1, region: most, many });
+        runs.push(ColumnRun { columns: place..place + 1, region: most, many });
     }
     runs
 }

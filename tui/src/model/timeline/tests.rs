@@ -1,4 +1,4 @@
-use super::columns::{Column, Window, columns, runs};
+use super::columns::{TimelineColumn, TimelineWindow, columns, runs};
 use super::*;
 use crate::source::Source;
 use crate::source::synthetic::Synthetic;
@@ -19,16 +19,16 @@ fn snapshot(records: &[Record]) -> Snapshot {
     snapshot
 }
 
-fn track(records: &[Record]) -> Track {
+fn track(records: &[Record]) -> ThreadTrack {
     Timeline::of(&snapshot(records), None).tracks.remove(0)
 }
 
-fn window(from: u64, ticks: u64, columns: usize) -> Window {
-    Window { from, ticks, columns }
+fn window(from: u64, ticks: u64, columns: usize) -> TimelineWindow {
+    TimelineWindow { from, ticks, columns }
 }
 
 /// One character per column: the region's index, or a blank.
-fn drawn(level: &Level, columns: &[Column], window: Window) -> String {
+fn drawn(level: &TimelineLevel, columns: &[TimelineColumn], window: TimelineWindow) -> String {
     let mut text = vec![' '; columns.len()];
     for run in runs(level, columns, window) {
         for column in run.columns {
@@ -109,7 +109,7 @@ fn columns_show_where_regions_are_and_how_much_they_ran() {
     let text = drawn(&track.levels[0], &levels[0], window);
     assert_eq!(text, "aaaaaaaaaa          bbbbbccccc          ");
     assert_eq!(drawn(&track.levels[1], &levels[1], window).trim_end(), "  aaaa");
-    let shares: Vec<f64> = levels[0][..10].iter().map(Column::on_share).collect();
+    let shares: Vec<f64> = levels[0][..10].iter().map(TimelineColumn::on_share).collect();
     // The outer region waits while its inner region waits.
     assert_eq!(shares, [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
     assert!(levels[1][2..6].iter().all(|column| column.on_share() == 0.0));
@@ -212,7 +212,7 @@ fn the_nearest_region_is_found() {
     for (at, place) in [(0, 0), (105, 0), (150, 0), (170, 1), (209, 1), (290, 2), (9999, 2)] {
         assert_eq!(level.nearest(at), Some(place), "{at}");
     }
-    assert_eq!(Level::default().nearest(5), None);
+    assert_eq!(TimelineLevel::default().nearest(5), None);
 }
 
 #[test]

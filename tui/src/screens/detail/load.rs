@@ -13,7 +13,7 @@ use super::load_view::LoadView;
 use ratatui::macros::line;
 
 use crate::local_time::time_of_day;
-use crate::model::Slice;
+use crate::model::LoadSlice;
 use crate::screens::prelude::*;
 
 /// Height of the picture, in lines.
@@ -45,7 +45,7 @@ pub(super) fn lines(
         return vec![Line::styled(text, styles.theme.faint)];
     }
     let columns = width.saturating_sub(LABEL + 1).max(1);
-    let picture = Picture::new(view, common.status(), figures, snapshot, columns);
+    let picture = LoadPicture::new(view, common.status(), figures, snapshot, columns);
     let rows = picture.rows(styles);
     let has_peaks = rows.iter().any(|row| row.to_string().contains(styles.glyphs.peak));
     let mut lines = vec![picture.title(has_peaks, styles)];
@@ -54,7 +54,7 @@ pub(super) fn lines(
     lines
 }
 
-struct Picture<'a> {
+struct LoadPicture<'a> {
     view: &'a LoadView,
     status: Status,
     figures: &'a Figures,
@@ -66,12 +66,12 @@ struct Picture<'a> {
     /// a column does not change while it moves to the left.
     from: i128,
     until: i128,
-    slices: Vec<Option<Slice>>,
+    slices: Vec<Option<LoadSlice>>,
     /// The whole part as one slice.
-    whole: Option<Slice>,
+    whole: Option<LoadSlice>,
 }
 
-impl<'a> Picture<'a> {
+impl<'a> LoadPicture<'a> {
     fn new(
         view: &'a LoadView,
         status: Status,
@@ -108,7 +108,7 @@ impl<'a> Picture<'a> {
             }
         };
         let mut more = match self.whole {
-            Some(Slice { mean, peak }) => {
+            Some(LoadSlice { mean, peak }) => {
                 format!(": peak {}%, mean {}%", units::percent(peak), units::percent(mean))
             }
             None => ": nothing is known".into(),

@@ -48,7 +48,7 @@ impl LoadView {
     /// Moves a quarter of the picture back in time, or forward.
     pub(super) fn pan(&mut self, later: bool, common: &mut Common) {
         self.wanted = true;
-        if !Time::of(common).is_some_and(|time| self.pan_within(later, time)) {
+        if !LoadTime::of(common).is_some_and(|time| self.pan_within(later, time)) {
             common.say("nothing older is known of its load");
         }
     }
@@ -56,7 +56,7 @@ impl LoadView {
     /// Shows a shorter part of the time, or a longer one.
     pub(super) fn zoom(&mut self, closer: bool, common: &mut Common) {
         self.wanted = true;
-        let Some(time) = Time::of(common) else {
+        let Some(time) = LoadTime::of(common) else {
             return common.say("nothing is known of its load yet");
         };
         let is_all = time.from.saturating_add(time.ticks(self.span_seconds())) >= time.now;
@@ -70,7 +70,7 @@ impl LoadView {
     /// Goes to the oldest known load.
     pub(super) fn oldest(&mut self, common: &mut Common) {
         self.wanted = true;
-        match Time::of(common) {
+        match LoadTime::of(common) {
             Some(time) => {
                 self.end_at(time.first_end(self.span_seconds()), time.now);
                 if self.follows() {
@@ -92,7 +92,7 @@ impl LoadView {
     }
 
     /// Takes the next length and keeps the middle.
-    fn zoom_within(&mut self, closer: bool, time: Time) {
+    fn zoom_within(&mut self, closer: bool, time: LoadTime) {
         let before = time.ticks(self.span_seconds());
         self.span = match closer {
             true => self.span.saturating_sub(1),
@@ -106,7 +106,7 @@ impl LoadView {
     }
 
     /// Moves a quarter of its length back or forward; false if there is nothing older.
-    fn pan_within(&mut self, later: bool, time: Time) -> bool {
+    fn pan_within(&mut self, later: bool, time: LoadTime) -> bool {
         let (now, until) = (time.now, self.until(time.now));
         let step = (time.ticks(self.span_seconds()) / 4).max(1);
         let first = time.first_end(self.span_seconds());
@@ -123,14 +123,14 @@ impl LoadView {
 
 /// The time for which the load is known.
 #[derive(Clone, Copy)]
-struct Time {
+struct LoadTime {
     /// Begin of the known load.
     from: u64,
     now: u64,
     ticks_per_second: f64,
 }
 
-impl Time {
+impl LoadTime {
     fn ticks(self, seconds: u64) -> u64 {
         (seconds as f64 * self.ticks_per_second) as u64
     }
@@ -141,7 +141,7 @@ impl Time {
     }
 }
 
-impl Time {
+impl LoadTime {
     /// The known time of the load of the point under the cursor, if any.
     fn of(common: &Common) -> Option<Self> {
         let snapshot = common.model.snapshot()?;

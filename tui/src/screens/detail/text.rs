@@ -5,9 +5,9 @@ use ratatui::macros::line;
 
 use super::super::sums;
 use super::super::sums::{Sums, SumsTable, TextLine};
-use super::{Detail, load};
+use super::{DetailView, load};
 use crate::columns::{self, state_word};
-use crate::model::histogram::Bar;
+use crate::model::histogram::HistogramBar;
 use crate::model::threads::own_name;
 use crate::model::{Calls, HistogramWindow, Related, Who, WindowStats, histogram, lost};
 use crate::screens::prelude::*;
@@ -56,15 +56,15 @@ pub(super) fn heading(figures: &Figures, styles: &Styles) -> Line<'static> {
 
 /// The content below the heading.
 #[derive(Default)]
-pub(super) struct Text {
+pub(super) struct DetailText {
     pub(super) lines: Vec<TextLine>,
     /// The lines of the load history: the first, and the one after the last.
     pub(super) load: (usize, usize),
 }
 
-impl Text {
+impl DetailText {
     /// The content for a body of this size.
-    pub(super) fn new(detail: &Detail, common: &Common, size: Size) -> Self {
+    pub(super) fn new(detail: &DetailView, common: &Common, size: Size) -> Self {
         let mut text = Self::default();
         if let Some(figures) = common.selected() {
             text.fill(detail, common, figures, size);
@@ -72,7 +72,7 @@ impl Text {
         text
     }
 
-    fn fill(&mut self, detail: &Detail, common: &Common, figures: &Figures, size: Size) {
+    fn fill(&mut self, detail: &DetailView, common: &Common, figures: &Figures, size: Size) {
         let (width, height) = (usize::from(size.width), usize::from(size.height));
         if !common.has_selected_whole() {
             self.add(warning(STILL_TO_COME, width, &common.styles));
@@ -140,7 +140,7 @@ pub(crate) fn losses(common: &Common, width: usize) -> Vec<Line<'static>> {
 }
 
 struct Pane<'a> {
-    detail: &'a Detail,
+    detail: &'a DetailView,
     common: &'a Common,
     figures: &'a Figures,
     styles: &'a Styles,
@@ -434,7 +434,7 @@ impl Pane<'_> {
 }
 
 /// The percentiles within the range of a bar.
-fn marks(bar: &Bar, quantiles: Option<[u64; 4]>) -> String {
+fn marks(bar: &HistogramBar, quantiles: Option<[u64; 4]>) -> String {
     // Leave out the last quantile: it seldom has a bar of its own, or room beside others.
     let marked = QUANTILES.iter().zip(quantiles.into_iter().flatten()).take(3);
     marked

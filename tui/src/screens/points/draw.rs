@@ -5,7 +5,7 @@ use ratatui::widgets::Paragraph;
 
 use super::super::detail::losses;
 use super::super::view::why_no_point;
-use super::Points;
+use super::PointsView;
 use crate::columns::{self, Column, Fit, Kind};
 use crate::model::PointWarning;
 use crate::screens::prelude::*;
@@ -13,14 +13,14 @@ use crate::screens::prelude::*;
 const NO_POINT: &str = " no points yet: each appears here once the program reaches it; `pfp-top \
                         doctor PID` explains what may be missing";
 
-pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Common) {
+pub(super) fn draw(points: &PointsView, frame: &mut Frame, area: Rect, common: &Common) {
     let styles = &common.styles;
     let [head, body] = vertical![==1, *=1].areas(area);
     let below = points.totals(area);
     let rows = usize::from(body.height.saturating_sub(below));
     let fit = points.fit(common, area.width.into(), styles.glyphs.ellipsis);
     let (top, has_totals) = (common.model.load_scale(), below > 0);
-    let table = Table { points, common, styles, fit, top, has_totals };
+    let table = PointsTable { points, common, styles, fit, top, has_totals };
     frame.render_widget(table.heading(usize::from(area.width), rows), head);
     let seen =
         common.order.iter().skip(common.scroll.offset).filter_map(|id| common.model.point(*id));
@@ -42,8 +42,8 @@ pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Comm
     }
 }
 
-struct Table<'a> {
-    points: &'a Points,
+struct PointsTable<'a> {
+    points: &'a PointsView,
     common: &'a Common,
     styles: &'a Styles,
     fit: Fit,
@@ -52,7 +52,7 @@ struct Table<'a> {
     has_totals: bool,
 }
 
-impl Table<'_> {
+impl PointsTable<'_> {
     /// The titles of the columns, above this many rows.
     fn heading(&self, width: usize, rows: usize) -> Line<'static> {
         let mut grid = self.fit.grid.clone();

@@ -3,7 +3,7 @@
 use super::super::sums;
 use super::super::sums::{Sums, TextLine};
 use super::super::view::{draw_empty, why_none};
-use super::Threads;
+use super::ThreadsView;
 use super::list::{TABLE, amiss, ended, name_of, open_for};
 use crate::model::threads::{Thread, find, parts, state_word};
 use crate::screens::prelude::*;
@@ -12,13 +12,13 @@ use crate::screens::prelude::*;
 const HIGH: u16 = 10;
 
 /// The area of the list's rows on a body.
-pub(super) fn rows(view: &Threads, body: Rect) -> Rect {
+pub(super) fn rows(view: &ThreadsView, body: Rect) -> Rect {
     let list = halves(view, body)[0];
     Rect { y: list.y + 1, height: list.height.saturating_sub(1), ..list }
 }
 
 /// Maximum number of lines of the opened thread that can be scrolled out.
-pub(super) fn most_below(view: &Threads, common: &Common, body: Rect) -> usize {
+pub(super) fn most_below(view: &ThreadsView, common: &Common, body: Rect) -> usize {
     let below = halves(view, body)[1];
     let lines = part_lines(view, common, below.width.into()).filter(|_| view.opened);
     let seen = usize::from(below.height.saturating_sub(1));
@@ -26,7 +26,7 @@ pub(super) fn most_below(view: &Threads, common: &Common, body: Rect) -> usize {
 }
 
 /// The areas of the list and of the points of a thread.
-fn halves(view: &Threads, body: Rect) -> [Rect; 2] {
+fn halves(view: &ThreadsView, body: Rect) -> [Rect; 2] {
     let below = match (view.opened, body.height >= HIGH) {
         (false, _) => 0,
         (true, true) => body.height / 2,
@@ -35,7 +35,7 @@ fn halves(view: &Threads, body: Rect) -> [Rect; 2] {
     vertical![*=1, ==below].areas(body)
 }
 
-pub(super) fn draw(view: &Threads, frame: &mut Frame, area: Rect, common: &Common) {
+pub(super) fn draw(view: &ThreadsView, frame: &mut Frame, area: Rect, common: &Common) {
     let [list, below] = halves(view, area);
     if !list.is_empty() {
         draw_list(view, frame, list, common);
@@ -56,7 +56,7 @@ const NO_THREAD: &str = " no threads yet: each appears here once it reaches a po
 
 /// The columns that fit into a list of this width.
 pub(super) fn fit(
-    view: &Threads,
+    view: &ThreadsView,
     common: &Common,
     width: usize,
     ellipsis: char,
@@ -65,7 +65,7 @@ pub(super) fn fit(
     TABLE.fit_offered(&view.table, is_offered, MARK - 1, width, ellipsis)
 }
 
-fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common) {
+fn draw_list(view: &ThreadsView, frame: &mut Frame, area: Rect, common: &Common) {
     let styles = &common.styles;
     let theme = &styles.theme;
     let fit = fit(view, common, area.width.into(), styles.glyphs.ellipsis);
@@ -121,7 +121,7 @@ fn stack(common: &Common, thread: &Thread, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common) {
+fn draw_parts(view: &ThreadsView, frame: &mut Frame, area: Rect, common: &Common) {
     let styles = &common.styles;
     let Some((said, lines)) = part_lines(view, common, area.width.into()) else { return };
     let lines = lines.into_iter().map(|(line, _)| line).collect();
@@ -130,7 +130,7 @@ fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common) {
 
 /// The heading at a position in the table of points of the opened thread.
 pub(super) fn heading_of_parts(
-    view: &Threads,
+    view: &ThreadsView,
     at: Position,
     body: Rect,
     common: &Common,
@@ -141,7 +141,11 @@ pub(super) fn heading_of_parts(
 }
 
 /// Lines on the opened thread: its open regions and its points.
-fn part_lines(view: &Threads, common: &Common, width: usize) -> Option<(String, Vec<TextLine>)> {
+fn part_lines(
+    view: &ThreadsView,
+    common: &Common,
+    width: usize,
+) -> Option<(String, Vec<TextLine>)> {
     let styles = &common.styles;
     let thread = find(common.model.thread_figures(), view.selected?)?;
     let snapshot = common.model.snapshot()?;

@@ -15,11 +15,11 @@ use ratatui::buffer::Buffer;
 use ratatui::macros::line;
 use ratatui::style::Modifier;
 
-use super::Timeline;
+use super::TimelineView;
 use super::place::step_above;
 use crate::model::timeline as model;
-use crate::model::timeline::columns::{Column, Run, Window, columns, runs};
-use crate::model::timeline::{Level, Track};
+use crate::model::timeline::columns::{ColumnRun, TimelineColumn, TimelineWindow, columns, runs};
+use crate::model::timeline::{ThreadTrack, TimelineLevel};
 use crate::screens::prelude::*;
 
 /// Minimum number of columns between two marks of the axis.
@@ -36,7 +36,7 @@ pub(super) fn rows(body: Rect) -> Rect {
 }
 
 /// The moment at a column of a body. `None` left of the bars.
-pub(super) fn moment_at(view: &Timeline, body: Rect, column: usize) -> Option<u64> {
+pub(super) fn moment_at(view: &TimelineView, body: Rect, column: usize) -> Option<u64> {
     let label = usize::from(label_width(body.width));
     let columns = usize::from(body.width).saturating_sub(label);
     let window = view.at.window(columns);
@@ -58,14 +58,14 @@ fn label_width(width: u16) -> u16 {
     }
 }
 
-pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Common) {
+pub(super) fn draw(view: &TimelineView, frame: &mut Frame, area: Rect, common: &Common) {
     let styles = &common.styles;
     let [axis, rows, about] = parts(area);
     let Some(timeline) = view.at.picture() else { return };
     let label = label_width(area.width);
     let window = view.at.window(usize::from(area.width.saturating_sub(label)));
     let seen = rows.height;
-    let picture = Picture { view, common, styles, timeline, window, label, seen };
+    let picture = TimelinePicture { view, common, styles, timeline, window, label, seen };
     // A part is empty if the body is too low for it.
     if !axis.is_empty() {
         picture.axis(frame.buffer_mut(), axis);
@@ -76,18 +76,18 @@ pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Comm
     picture.about(frame, about);
 }
 
-struct Picture<'a> {
-    view: &'a Timeline,
+struct TimelinePicture<'a> {
+    view: &'a TimelineView,
     common: &'a Common,
     styles: &'a Styles,
     timeline: &'a model::Timeline,
-    window: Window,
+    window: TimelineWindow,
     label: u16,
     /// Number of lines that fit.
     seen: u16,
 }
 
-impl Picture<'_> {
+impl TimelinePicture<'_> {
     /// Moments relative to now, at round distances.
     fn axis(&self, buffer: &mut Buffer, area: Rect) {
         let style = self.styles.theme.heading;
@@ -210,8 +210,8 @@ impl Picture<'_> {
         &self,
         buffer: &mut Buffer,
         area: Rect,
-        track: &Track,
-        level: &Level,
+        track: &ThreadTrack,
+        level: &TimelineLevel,
         is_first: bool,
         is_cursor: bool,
     ) {
@@ -231,7 +231,7 @@ impl Picture<'_> {
         buffer.set_stringn(area.x, area.y, label, room, style);
     }
 
-    fn draw_lost(&self, buffer: &mut Buffer, area: Rect, track: &Track, is_first: bool) {
+    fn draw_lost(&self, buffer: &mut Buffer, area: Rect, track: &ThreadTrack, is_first: bool) {
         let Some(until) = track.lost_until else { return };
         let columns = self.window.place(until).clamp(0.0, f64::from(area.width)) as u16;
         let style = self.styles.theme.faint;
@@ -250,9 +250,9 @@ impl Picture<'_> {
         &self,
         buffer: &mut Buffer,
         area: Rect,
-        level: &Level,
-        columns: &[Column],
-        run: &Run,
+        level: &TimelineLevel,
+        columns: &[TimelineColumn],
+        run: &ColumnRun,
         selected: bool,
     ) {
         let glyphs = &self.styles.glyphs;
@@ -389,7 +389,12 @@ impl Picture<'_> {
 
 /// The name of a thread, cut to some columns. The thread's id is added if other threads have the
 /// same name; it replaces an empty name.
-fn name_in(timeline: &model::Timeline, track: &Track, columns: usize, ellipsis: char) -> String {
+fn name_in(
+    timeline: &model::Timeline,
+    track: &ThreadTrack,
+    columns: usize,
+    ellipsis: char,
+) -> String {
     let lane = &track.lane;
     if lane.name.is_empty() {
         return format!("[{}]", lane.tid);

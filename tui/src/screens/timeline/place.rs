@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::model::timeline::columns::Window;
-use crate::model::timeline::{Line, Region, Timeline};
+use crate::model::timeline::columns::TimelineWindow;
+use crate::model::timeline::{Region, Timeline, TimelineRow};
 use crate::screens::prelude::*;
 use crate::snapshot::{Lane, LaneKind};
 
@@ -26,7 +26,7 @@ pub struct TimeView {
     right: Option<u64>,
     /// The moment of the cursor. `None` while the cursor is on the newest region.
     at: Option<u64>,
-    line: Option<Line>,
+    line: Option<TimelineRow>,
     /// The last search text.
     sought: String,
     /// Whether the picture has records of the visible lanes only.
@@ -91,9 +91,9 @@ impl TimeView {
     }
 
     /// The visible part of the time, in this many columns.
-    pub fn window(&self, columns: usize) -> Window {
+    pub fn window(&self, columns: usize) -> TimelineWindow {
         let ticks = self.ticks();
-        Window { from: self.right().saturating_sub(ticks), ticks, columns }
+        TimelineWindow { from: self.right().saturating_sub(ticks), ticks, columns }
     }
 
     /// Length of the visible part, nanoseconds; at most the age of the process.
@@ -111,7 +111,7 @@ impl TimeView {
     }
 
     /// The cursor's line.
-    pub fn line(&self) -> Option<Line> {
+    pub fn line(&self) -> Option<TimelineRow> {
         let (place, _) = self.cursor();
         self.picture.as_ref()?.lines().nth(place)
     }
@@ -173,7 +173,7 @@ impl TimeView {
             false => self.region().map_or(u64::MAX, |(_, region)| region.start),
         };
         let wanted = || self.regions().filter(|(_, region)| points.contains(&region.point));
-        let newest = |(_, region): &(Line, &Region)| region.start;
+        let newest = |(_, region): &(TimelineRow, &Region)| region.start;
         let found = wanted().filter(|(_, region)| region.start < before).max_by_key(newest);
         let found = found.or(wanted().max_by_key(newest));
         self.go_to(found.map(|(line, region)| (line, region.start)))
@@ -187,13 +187,13 @@ impl TimeView {
     }
 
     /// All regions, with their lines.
-    fn regions(&self) -> impl Iterator<Item = (Line, &Region)> {
+    fn regions(&self) -> impl Iterator<Item = (TimelineRow, &Region)> {
         let pictures = self.picture.iter();
         pictures.flat_map(|picture| picture.lines().flat_map(|line| picture.regions(line)))
     }
 
     /// Moves the cursor to a line and a moment; false if there are none.
-    fn go_to(&mut self, found: Option<(Line, u64)>) -> bool {
+    fn go_to(&mut self, found: Option<(TimelineRow, u64)>) -> bool {
         if let Some((line, start)) = found {
             self.line = Some(line);
             self.look_at(start);
@@ -283,9 +283,9 @@ impl TimeView {
     }
 
     /// The first line with a region in the visible part.
-    fn first_line(&self) -> Option<Line> {
+    fn first_line(&self) -> Option<TimelineRow> {
         let (picture, from) = (self.picture.as_ref()?, self.window(1).from);
-        let is_seen = |line: &Line| {
+        let is_seen = |line: &TimelineRow| {
             picture.level(*line).is_some_and(|level| level.regions.iter().any(|r| r.end >= from))
         };
         picture.lines().find(is_seen).or(picture.lines().next())

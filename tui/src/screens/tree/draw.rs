@@ -2,9 +2,9 @@
 
 use ratatui::Frame as Canvas;
 
-use super::{CallTree, Source, Window};
+use super::{TreeView, TreeWindow, WeightSource};
 use crate::grid::Sorted;
-use crate::model::tree::{Direction, Frame, Node, Row};
+use crate::model::tree::{Direction, Frame, Node, TreeRow};
 use crate::screens::prelude::*;
 
 /// Minimum change of a share since the baseline that is coloured.
@@ -18,7 +18,7 @@ const CALLS: &str = "calls";
 const NAME: &str = "name";
 
 /// The figures of a frame for its columns.
-pub(super) struct Cells {
+pub(super) struct FrameFigures {
     /// Shares of everything that is shown: inclusive, exclusive, and in the baseline.
     share: f64,
     own: f64,
@@ -29,8 +29,8 @@ pub(super) struct Cells {
     name: String,
 }
 
-pub(super) static TABLE: Table<Cells, Scale> = table! {
-    Cells, Scale;
+pub(super) static TABLE: Table<FrameFigures, Scale> = table! {
+    FrameFigures, Scale;
     TOTAL, "Total%", 7, Share(|it, _| Some(it.share)).stays(), "share, with callees";
     "self", "Self%", 6, Share(|it, _| Some(it.own)).rank(1), "share spent in the frame itself";
     WAS, "Was%", 6, Share(|it, _| Some(it.was)).rank(0), "share in the baseline";
@@ -44,28 +44,28 @@ pub(super) static TABLE: Table<Cells, Scale> = table! {
 };
 
 /// Whether a column has something to show.
-pub(super) fn offers(tree: &CallTree, key: &str) -> bool {
+pub(super) fn offers(tree: &TreeView, key: &str) -> bool {
     match key {
         WAS => tree.was.is_some(),
         "self" => tree.direction == Direction::Callees,
-        "self-time" => tree.direction == Direction::Callees && tree.source == Source::Time,
-        "time" | CALLS => tree.source == Source::Time,
-        "samples" => tree.source == Source::Samples,
+        "self-time" => tree.direction == Direction::Callees && tree.source == WeightSource::Time,
+        "time" | CALLS => tree.source == WeightSource::Time,
+        "samples" => tree.source == WeightSource::Samples,
         _ => true,
     }
 }
 
 /// The columns that fit, and their grid.
-pub(super) fn fit(tree: &CallTree, width: usize, ellipsis: char) -> Fitted<Cells, Scale> {
+pub(super) fn fit(tree: &TreeView, width: usize, ellipsis: char) -> Fitted<FrameFigures, Scale> {
     TABLE.fit_offered(&tree.table.0, |key| offers(tree, key), None, width, ellipsis)
 }
 
 /// Puts the nodes of each level in the order that was chosen.
-pub(super) fn sort(tree: &mut CallTree, common: &Common) {
+pub(super) fn sort(tree: &mut TreeView, common: &Common) {
     let Sorted { key, descending } = tree.table.0.sorted();
     let Some(column) = TABLE.column(key) else { return };
     let all = 0..tree.tree.nodes().len() as u32;
-    let cells: Vec<Cells> = all.map(|id| cells(tree, id, common)).collect();
+    let cells: Vec<FrameFigures> = all.map(|id| cells(tree, id, common)).collect();
     let scale = common.scale();
     tree.tree.sort_by(|a, b| {
         let (a, b) = if descending { (b, a) } else { (a, b) };
@@ -73,7 +73,7 @@ pub(super) fn sort(tree: &mut CallTree, common: &Common) {
     });
 }
 
-fn cells(tree: &CallTree, id: u32, common: &Common) -> Cells {
+fn cells(tree: &TreeView, id: u32, common: &Common) -> FrameFigures {
     let node = tree.tree.node(id);
     let all = tree.tree.total().max(1) as f64;
     let was = tree.was.as_ref().map_or(0.0, |was| {
@@ -81,7 +81,7 @@ fn cells(tree: &CallTree, id: u32, common: &Common) -> Cells {
         let names: Vec<_> = path.iter().map(|frame| super::name(*frame, &common.model)).collect();
         was.get(&names).copied().unwrap_or(0.0)
     });
-    Cells {
+    FrameFigures {
         share: node.inclusive as f64 / all,
         own: node.exclusive as f64 / all,
         was,
@@ -93,7 +93,7 @@ fn cells(tree: &CallTree, id: u32, common: &Common) -> Cells {
 }
 
 /// The source of the weights, and the titles of the columns or the frame under the cursor.
-pub(super) fn head(tree: &CallTree, canvas: &mut Canvas, body: Rect, common: &Common) {
+pub(super) fn head(tree: &TreeView, canvas: &mut Canvas, body: Rect, common: &Common) {
     let styles = &common.styles;
     let width = usize::from(body.width);
     let lines = [
@@ -108,9 +108,9 @@ pub(super) fn head(tree: &CallTree, canvas: &mut Canvas, body: Rect, common: &Co
     }
 }
 
-fn told(tree: &CallTree, common: &Common) -> String {
+fn told(tree: &TreeView, common: &Common) -> String {
     let mut told = match (tree.source, tree.window, tree.seconds) {
-        (Source::Samples, ..) => {
+        (WeightSource::Samples, ..) => {
             let (taken, outside) = (tree.samples.taken(), tree.samples.outside());
             let share = units::percent(outside as f64 / taken.max(1) as f64);
             format!(
@@ -118,9 +118,9 @@ fn told(tree: &CallTree, common: &Common) -> String {
                  regions"
             )
         }
-        (_, Window::All, _) => " CPU time since the start".into(),
-        (_, Window::Recent, Some(seconds)) => format!(" CPU time of the last {seconds:.0} s"),
-        (_, Window::Mark, Some(seconds)) => format!(" CPU time since the mark, {seconds:.0} s"),
+        (_, TreeWindow::All, _) => " CPU time since the start".into(),
+        (_, TreeWindow::Recent, Some(seconds)) => format!(" CPU time of the last {seconds:.0} s"),
+        (_, TreeWindow::Mark, Some(seconds)) => format!(" CPU time since the mark, {seconds:.0} s"),
         (_, _, None) => " CPU time".into(),
     };
     if let Some(seconds) = tree.seconds.filter(|seconds| *seconds > 0.0) {
@@ -137,13 +137,13 @@ fn told(tree: &CallTree, common: &Common) -> String {
 }
 
 /// The frame under the cursor, in full.
-pub(super) fn selected(tree: &CallTree, common: &Common) -> String {
+pub(super) fn selected(tree: &TreeView, common: &Common) -> String {
     let Some(id) = tree.node() else { return String::new() };
     let node = tree.tree.node(id);
     let share = |weight: u64| units::percent(weight as f64 / tree.tree.total().max(1) as f64);
     let time = |weight: u64| match tree.source {
-        Source::Time => common.scale().ticks(weight as f64),
-        Source::Samples => units::count(weight),
+        WeightSource::Time => common.scale().ticks(weight as f64),
+        WeightSource::Samples => units::count(weight),
     };
     let mut told = format!(
         " {}: {} % {}",
@@ -161,19 +161,19 @@ pub(super) fn selected(tree: &CallTree, common: &Common) -> String {
 }
 
 /// A message for an empty tree, with advice.
-pub(super) fn empty(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common) {
+pub(super) fn empty(tree: &TreeView, canvas: &mut Canvas, area: Rect, common: &Common) {
     let styles = &common.styles;
     let text = match (tree.source, tree.window) {
         _ if common.filter.is_on() => " no region ends with a point that passes the filter",
-        (Source::Samples, _) => " no region was open at any poll yet; v shows CPU time",
-        (Source::Time, Window::All) => " no region has ended yet; v shows which are open",
-        (Source::Time, _) => " nothing was measured in this window yet; H shows another",
+        (WeightSource::Samples, _) => " no region was open at any poll yet; v shows CPU time",
+        (WeightSource::Time, TreeWindow::All) => " no region has ended yet; v shows which are open",
+        (WeightSource::Time, _) => " nothing was measured in this window yet; H shows another",
     };
     canvas.render_widget(Line::styled(text, styles.theme.faint), area);
 }
 
 /// Draws the lines.
-pub(super) fn rows(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common) {
+pub(super) fn rows(tree: &TreeView, canvas: &mut Canvas, area: Rect, common: &Common) {
     let styles = &common.styles;
     let fit = fit(tree, area.width.into(), styles.glyphs.ellipsis);
     let cursor = tree.node();
@@ -187,10 +187,10 @@ pub(super) fn rows(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Co
 }
 
 fn line(
-    tree: &CallTree,
-    row: &Row,
+    tree: &TreeView,
+    row: &TreeRow,
     is_selected: bool,
-    Fitted { columns, grid, .. }: &Fitted<Cells, Scale>,
+    Fitted { columns, grid, .. }: &Fitted<FrameFigures, Scale>,
     common: &Common,
 ) -> Line<'static> {
     let styles = &common.styles;
@@ -239,7 +239,7 @@ fn line(
 }
 
 /// The share of a frame as a bar; the exclusive part is solid.
-fn bar(tree: &CallTree, share: f64, own: f64, styles: &Styles) -> String {
+fn bar(tree: &TreeView, share: f64, own: f64, styles: &Styles) -> String {
     match tree.direction {
         Direction::Callers => chart::bar(share, 10, &styles.glyphs),
         Direction::Callees => chart::bar_in(own, share, 10, &styles.glyphs).concat(),

@@ -8,7 +8,7 @@
 
 use ratatui::Frame as Canvas;
 
-use super::{CallTree, draw};
+use super::{TreeView, draw};
 use crate::model::tree::Tree;
 use crate::screens::prelude::*;
 
@@ -17,7 +17,7 @@ const NAMED: u16 = 4;
 
 /// A node that is wide enough to be visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Bar {
+struct FlameBar {
     node: u32,
     level: usize,
     left: u16,
@@ -25,7 +25,7 @@ struct Bar {
 }
 
 /// The bars of a tree, or of a node and its parents, on this many columns.
-fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<Bar> {
+fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<FlameBar> {
     let mut bars = Vec::new();
     let mut next = Vec::new();
     let around: Vec<u32> = match zoom {
@@ -33,7 +33,7 @@ fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<Bar> {
         Some(zoom) => tree.ancestors(tree.node(zoom).parent).collect(),
     };
     for (level, node) in around.iter().rev().enumerate() {
-        bars.push(Bar { node: *node, level, left: 0, width });
+        bars.push(FlameBar { node: *node, level, left: 0, width });
     }
     let whole = zoom.map_or(tree.total(), |zoom| tree.node(zoom).inclusive);
     let whole = u128::from(whole.max(1));
@@ -43,7 +43,7 @@ fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<Bar> {
         for node in nodes {
             let to = from.saturating_add(tree.node(*node).inclusive);
             let left = column(from);
-            let bar = Bar { node: *node, level, left, width: column(to) - left };
+            let bar = FlameBar { node: *node, level, left, width: column(to) - left };
             if bar.width > 0 {
                 bars.push(bar);
                 next.push((*node, level + 1, from));
@@ -59,8 +59,8 @@ fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<Bar> {
     bars
 }
 
-impl CallTree {
-    fn bars(&self, width: u16) -> Vec<Bar> {
+impl TreeView {
+    fn bars(&self, width: u16) -> Vec<FlameBar> {
         bars(&self.tree, self.tree.find(&self.zoom), width)
     }
 
@@ -94,13 +94,14 @@ impl CallTree {
 }
 
 /// The node in a column of a level, with bars of this total width.
-pub(super) fn at(tree: &CallTree, column: u16, level: usize, width: u16) -> Option<u32> {
-    let hit = |bar: &&Bar| bar.level == level && (bar.left..bar.left + bar.width).contains(&column);
+pub(super) fn at(tree: &TreeView, column: u16, level: usize, width: u16) -> Option<u32> {
+    let hit =
+        |bar: &&FlameBar| bar.level == level && (bar.left..bar.left + bar.width).contains(&column);
     tree.bars(width).iter().find(hit).map(|bar| bar.node)
 }
 
 /// Draws the bars.
-pub(super) fn draw(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common) {
+pub(super) fn draw(tree: &TreeView, canvas: &mut Canvas, area: Rect, common: &Common) {
     let styles = &common.styles;
     let cursor = tree.node();
     let all = tree.tree.total().max(1) as f64;
@@ -147,7 +148,7 @@ mod tests {
         tree
     }
 
-    fn told(bars: &[Bar], tree: &Tree) -> Vec<(usize, u16, u16, Frame)> {
+    fn told(bars: &[FlameBar], tree: &Tree) -> Vec<(usize, u16, u16, Frame)> {
         let mut told: Vec<_> = bars
             .iter()
             .map(|bar| (bar.level, bar.left, bar.width, tree.node(bar.node).frame))

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 
-use super::{Group, ProcessGroup, Selector};
+use super::{GroupSource, ProcessGroup, Selector};
 use crate::snapshot::Snapshot;
 use crate::source::{Candidate, Discovery, FileSource, Finder, Source};
 
@@ -13,9 +13,9 @@ const SAME_RATE: f64 = 0.01;
 
 /// Files of several processes.
 #[derive(Default)]
-pub(crate) struct Files(Vec<Snapshot>);
+pub(crate) struct FileGroup(Vec<Snapshot>);
 
-impl Files {
+impl FileGroup {
     /// Adds a file.
     ///
     /// # Errors
@@ -42,13 +42,13 @@ impl Files {
     }
 
     /// All of them as one; with `sum`, points of one name become one.
-    pub(crate) fn together(self, sum: bool) -> Result<Group> {
+    pub(crate) fn together(self, sum: bool) -> Result<GroupSource> {
         let ids = self.0.iter().map(|file| file.process.segment_id.clone()).collect();
-        Group::new(ProcessGroup { members: Selector::Segments(ids), sum }, Box::new(self))
+        GroupSource::new(ProcessGroup { members: Selector::Segments(ids), sum }, Box::new(self))
     }
 }
 
-impl Finder for Files {
+impl Finder for FileGroup {
     fn discover(&mut self) -> Result<Discovery> {
         let candidate = |Snapshot { process, .. }: &Snapshot| Candidate {
             name: process.name.clone(),

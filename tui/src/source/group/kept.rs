@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 
-use super::{ENDED, Member};
+use super::{ENDED, GroupMember};
 use crate::snapshot::{Cell, Edge, Snapshot};
 use crate::source::Source;
 use crate::summing::Summing;
 
 /// Replaces the source of a process that has died. The group itself holds the last picture.
-pub(super) struct Gone;
+pub(super) struct DeadSource;
 
-impl Source for Gone {
+impl Source for DeadSource {
     fn picture(&mut self) -> Result<Snapshot> {
         bail!(ENDED)
     }
@@ -23,11 +23,11 @@ impl Source for Gone {
     }
 }
 
-impl Member {
+impl GroupMember {
     /// Drops the source, and renumbers the last picture with the group's ids. So the group passes
     /// on the picture's own cells, without renumbered copies.
     pub(super) fn keep(&mut self) {
-        self.source = Box::new(Gone);
+        self.source = Box::new(DeadSource);
         self.is_kept = true;
         let Self { last, points, lanes, cells, .. } = self;
         let is_known = last.points.iter().all(|point| points.contains_key(&point.id))

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Group, Key, Member};
+use super::{GroupMember, GroupSource, PointKey};
 use crate::snapshot::{
     Cell, Clock, ClockKind, Edge, Extent, FORMAT, Lane, LaneKind, Open, Point, PointState, Process,
     ProcessState, Snapshot, Summed, Usage, VERSION,
 };
-use crate::summing::Sight;
+use crate::summing::SnapshotScope;
 
 /// Id of the lane for a late place's sums over all threads.
 const OF_ALL: u32 = u32::MAX;
 
-impl Group {
+impl GroupSource {
     /// Makes one snapshot of the last pictures of all members.
     pub(super) fn merge(&mut self) -> Snapshot {
         let state = self.state();
@@ -22,7 +22,7 @@ impl Group {
         let elapsed_ticks = self.age(state, rate);
         // A late place must not hide the others' figures.
         let sums = self.looking.sight.extent != Extent::All;
-        let is_summed = |m: &Member| m.last.summed.is_some() && (sums || !m.is_late());
+        let is_summed = |m: &GroupMember| m.last.summed.is_some() && (sums || !m.is_late());
         let mut summed = self.members.iter().any(is_summed).then(Summed::default);
         let first = &self.members[0].last;
         let mut whole = Snapshot {
@@ -40,10 +40,11 @@ impl Group {
         for (place, member) in self.members.iter_mut().enumerate() {
             let last = match (&summed, &member.last.summed) {
                 (Some(_), None) => {
-                    let Sight { extent, by_thread, whole, .. } = &member.looking.sight;
+                    let SnapshotScope { extent, by_thread, whole, .. } = &member.looking.sight;
                     let by_thread = *by_thread || *extent == Extent::Threads;
                     let (extent, whole) = (Extent::Histograms, whole.clone());
-                    let sight = Sight { extent, by_thread, whole, ..Sight::default() };
+                    let sight =
+                        SnapshotScope { extent, by_thread, whole, ..SnapshotScope::default() };
                     &member.summing.sum(&member.last, &sight)
                 }
                 _ => &member.last,
@@ -192,7 +193,7 @@ impl Group {
             .clock
             .get_or_insert_with(|| (first.segment_id.clone(), first.last.clock.ticks_per_second));
         let is_first =
-            |m: &&Member| m.segment_id == *id && m.last.process.state == ProcessState::Running;
+            |m: &&GroupMember| m.segment_id == *id && m.last.process.state == ProcessState::Running;
         if let Some(first) = self.members.iter().find(is_first) {
             *rate = first.last.clock.ticks_per_second;
         }
@@ -264,13 +265,13 @@ fn add_cells(
     }
 }
 
-fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Key {
+fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> PointKey {
     if point.name.is_empty() {
-        return Key::Numbered(point.id);
+        return PointKey::Numbered(point.id);
     }
     let seen = names.entry((point.name.clone(), point.file.clone())).or_default();
     *seen += 1;
-    Key::Named(point.name.clone(), point.file.clone(), *seen)
+    PointKey::Named(point.name.clone(), point.file.clone(), *seen)
 }
 
 /// Adds another process's point of the same name, whose figures began at `begin`. For the sum, a

@@ -28,13 +28,13 @@ struct Distant {
     is_late: Rc<std::cell::Cell<bool>>,
     refuses: Rc<std::cell::Cell<bool>>,
     has_died: Rc<std::cell::Cell<bool>>,
-    looking: Looking,
+    looking: Interest,
     summing: Summing,
     last: Option<Snapshot>,
 }
 
 impl Source for Distant {
-    fn look_at(&mut self, looking: Looking) {
+    fn look_at(&mut self, looking: Interest) {
         self.looking = looking;
     }
 
@@ -67,9 +67,9 @@ impl Source for Distant {
         snapshot.records.push(Record { lane, point, start, span, exclusive, depth: 0, context: 0 });
     }
 
-    fn line(&self) -> Option<Line> {
+    fn line(&self) -> Option<LineStatus> {
         let late = self.is_late.get().then_some(Duration::ZERO);
-        Some(Line { via: "far".into(), late, why: None, age: late.unwrap_or_default() })
+        Some(LineStatus { via: "far".into(), late, why: None, age: late.unwrap_or_default() })
     }
 }
 
@@ -82,9 +82,9 @@ impl Machines {
         made
     }
 
-    fn group(&self, sum: bool) -> Group {
+    fn group(&self, sum: bool) -> GroupSource {
         let group = ProcessGroup { members: Selector::All(String::new()), sum };
-        Group::new(group, Box::new(self.clone())).unwrap()
+        GroupSource::new(group, Box::new(self.clone())).unwrap()
     }
 }
 
@@ -109,7 +109,7 @@ impl Finder for Machines {
             return Ok(Box::new(Made(made)));
         }
         let (is_late, summing) = (Rc::clone(&self.1), Summing::default());
-        let (refuses, looking) = (Rc::clone(&self.2), Looking::default());
+        let (refuses, looking) = (Rc::clone(&self.2), Interest::default());
         let has_died = Rc::clone(&self.3);
         Ok(Box::new(Distant { made, is_late, refuses, has_died, looking, summing, last: None }))
     }
@@ -190,8 +190,10 @@ fn sums_of_places_show_the_same_rows_as_whole_pictures() {
     for sum in [true, false] {
         let ((mut of_all, _), (mut of_sums, machines)) = (group(sum), group(sum));
         let (mut all, mut sums) = (Model::default(), Model::default());
-        let looking =
-            |extent| Looking { sight: Sight { extent, ..Sight::default() }, ..Looking::default() };
+        let looking = |extent| Interest {
+            sight: SnapshotScope { extent, ..SnapshotScope::default() },
+            ..Interest::default()
+        };
         of_sums.look_at(looking(Extent::Sums));
         for _ in 0..3 {
             let (whole, summed) = (of_all.poll().unwrap(), of_sums.poll().unwrap());
@@ -211,7 +213,7 @@ fn sums_of_places_show_the_same_rows_as_whole_pictures() {
         let selected = all.points().iter().find(|it| it.name() == "io.crc").unwrap().id();
         let mut sight = looking(Extent::Sums).sight;
         (sight.filter, sight.whole) = (filter.clone(), [selected].into());
-        of_sums.look_at(Looking { sight, ..Looking::default() });
+        of_sums.look_at(Interest { sight, ..Interest::default() });
         for _ in 0..2 {
             all.fold(of_all.poll().unwrap());
             sums.fold(of_sums.poll().unwrap());
@@ -427,7 +429,7 @@ fn records_stay_where_they_were() {
     let machines = Machines::default();
     machines.start(3);
     let mut group = machines.group(false);
-    group.look_at(Looking { sight: Sight::default(), ..Looking::default() });
+    group.look_at(Interest { sight: SnapshotScope::default(), ..Interest::default() });
     let began = group.poll().unwrap().elapsed_ticks;
     let far = machines.start(4);
     let mut starts = || {
@@ -507,7 +509,7 @@ fn rows_of_ended_processes_expire_except_the_last_that_died() {
     let end = |place: usize, state| {
         all[place].borrow_mut().snapshot_mut().process.state = state;
     };
-    let pids = |group: &mut Group, after: Instant| {
+    let pids = |group: &mut GroupSource, after: Instant| {
         group.leave(after);
         let whole = group.merge();
         assert!(

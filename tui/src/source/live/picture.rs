@@ -16,8 +16,8 @@ use pfp_shm_layout::segment::Segment;
 
 use crate::local_time::unix_ns;
 use crate::snapshot::{
-    Bucket, Cell, Clock, ClockKind, Edge, End, FORMAT, Lane, LaneKind, Loss, Open, Point,
-    PointState, Process, ProcessState, Record, Snapshot, Tuple, VERSION,
+    AmountTuple, Bucket, Cell, Clock, ClockKind, Edge, End, FORMAT, Lane, LaneKind, Loss, Open,
+    Point, PointState, Process, ProcessState, Record, Snapshot, VERSION,
 };
 use crate::source::place::{Objects, locate};
 use crate::source::symbol::readable;
@@ -34,7 +34,7 @@ pub(in crate::source) fn of_copy(
     // A copy without a note was made from the leftovers of a process.
     let runs = note.is_some_and(|note| note.runs);
     let picture = reader.poll();
-    let cells = Cells::default().convert(picture);
+    let cells = CellCache::default().convert(picture);
     let fate = if runs { Fate::Alive { stopped: false } } else { Fate::Dead(None) };
     let mut snapshot = convert(picture, cells, &facts, &fate);
     snapshot.records = records(&reader, &facts).collect();
@@ -168,7 +168,7 @@ pub(super) fn show_names(
 
 /// The cells of a snapshot. An unchanged cell is shared with the previous snapshot.
 #[derive(Default)]
-pub(super) struct Cells {
+pub(super) struct CellCache {
     /// The last two versions of each cell, by its fixed index in the picture. The older version is
     /// most likely not in use any more, so its memory is reused for the next.
     converted: Vec<[Arc<Cell>; 2]>,
@@ -176,7 +176,7 @@ pub(super) struct Cells {
     order: Vec<usize>,
 }
 
-impl Cells {
+impl CellCache {
     /// Converts the cells that have figures.
     pub(super) fn convert(&mut self, picture: &Picture) -> Vec<Arc<Cell>> {
         let known = self.converted.len();
@@ -224,7 +224,7 @@ pub(super) fn fill(cell: &mut Cell, reading: &CellReading, picture: &Picture) {
 }
 
 /// The measurements of a tuple, or of a metered point's own cell. `None` if there are none.
-pub(super) fn tuple(part: &CellReading, picture: &Picture) -> Option<Tuple> {
+pub(super) fn tuple(part: &CellReading, picture: &Picture) -> Option<AmountTuple> {
     let (stats, amounts) = part.all_owners();
     let find = |id: u32| {
         let place = picture.points.binary_search_by_key(&id, |point| point.id).ok()?;
@@ -236,7 +236,7 @@ pub(super) fn tuple(part: &CellReading, picture: &Picture) -> Option<Tuple> {
         Some(tuple) => (tuple.each[..names].to_vec(), Vec::new()),
         None => (Vec::new(), amounts[..names].to_vec()),
     };
-    Some(Tuple { each, sums, stats })
+    Some(AmountTuple { each, sums, stats })
 }
 
 pub(super) fn name_of(picture: &Picture, facts: &Facts) -> String {

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use anyhow::{Context as _, Result, anyhow};
 
 use crate::source::namespaces::{namespace_of, words_of};
-use crate::source::residents::Files;
+use crate::source::residents::FileSystem;
 
 /// Enters the room of another process for good. This must be the only thread. To enter a pid
 /// namespace, a child continues and this process waits for it.
@@ -78,7 +78,7 @@ fn check(result: libc::c_int, what: &str) -> Result<()> {
 
 /// Opens its root. `None` if this process has the same root.
 fn root_of(pid: u32) -> Result<Option<OwnedFd>> {
-    if Files::of("self").is_some_and(|own| Files::of(&pid.to_string()) == Some(own)) {
+    if FileSystem::of("self").is_some_and(|own| FileSystem::of(&pid.to_string()) == Some(own)) {
         return Ok(None);
     }
     let path = CString::new(format!("/proc/{pid}/root"))?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::copy;
-use super::way::Way;
+use super::way::AgentCommand;
 use super::wire::{self, Answer, Ask, Reply, Request};
 use crate::source::Refusal;
 use crate::text::clean;
@@ -39,7 +39,7 @@ const TO_SAY_GOODBYE: Duration = Duration::from_millis(300);
 
 /// Lets a caller give up the start of an agent, which ends its command.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waiting(Arc<Mutex<Start>>);
+pub(super) struct StartHandle(Arc<Mutex<Start>>);
 
 /// The state of an agent's start.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ enum Start {
     GivenUp,
 }
 
-impl Waiting {
+impl StartHandle {
     fn lock(&self) -> MutexGuard<'_, Start> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,7 +113,7 @@ fn terminate_all(command: libc::pid_t) {
 }
 
 /// A running agent.
-pub(super) struct Agent {
+pub(super) struct AgentProcess {
     pub(super) child: Child,
     /// Whether this program is sent to the place first.
     pub(super) copies: bool,
@@ -140,7 +140,7 @@ pub(super) struct Agent {
 }
 
 /// The result of waiting for a reply.
-pub(super) enum Heard {
+pub(super) enum ReplyKind {
     Nothing,
     /// An answer that will be collected.
     Answer,
@@ -148,10 +148,15 @@ pub(super) enum Heard {
     Other,
 }
 
-impl Agent {
+impl AgentProcess {
     /// Starts an agent and checks that its version fits. While the screen may be shown, the command
     /// must not ask for a password.
-    pub(super) fn open(way: &Way, keep: bool, may_ask: bool, waiting: &Waiting) -> Result<Self> {
+    pub(super) fn open(
+        way: &AgentCommand,
+        keep: bool,
+        may_ask: bool,
+        waiting: &StartHandle,
+    ) -> Result<Self> {
         let via = way.name.as_str();
         let mut command = way.command().with_context(|| via.to_owned())?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -335,34 +340,34 @@ impl Agent {
             match self.hear(left)? {
                 // Do not wait for an agent that floods the line with replies that were not
                 // requested.
-                Heard::Nothing => return Ok(None),
-                Heard::Other if left.is_zero() => return Ok(None),
-                Heard::Other | Heard::Answer => {}
+                ReplyKind::Nothing => return Ok(None),
+                ReplyKind::Other if left.is_zero() => return Ok(None),
+                ReplyKind::Other | ReplyKind::Answer => {}
             }
         }
     }
 
     /// Takes one reply, if one arrives in time.
-    pub(super) fn hear(&mut self, patience: Duration) -> Result<Heard> {
+    pub(super) fn hear(&mut self, patience: Duration) -> Result<ReplyKind> {
         let (reply, rest) = match self.replies.recv_timeout(patience) {
             Ok(reply) => reply?,
-            Err(RecvTimeoutError::Timeout) => return Ok(Heard::Nothing),
+            Err(RecvTimeoutError::Timeout) => return Ok(ReplyKind::Nothing),
             Err(RecvTimeoutError::Disconnected) => bail!("it has ended"),
         };
         let owes_more = reply.number.wrapping_add(1) != self.next;
         self.heard = Instant::now();
         self.silent_since = owes_more.then_some(self.heard);
         if !self.asked.remove(&reply.number) {
-            return Ok(Heard::Other);
+            return Ok(ReplyKind::Other);
         }
         self.early.push_back((reply, rest));
-        Ok(Heard::Answer)
+        Ok(ReplyKind::Answer)
     }
 
     /// Whether an answer is overdue, so that it is useless to wait.
     pub(super) fn is_late(&mut self) -> Result<bool> {
         for _ in 0..=UNREAD {
-            if matches!(self.hear(Duration::ZERO)?, Heard::Nothing) {
+            if matches!(self.hear(Duration::ZERO)?, ReplyKind::Nothing) {
                 break;
             }
         }
@@ -403,7 +408,7 @@ impl Agent {
     }
 }
 
-impl Drop for Agent {
+impl Drop for AgentProcess {
     fn drop(&mut self) {
         let mut is_late = false;
         if self.requests.is_some() {
@@ -431,7 +436,7 @@ impl Drop for Agent {
 
 /// Sends this program to the shell that runs the script.
 pub(super) fn bring(to: &mut ChildStdin, heard: &Receiver<Result<Option<String>>>) -> Result<()> {
-    let program = copy::Program::load()?;
+    let program = copy::ProgramCopy::load()?;
     to.write_all(program.script().as_bytes()).map_err(|_| anyhow!("it has ended"))?;
     let hear = || match heard.recv_timeout(TO_OPEN) {
         Ok(said) => said,
@@ -479,14 +484,14 @@ mod tests {
             command.arg("1000");
             command
         };
-        let waiting = Waiting::default();
+        let waiting = StartHandle::default();
         let mut child = waiting.spawn(&mut sleeps()).unwrap();
         waiting.give_up();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
         assert!(waiting.is_over() && waiting.spawn(&mut sleeps()).is_err());
 
         // An agent that has answered is not ended by giving up the wait.
-        let waiting = Waiting::default();
+        let waiting = StartHandle::default();
         let mut child = waiting.spawn(&mut sleeps()).unwrap();
         waiting.is_done();
         waiting.give_up();

@@ -22,13 +22,13 @@ const DONE: &str = "done";
 const NOISE: u64 = 64 << 10;
 
 /// This program, stripped of everything that is not needed to run.
-pub(super) struct Program {
+pub(super) struct ProgramCopy {
     bytes: Vec<u8>,
     /// The minimum version of the C library that it needs. `None` if it is linked statically.
     libc: Option<[u32; 2]>,
 }
 
-impl Program {
+impl ProgramCopy {
     pub(super) fn load() -> Result<Self> {
         let mut bytes = fs::read(THIS).context("this program cannot be read")?;
         trim(&mut bytes).map_err(|error| anyhow!("this program cannot be read: {error}"))?;
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_program_goes_only_where_it_runs() {
-        let program = Program { bytes: vec![1, 2, 3], libc: Some([2, 36]) };
+        let program = ProgramCopy { bytes: vec![1, 2, 3], libc: Some([2, 36]) };
         let own = std::env::consts::ARCH;
         let send = |there: &str| {
             let mut sent = Vec::new();
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_trimmed_program_is_a_valid_executable() {
-        let program = Program::load().expect("it can be read");
+        let program = ProgramCopy::load().expect("it can be read");
         assert!(program.bytes.len() as u64 <= fs::metadata(THIS).expect("it is there").len());
         // A build for glibc requires the first version that x86-64 and aarch64 ever had.
         assert_eq!(program.libc.is_some(), cfg!(target_env = "gnu"));

@@ -6,30 +6,30 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 
-use super::agent::{Agent, SILENT, Waiting};
-use super::way::Way;
+use super::agent::{AgentProcess, SILENT, StartHandle};
+use super::way::AgentCommand;
 use super::wire::{Answer, Ask};
 
 /// Time between two attempts to reopen a line.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// An agent that is being started in the background. Dropping this gives up the start.
-pub(super) struct Opening {
-    opened: Receiver<Result<Agent>>,
-    waiting: Waiting,
+pub(super) struct Connecting {
+    opened: Receiver<Result<AgentProcess>>,
+    waiting: StartHandle,
 }
 
-impl Opening {
-    pub(super) fn start(way: &Way, keep: bool, may_ask: bool) -> Self {
+impl Connecting {
+    pub(super) fn start(way: &AgentCommand, keep: bool, may_ask: bool) -> Self {
         let (sender, opened) = mpsc::channel();
-        let (way, waiting) = (way.clone(), Waiting::default());
+        let (way, waiting) = (way.clone(), StartHandle::default());
         let until = waiting.clone();
-        thread::spawn(move || sender.send(Agent::open(&way, keep, may_ask, &until)).ok());
+        thread::spawn(move || sender.send(AgentProcess::open(&way, keep, may_ask, &until)).ok());
         Self { opened, waiting }
     }
 
     /// Waits for the agent, or for the reason why it failed to start.
-    pub(super) fn wait(&self, patience: Duration) -> Option<Result<Agent>> {
+    pub(super) fn wait(&self, patience: Duration) -> Option<Result<AgentProcess>> {
         self.opened.recv_timeout(patience).ok()
     }
 
@@ -38,7 +38,7 @@ impl Opening {
     }
 }
 
-impl Drop for Opening {
+impl Drop for Connecting {
     fn drop(&mut self) {
         // The command must not outlive this program.
         self.give_up();
@@ -46,10 +46,10 @@ impl Drop for Opening {
 }
 
 /// The line to an agent, which is reopened after a loss.
-pub(super) struct Far {
-    pub(super) way: Way,
+pub(super) struct Connection {
+    pub(super) way: AgentCommand,
     pub(super) keep: bool,
-    pub(super) state: State,
+    pub(super) state: ConnectionState,
     /// Number of times that the line was opened.
     pub(super) opened: u32,
     /// While the line is down: the moment of the last reply, or of the first attempt to open it.
@@ -58,48 +58,48 @@ pub(super) struct Far {
     pub(super) next: u32,
 }
 
-pub(super) enum State {
-    Up(Agent),
+pub(super) enum ConnectionState {
+    Up(AgentProcess),
     /// The line is being opened; with a reason, it is being reopened.
-    Opening(Opening, Option<String>),
+    Opening(Connecting, Option<String>),
     Lost {
         why: String,
         until: Instant,
     },
 }
 
-impl Far {
+impl Connection {
     /// The line of an agent. Without an agent, a new one is started after a while.
-    pub(super) fn of(way: Way, keep: bool, agent: Result<Agent>) -> Self {
+    pub(super) fn of(way: AgentCommand, keep: bool, agent: Result<AgentProcess>) -> Self {
         let (state, opened) = match agent {
-            Ok(agent) => (State::Up(agent), 1),
+            Ok(agent) => (ConnectionState::Up(agent), 1),
             Err(error) => {
                 let until = Instant::now() + AGAIN;
-                (State::Lost { why: format!("{error:#}"), until }, 0)
+                (ConnectionState::Lost { why: format!("{error:#}"), until }, 0)
             }
         };
         Self { way, keep, state, opened, down_since: Instant::now(), next: 0 }
     }
 
     /// The line of an agent that is being started.
-    pub(super) fn opening(way: Way, keep: bool) -> Self {
-        let state = State::Opening(Opening::start(&way, keep, false), None);
+    pub(super) fn opening(way: AgentCommand, keep: bool) -> Self {
+        let state = ConnectionState::Opening(Connecting::start(&way, keep, false), None);
         Self { way, keep, state, opened: 0, down_since: Instant::now(), next: 0 }
     }
 
     /// Waits until the line is open, or has failed to open.
     pub(super) fn wait_until_open(&mut self, patience: Duration) {
-        if let State::Opening(opening, _) = &self.state
+        if let ConnectionState::Opening(opening, _) = &self.state
             && let Some(opened) = opening.wait(patience)
         {
             self.take(opened);
         }
     }
 
-    pub(super) fn take(&mut self, opened: Result<Agent>) {
+    pub(super) fn take(&mut self, opened: Result<AgentProcess>) {
         match opened {
             Ok(line) => {
-                self.state = State::Up(line);
+                self.state = ConnectionState::Up(line);
                 self.opened += 1;
             }
             Err(error) => self.lose(&format!("{error:#}")),
@@ -107,29 +107,35 @@ impl Far {
     }
 
     /// The line, if it is up. Otherwise it is opened in the background.
-    pub(super) fn line(&mut self) -> Result<&mut Agent> {
-        if let State::Lost { why, until } = &mut self.state
+    pub(super) fn line(&mut self) -> Result<&mut AgentProcess> {
+        if let ConnectionState::Lost { why, until } = &mut self.state
             && *until <= Instant::now()
         {
             let why = std::mem::take(why);
-            self.state = State::Opening(Opening::start(&self.way, self.keep, false), Some(why));
+            self.state =
+                ConnectionState::Opening(Connecting::start(&self.way, self.keep, false), Some(why));
         }
         self.wait_until_open(Duration::ZERO);
         match &mut self.state {
-            State::Up(line) => Ok(line),
-            State::Opening(_, None) => {
+            ConnectionState::Up(line) => Ok(line),
+            ConnectionState::Opening(_, None) => {
                 bail!("{}: expected an agent, found none yet", self.way.name)
             }
-            State::Opening(_, Some(why)) | State::Lost { why, .. } => bail!("{why}; trying again"),
+            ConnectionState::Opening(_, Some(why)) | ConnectionState::Lost { why, .. } => {
+                bail!("{why}; trying again")
+            }
         }
     }
 
     pub(super) fn lose(&mut self, why: &str) {
-        self.state = State::Lost { why: why.to_owned(), until: Instant::now() + AGAIN };
+        self.state = ConnectionState::Lost { why: why.to_owned(), until: Instant::now() + AGAIN };
     }
 
     /// Uses the line; if that fails, the line is lost.
-    pub(super) fn with<T>(&mut self, work: impl FnOnce(&mut Agent) -> Result<T>) -> Result<T> {
+    pub(super) fn with<T>(
+        &mut self,
+        work: impl FnOnce(&mut AgentProcess) -> Result<T>,
+    ) -> Result<T> {
         let line = self.line()?;
         let error = match work(line) {
             Ok(result) => return Ok(result),
@@ -145,16 +151,16 @@ impl Far {
     }
 
     /// Sends a request without waiting for the answer.
-    pub(super) fn ask(&mut self, ask: Ask) -> Result<Asked> {
+    pub(super) fn ask(&mut self, ask: Ask) -> Result<PendingRequest> {
         let number = self.with(|line| line.ask(ask))?;
-        Ok(Asked { number, opened: self.opened, since: Instant::now() })
+        Ok(PendingRequest { number, opened: self.opened, since: Instant::now() })
     }
 
     /// Waits for the answer to a request. `None` if it does not arrive in time; this alone does not
     /// mean that the line is lost.
     pub(super) fn answer(
         &mut self,
-        asked: Asked,
+        asked: PendingRequest,
         patience: Duration,
     ) -> Result<Option<(Answer, Vec<u8>)>> {
         self.line()?;
@@ -170,13 +176,13 @@ impl Far {
     }
 
     /// The error for a request without an answer.
-    pub(super) fn silence(&self, asked: Asked) -> anyhow::Error {
+    pub(super) fn silence(&self, asked: PendingRequest) -> anyhow::Error {
         let silent = asked.since.elapsed().as_secs();
         anyhow!("{}: expected an answer, found none for {silent} s", self.way.name)
     }
 
-    pub(super) fn forget(&mut self, asked: Asked) {
-        if let State::Up(line) = &mut self.state
+    pub(super) fn forget(&mut self, asked: PendingRequest) {
+        if let ConnectionState::Up(line) = &mut self.state
             && asked.opened == self.opened
         {
             line.forget(asked.number);
@@ -184,7 +190,7 @@ impl Far {
     }
 
     pub(super) fn is_late(&mut self) -> bool {
-        self.with(Agent::is_late).unwrap_or(true)
+        self.with(AgentProcess::is_late).unwrap_or(true)
     }
 
     /// The moment since which nothing new has arrived, and the reason if known. `None` if the line
@@ -194,9 +200,9 @@ impl Far {
         let name = format!("{}: ", self.way.name);
         let why = |why: &String| why.strip_prefix(&name).unwrap_or(why).to_owned();
         let (since, why) = match &self.state {
-            State::Up(line) => (line.silent_since?, None),
-            State::Opening(_, found) => (self.down_since, found.as_ref().map(why)),
-            State::Lost { why: found, .. } => (self.down_since, Some(why(found))),
+            ConnectionState::Up(line) => (line.silent_since?, None),
+            ConnectionState::Opening(_, found) => (self.down_since, found.as_ref().map(why)),
+            ConnectionState::Lost { why: found, .. } => (self.down_since, Some(why(found))),
         };
         // A room disappears a moment after its last process has ended.
         let is_certain = why.is_some() && !self.way.is_here();
@@ -206,7 +212,7 @@ impl Far {
 
 /// A pending request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct PendingRequest {
     pub(super) number: u32,
     /// Number of the opening of the line over which it was sent.
     pub(super) opened: u32,

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::agent::{Agent, PATIENCE, SILENT, Waiting};
-use super::far::{Asked, Far, State};
-use super::remote::{Remote, What};
-use super::way::{Route, Way, at};
+use super::agent::{AgentProcess, PATIENCE, SILENT, StartHandle};
+use super::far::{Connection, ConnectionState, PendingRequest};
+use super::remote::{RemoteSource, What};
+use super::way::{AgentCommand, Route, at};
 use super::wire::{Answer, Ask, Unpacker};
 use crate::source::guard::{clean_discovery, clean_places};
 use crate::source::{
-    BadPlace, Candidate, Discovery, Finder, Looking, ProcessGroup, Refusal, Source,
+    BadPlace, Candidate, Discovery, Finder, Interest, ProcessGroup, Refusal, Source,
 };
 
 /// How long the first look for processes waits for each place.
@@ -23,21 +23,21 @@ const TO_FIND: Duration = Duration::from_secs(3);
 const MAX_FOUND: usize = 4096;
 
 /// Finds the processes of another place.
-pub(in crate::source) struct Via {
-    far: Rc<RefCell<Far>>,
+pub(in crate::source) struct RemoteFinder {
+    far: Rc<RefCell<Connection>>,
     /// The place's name. `None` if it is the only place.
     pub(super) place: Option<String>,
     /// Whether its clock differs from the other places' clocks.
     is_elsewhere: bool,
     /// A pending request for the processes.
-    asked: Option<Asked>,
+    asked: Option<PendingRequest>,
     /// The last answer.
     found: Option<Discovery>,
     /// Deadline for waiting for the first answer.
     pub(super) until: Instant,
 }
 
-impl Via {
+impl RemoteFinder {
     /// Starts an agent by this command. With `keep`, toggled points stay as they are when the line
     /// is lost.
     ///
@@ -45,23 +45,23 @@ impl Via {
     ///
     /// If there is no agent of this version.
     pub(in crate::source) fn open(route: &Route, keep: bool) -> Result<Self> {
-        let way = Way::through(route);
-        let agent = Agent::open(&way, keep, true, &Waiting::default())?;
-        Ok(Self::of(Far::of(way, keep, Ok(agent)), None, false))
+        let way = AgentCommand::through(route);
+        let agent = AgentProcess::open(&way, keep, true, &StartHandle::default())?;
+        Ok(Self::of(Connection::of(way, keep, Ok(agent)), None, false))
     }
 
     /// Starts an agent in another room of this machine, without waiting for it. Its processes are
     /// named after the way. With `may_wait`, the first look waits.
-    pub(in crate::source) fn of_room(way: Way, keep: bool, may_wait: bool) -> Self {
+    pub(in crate::source) fn of_room(way: AgentCommand, keep: bool, may_wait: bool) -> Self {
         let name = way.name.clone();
-        let mut via = Self::of(Far::opening(way, keep), Some(name), false);
+        let mut via = Self::of(Connection::opening(way, keep), Some(name), false);
         if !may_wait {
             via.until = Instant::now();
         }
         via
     }
 
-    pub(super) fn of(far: Far, place: Option<String>, is_elsewhere: bool) -> Self {
+    pub(super) fn of(far: Connection, place: Option<String>, is_elsewhere: bool) -> Self {
         let far = Rc::new(RefCell::new(far));
         let until = Instant::now() + TO_FIND;
         Self { far, place, is_elsewhere, asked: None, found: None, until }
@@ -78,7 +78,7 @@ impl Via {
     /// A message while its agent has not answered yet. `None` afterwards.
     pub(super) fn still_opening(&self) -> Option<String> {
         let far = self.far.borrow();
-        let is_opening = matches!(far.state, State::Opening(_, None));
+        let is_opening = matches!(far.state, ConnectionState::Opening(_, None));
         is_opening.then(|| {
             let late = far.down_since.elapsed().as_secs();
             format!("{}: expected an agent, found none for {late} s", far.way.name)
@@ -91,7 +91,7 @@ impl Via {
     }
 
     /// Requests the processes there, unless an answer is still to come.
-    pub(super) fn ask(&mut self) -> Result<Asked> {
+    pub(super) fn ask(&mut self) -> Result<PendingRequest> {
         let mut far = self.far.borrow_mut();
         // An answer over a lost line never arrives.
         let asked = match self.asked.filter(|asked| asked.opened == far.opened) {
@@ -108,7 +108,7 @@ impl Via {
         {
             let mut far = self.far.borrow_mut();
             far.wait_until_open(left(self.until));
-            if matches!(far.state, State::Opening(_, None)) {
+            if matches!(far.state, ConnectionState::Opening(_, None)) {
                 return Ok(None);
             }
         }
@@ -118,7 +118,7 @@ impl Via {
     }
 
     /// The processes there, if the answer arrives in time.
-    fn take(&mut self, asked: Asked, patience: Duration) -> Result<Option<Discovery>> {
+    fn take(&mut self, asked: PendingRequest, patience: Duration) -> Result<Option<Discovery>> {
         let mut far = self.far.borrow_mut();
         let mut discovery = match far.answer(asked, patience) {
             Ok(None) if asked.since.elapsed() >= SILENT => return Err(far.silence(asked)),
@@ -145,16 +145,16 @@ impl Via {
     }
 
     /// Watches a process or several; an error shows at the first poll.
-    fn watch(&self, what: What) -> Result<Remote> {
+    fn watch(&self, what: What) -> Result<RemoteSource> {
         let far = Rc::clone(&self.far);
         let id = far.borrow().next;
         far.borrow_mut().next += 1;
-        let mut remote = Remote {
+        let mut remote = RemoteSource {
             far,
             place: self.place.clone(),
             is_elsewhere: self.is_elsewhere,
             unpacker: Unpacker::new()?,
-            looking: Looking::default(),
+            looking: Interest::default(),
             rings: HashMap::new(),
             scale: None,
             missed: 0,
@@ -201,7 +201,7 @@ fn bound(discovery: &mut Discovery) {
     }
 }
 
-impl Finder for Via {
+impl Finder for RemoteFinder {
     fn discover(&mut self) -> Result<Discovery> {
         let asked = self.ask()?;
         let patience = if self.found.is_none() { TO_FIND } else { PATIENCE };

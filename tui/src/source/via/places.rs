@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use super::agent::{Agent, TO_OPEN};
-use super::far::{Far, Opening};
-use super::finder::Via;
-use super::way::{Route, Way};
-use crate::source::group::Group;
+use super::agent::{AgentProcess, TO_OPEN};
+use super::far::{Connecting, Connection};
+use super::finder::RemoteFinder;
+use super::way::{AgentCommand, Route};
+use crate::source::group::GroupSource;
 use crate::source::{
     BadPlace, Candidate, Discovery, Finder, ProcessGroup, Refusal, Refused, Source,
 };
@@ -25,16 +25,16 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// The finder of the processes of several places.
 #[derive(Clone)]
-pub(in crate::source) struct Places(Rc<RefCell<Vec<Place>>>);
+pub(in crate::source) struct PlacesFinder(Rc<RefCell<Vec<RemotePlace>>>);
 
-struct Place {
-    via: Via,
+struct RemotePlace {
+    via: RemoteFinder,
     /// The last result, and when it came.
     found: Discovery,
     looked: Option<Instant>,
 }
 
-impl Places {
+impl PlacesFinder {
     /// Starts an agent by each command. Unreachable places are tried again in the background. So
     /// are late places, without the terminal, since a screen may use it by then.
     ///
@@ -42,7 +42,7 @@ impl Places {
     ///
     /// If no place can be reached. The error is that of the first.
     pub(in crate::source) fn open(routes: &[Route], keep: bool, in_time: Duration) -> Result<Self> {
-        let ways: Vec<Way> = routes.iter().map(Way::through).collect();
+        let ways: Vec<AgentCommand> = routes.iter().map(AgentCommand::through).collect();
         let start = Instant::now();
         let agents = open_in_time(&ways, keep, in_time);
         if agents.iter().all(|agent| matches!(agent, Some(Err(_)))) {
@@ -52,14 +52,14 @@ impl Places {
         let names = names_of(&ways.iter().map(|way| way.name.as_str()).collect::<Vec<_>>());
         let places = ways.into_iter().zip(agents).zip(names).map(|((way, agent), name)| {
             let far = match agent {
-                Some(agent) => Far::of(way, keep, agent),
-                None => Far { down_since: start, ..Far::opening(way, keep) },
+                Some(agent) => Connection::of(way, keep, agent),
+                None => Connection { down_since: start, ..Connection::opening(way, keep) },
             };
-            let mut via = Via::of(far, Some(name), true);
+            let mut via = RemoteFinder::of(far, Some(name), true);
             if via.still_opening().is_some() {
                 via.until = start;
             }
-            Place { via, found: Discovery::default(), looked: None }
+            RemotePlace { via, found: Discovery::default(), looked: None }
         });
         Ok(Self(Rc::new(RefCell::new(places.collect()))))
     }
@@ -67,11 +67,15 @@ impl Places {
 
 /// Starts an agent for each way, and waits for them. The result is `None` for a late agent. While a
 /// command asks for a password, which turns off the terminal's echo, all agents get more time.
-fn open_in_time(ways: &[Way], keep: bool, in_time: Duration) -> Vec<Option<Result<Agent>>> {
+fn open_in_time(
+    ways: &[AgentCommand],
+    keep: bool,
+    in_time: Duration,
+) -> Vec<Option<Result<AgentProcess>>> {
     let had_echo = has_echo();
     let start = Instant::now();
-    let opening: Vec<_> = ways.iter().map(|way| Opening::start(way, keep, true)).collect();
-    let mut agents: Vec<Option<Result<Agent>>> = ways.iter().map(|_| None).collect();
+    let opening: Vec<_> = ways.iter().map(|way| Connecting::start(way, keep, true)).collect();
+    let mut agents: Vec<Option<Result<AgentProcess>>> = ways.iter().map(|_| None).collect();
     loop {
         for (agent, opening) in agents.iter_mut().zip(&opening) {
             *agent = agent.take().or_else(|| opening.wait(Duration::ZERO));
@@ -83,7 +87,7 @@ fn open_in_time(ways: &[Way], keep: bool, in_time: Duration) -> Vec<Option<Resul
         }
         thread::sleep(Duration::from_millis(5));
     }
-    opening.iter().for_each(Opening::give_up);
+    opening.iter().for_each(Connecting::give_up);
     agents
 }
 
@@ -97,7 +101,7 @@ fn has_echo() -> bool {
     asked == 0 && settings.c_lflag & libc::ECHO != 0
 }
 
-impl Place {
+impl RemotePlace {
     /// Whether a look for processes is due or pending.
     fn is_due(&self) -> bool {
         self.looked.is_none_or(|looked| looked.elapsed() >= LOOK)
@@ -129,7 +133,7 @@ impl Place {
     }
 }
 
-impl Finder for Places {
+impl Finder for PlacesFinder {
     fn discover(&mut self) -> Result<Discovery> {
         let mut places = self.0.borrow_mut();
         let mut all =
@@ -170,7 +174,7 @@ impl Finder for Places {
     }
 
     fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-        Ok(Box::new(Group::new(group.clone(), Box::new(self.clone()))?))
+        Ok(Box::new(GroupSource::new(group.clone(), Box::new(self.clone()))?))
     }
 }
 

@@ -11,13 +11,13 @@ use anyhow::{Context as _, Result, bail};
 use pfp_shm_layout::geometry::RING_SLOTS;
 
 use super::agent::{PATIENCE, SILENT};
-use super::far::{Asked, Far, State};
-use super::scale::Scale;
+use super::far::{Connection, ConnectionState, PendingRequest};
+use super::scale::ClockScale;
 use super::way::at;
 use super::wire::{Answer, Ask, Unpacker};
 use crate::files::json::Existing;
 use crate::snapshot::{Drained, Lane, PointState, Process, Record, Snapshot};
-use crate::source::{Change, Line, Looking, ProcessGroup, Source};
+use crate::source::{Change, Interest, LineStatus, ProcessGroup, Source};
 
 /// How long a command waits for a picture other than the first.
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
@@ -35,18 +35,18 @@ pub(super) enum What {
 }
 
 /// A process of another place, or several.
-pub(super) struct Remote {
-    pub(super) far: Rc<RefCell<Far>>,
+pub(super) struct RemoteSource {
+    pub(super) far: Rc<RefCell<Connection>>,
     /// The name of its place. `None` if it is the only place.
     pub(super) place: Option<String>,
     /// Whether its clock differs from the other places' clocks.
     pub(super) is_elsewhere: bool,
     pub(super) unpacker: Unpacker,
-    pub(super) looking: Looking,
+    pub(super) looking: Interest,
     /// Records of the rings, lane by lane.
     pub(super) rings: HashMap<u32, Ring>,
     /// The conversion of ticks, for a place with another clock. `None` before the first picture.
-    pub(super) scale: Option<Scale>,
+    pub(super) scale: Option<ClockScale>,
     /// Number of polls since the last picture arrived.
     pub(super) missed: u32,
     pub(super) id: u32,
@@ -54,13 +54,13 @@ pub(super) struct Remote {
     /// Number of the opening of the line over which it is attached; 0 if it is not.
     pub(super) opened: u32,
     /// The pending request to attach.
-    pub(super) attaching: Option<Asked>,
+    pub(super) attaching: Option<PendingRequest>,
     /// The pending request for a picture.
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<PendingRequest>,
     /// The pending request for records.
-    pub(super) asked_for_records: Option<Asked>,
+    pub(super) asked_for_records: Option<PendingRequest>,
     /// Pending changes.
-    pub(super) acts: Vec<Asked>,
+    pub(super) acts: Vec<PendingRequest>,
     /// The last picture.
     pub(super) last: Option<Snapshot>,
     /// Whether the next picture has the differences from it.
@@ -95,7 +95,7 @@ impl Ring {
     }
 }
 
-impl Remote {
+impl RemoteSource {
     /// Sends a request to attach over the current line, unless that was done, and does not wait for
     /// the answer.
     pub(super) fn attach(&mut self) -> Result<()> {
@@ -192,7 +192,7 @@ impl Remote {
         Ok(Some(snapshot))
     }
 
-    pub(super) fn ask_for_picture(&mut self) -> Result<Asked> {
+    pub(super) fn ask_for_picture(&mut self) -> Result<PendingRequest> {
         let within_s = self.looking.within.map(|within| (within + FORGIVEN).as_secs());
         let mut sight = self.looking.sight.clone();
         if let Some(place) = &self.place {
@@ -209,7 +209,7 @@ impl Remote {
     pub(super) fn shown(&mut self, mut snapshot: Snapshot) -> Snapshot {
         let Some(place) = &self.place else { return snapshot };
         if self.is_elsewhere {
-            let scale = Scale::follow(self.scale, snapshot.clock.ticks_per_second);
+            let scale = ClockScale::follow(self.scale, snapshot.clock.ticks_per_second);
             self.scale = Some(scale);
             scale.snapshot(&mut snapshot);
         }
@@ -263,7 +263,7 @@ impl Remote {
         while let Some(&asked) = self.acts.first() {
             let answer = far.answer(asked, Duration::ZERO);
             // After a lost line, the next picture shows the state.
-            if !matches!(answer, Ok(None)) && matches!(far.state, State::Up(_)) {
+            if !matches!(answer, Ok(None)) && matches!(far.state, ConnectionState::Up(_)) {
                 self.acts.remove(0);
             }
             if answer?.is_none() {
@@ -274,7 +274,7 @@ impl Remote {
     }
 }
 
-impl Source for Remote {
+impl Source for RemoteSource {
     fn prepare(&mut self) {
         let is_ready = self.attaching.is_none() && self.asked.is_none();
         let opened = self.far.borrow().opened;
@@ -284,7 +284,7 @@ impl Source for Remote {
         }
     }
 
-    fn look_at(&mut self, looking: Looking) {
+    fn look_at(&mut self, looking: Interest) {
         self.looking = looking;
     }
 
@@ -383,12 +383,12 @@ impl Source for Remote {
         self.read_only.as_deref()
     }
 
-    fn line(&self) -> Option<Line> {
+    fn line(&self) -> Option<LineStatus> {
         let far = self.far.borrow();
         let why = match &far.state {
-            State::Up(_) => None,
-            State::Opening(_, why) => why.clone(),
-            State::Lost { why, .. } => Some(why.clone()),
+            ConnectionState::Up(_) => None,
+            ConnectionState::Opening(_, why) => why.clone(),
+            ConnectionState::Lost { why, .. } => Some(why.clone()),
         };
         let owed = self.attaching.or(self.asked);
         let silent = owed.map(|asked| asked.since.elapsed()).unwrap_or_default();
@@ -397,11 +397,11 @@ impl Source for Remote {
         // While all is well, a room of this machine counts as local.
         let via = || far.way.name.clone();
         let age = self.pictured.elapsed();
-        (late.is_some() || !far.way.is_here()).then(|| Line { via: via(), late, why, age })
+        (late.is_some() || !far.way.is_here()).then(|| LineStatus { via: via(), late, why, age })
     }
 }
 
-impl Drop for Remote {
+impl Drop for RemoteSource {
     fn drop(&mut self) {
         let mut far = self.far.borrow_mut();
         if self.opened != far.opened {
@@ -413,7 +413,7 @@ impl Drop for Remote {
         for asked in owed.into_iter().flatten().chain(self.acts.drain(..)) {
             far.forget(asked);
         }
-        if let State::Up(line) = &mut far.state {
+        if let ConnectionState::Up(line) = &mut far.state {
             match cuts {
                 true => line.is_cut = true,
                 // The answer is not needed. If the line is lost, there is nothing to detach.

@@ -13,9 +13,9 @@ const SAME_RATE: f64 = 2e-5;
 
 /// Converts ticks of one clock to nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scale(f64);
+pub(super) struct ClockScale(f64);
 
-impl Scale {
+impl ClockScale {
     /// The conversion for a clock with this rate; without a rate, ticks stay as they are.
     pub(super) fn of(ticks_per_second: f64) -> Self {
         let scale = PER_SECOND / ticks_per_second;
@@ -112,7 +112,7 @@ mod tests {
         let before = Synthetic::new().poll().unwrap();
         let mut after = before.clone();
         let rate = before.clock.ticks_per_second;
-        Scale::of(rate).snapshot(&mut after);
+        ClockScale::of(rate).snapshot(&mut after);
         let near = |one: f64, other: f64| (one - other).abs() <= 1e-6 * one.abs() + 2e-9;
         assert!(near(before.elapsed_ticks as f64 / rate, after.elapsed_ticks as f64 / PER_SECOND));
         for (old, new) in before.cells.iter().zip(&after.cells) {
@@ -130,18 +130,19 @@ mod tests {
             assert!((old - new).abs() <= 1e-6 * old, "{old} {new}");
         }
         let mut empty = Stats::default();
-        Scale::of(rate).stats(&mut empty);
+        ClockScale::of(rate).stats(&mut empty);
         assert_eq!(empty, Stats::default());
-        assert_eq!(Scale::of(0.0).ticks(7), 7);
+        assert_eq!(ClockScale::of(0.0).ticks(7), 7);
     }
 
     #[test]
     fn a_refined_rate_is_followed_and_jitter_is_not() {
-        let follow = |known: f64, rate: f64| Scale::follow(Some(Scale::of(known)), rate).0;
-        assert_eq!(Scale::follow(None, 2.6e9).0, Scale::of(2.6e9).0);
+        let follow =
+            |known: f64, rate: f64| ClockScale::follow(Some(ClockScale::of(known)), rate).0;
+        assert_eq!(ClockScale::follow(None, 2.6e9).0, ClockScale::of(2.6e9).0);
         // A first rate that is wrong by 200 ppm makes an error of 17 s per day.
-        assert_eq!(follow(2.60052e9, 2.6e9), Scale::of(2.6e9).0);
-        assert_eq!(follow(2.6e9, 2.600_01e9), Scale::of(2.6e9).0);
+        assert_eq!(follow(2.60052e9, 2.6e9), ClockScale::of(2.6e9).0);
+        assert_eq!(follow(2.6e9, 2.600_01e9), ClockScale::of(2.6e9).0);
         assert_eq!(follow(2.6e9, 1e9), 1.0, "another clock");
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::source::residents::Entrance;
+use crate::source::residents::RoomEntrance;
 
 /// A way to another place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ fn path_with_this() -> Option<OsString> {
 
 /// How an agent is started.
 #[derive(Clone, Debug)]
-pub(in crate::source) struct Way {
+pub(in crate::source) struct AgentCommand {
     /// Its name in messages.
     pub(super) name: String,
     pub(super) program: &'static str,
@@ -41,10 +41,10 @@ pub(in crate::source) struct Way {
     /// Whether this program is sent to the place first.
     pub(super) copies: bool,
     /// The room that it leads into, if that is on this machine.
-    pub(super) room: Option<Entrance>,
+    pub(super) room: Option<RoomEntrance>,
 }
 
-impl Way {
+impl AgentCommand {
     /// A way through a command.
     pub(super) fn through(Route { command, copies }: &Route) -> Self {
         let agent = if *copies { "sh" } else { "pfp-top agent" };
@@ -58,7 +58,7 @@ impl Way {
     /// A way into a room of this machine.
     pub(in crate::source) fn into_room(
         name: String,
-        room: Entrance,
+        room: RoomEntrance,
         variables: Vec<(&'static str, Option<OsString>)>,
     ) -> Self {
         let arguments = ["agent", "--enter"].map(str::to_owned).into();

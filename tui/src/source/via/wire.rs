@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::files::recording;
 use crate::snapshot::{PointState, Snapshot, Summed, Usage};
 use crate::source::{Change, Discovery, ProcessGroup, Refusal};
-use crate::summing::Sight;
+use crate::summing::SnapshotScope;
 use crate::text::counted;
 
 /// The first bytes that an agent sends. A shell may print something before them.
@@ -60,7 +60,7 @@ pub(crate) enum Ask {
     Picture {
         source: u32,
         #[serde(flatten)]
-        sight: Sight,
+        sight: SnapshotScope,
         within_s: Option<u64>,
     },
     /// Asks for the records of these lanes' rings from these numbers on, up to the last picture.
@@ -225,11 +225,11 @@ impl Packer {
 }
 
 /// Decompresses a [`Packer`]'s output, in the same order.
-pub(crate) struct Unpacker(zstd::stream::write::Decoder<'static, Bounded>);
+pub(crate) struct Unpacker(zstd::stream::write::Decoder<'static, BoundedBuffer>);
 
 impl Unpacker {
     pub(crate) fn new() -> io::Result<Self> {
-        let mut stream = zstd::stream::write::Decoder::new(Bounded(Vec::new()))?;
+        let mut stream = zstd::stream::write::Decoder::new(BoundedBuffer(Vec::new()))?;
         stream.window_log_max(WINDOW)?;
         Ok(Self(stream))
     }
@@ -274,9 +274,9 @@ impl Unpacker {
 }
 
 /// A buffer limited to the size of a picture.
-struct Bounded(Vec<u8>);
+struct BoundedBuffer(Vec<u8>);
 
-impl Write for Bounded {
+impl Write for BoundedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > LIMIT as usize {
             return Err(io::Error::other("it is too large"));

@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use super::*;
 use crate::snapshot::Extent;
-use crate::source::Looking;
+use crate::source::Interest;
 use crate::summing::Summing;
 
 const SIZE: (u16, u16) = (120, 30);
@@ -22,11 +22,11 @@ struct Line {
     /// Whether the line refuses a snapshot with all figures.
     is_narrow: Rc<std::cell::Cell<bool>>,
     summing: Rc<RefCell<Summing>>,
-    looking: Looking,
+    looking: Interest,
 }
 
 impl Source for Line {
-    fn look_at(&mut self, looking: Looking) {
+    fn look_at(&mut self, looking: Interest) {
         self.looking = looking;
     }
 
