@@ -182,7 +182,7 @@ impl Options {
         self
     }
 
-    /// Sets the subscriber like [`init`](crate::init), but with these options.
+    /// Sets the subscriber like [`init`], but with these options.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl Options {
         Ok(PointSubscriber::new())
     }
 
-    /// Returns a layer like [`layer`](crate::layer), but with these options.
+    /// Returns a layer like [`layer`], but with these options.
     ///
     /// # Errors
     ///
