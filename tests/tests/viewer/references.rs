@@ -45,13 +45,18 @@ struct File {
 /// All files of the tree, except what builds produce.
 fn tree() -> (Vec<File>, BTreeSet<String>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the root");
+    // Cargo, CMake and Python mark the folders that they make.
+    let is_made = |folder: &Path| {
+        let marks = ["CACHEDIR.TAG", "CMakeCache.txt", "pyvenv.cfg"];
+        folder.ends_with(".git") || marks.iter().any(|mark| folder.join(mark).exists())
+    };
     let (mut files, mut paths) = (Vec::new(), BTreeSet::new());
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(root.join(&folder)).expect("it is a folder").flatten() {
             let path = folder.join(entry.file_name());
             let name = path.to_str().expect("names are UTF-8").to_owned();
-            if entry.file_name() == "target" || entry.file_name() == ".git" {
+            if is_made(&entry.path()) {
                 continue;
             }
             if entry.path().is_dir() {
