@@ -36,7 +36,10 @@ impl LastPage {
         len: usize,
         back: impl FnOnce(usize, usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        let last = (offset + len.max(1) - 1) / PAGE + 1;
+        if len == 0 {
+            return Ok(());
+        }
+        let last = (offset + len - 1) / PAGE + 1;
         let is_in_it = offset / PAGE + 1 == last && self.0.load(Ordering::Relaxed) == last as u64;
         if !is_in_it {
             back(offset, len)?;
@@ -71,5 +74,23 @@ impl Count {
     pub(super) fn raise(&self, shown: &AtomicU64, to: u64) {
         self.0.fetch_max(to, Ordering::Relaxed);
         shown.fetch_max(to, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An empty text at the start of a page needs no memory, but the next text there does.
+    #[test]
+    fn a_page_that_was_refused_is_asked_for_again() {
+        let page = LastPage::default();
+        let full = |_, _| Err(());
+        assert_eq!(page.back(PAGE, 8, full), Err(()));
+        assert_eq!(page.back(PAGE, 0, full), Ok(()));
+        assert_eq!(page.back(PAGE, 8, full), Err(()));
+        assert_eq!(page.back(PAGE, 8, |_, _| Ok::<_, ()>(())), Ok(()));
+        assert_eq!(page.back(PAGE + 8, 8, full), Ok(()), "it was backed");
+        assert_eq!(page.back(2 * PAGE - 4, 8, full), Err(()), "its second page was not");
     }
 }

@@ -1,16 +1,18 @@
 //! A full `/dev/shm` or point table costs figures, but never disturbs the host: its output and exit
 //! status are those without pfp.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Output};
+use std::{fs, io};
 
 use pfp_shm_layout::object;
+use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::faults::own_shm;
 use pfp_tests::place::Place;
 use pfp_tests::watch::Watch;
-use pfp_tests::{cells, figure, size, skipped};
+use pfp_tests::{cells, figure, lacks, size, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
@@ -49,6 +51,48 @@ fn the_host_does_not_notice_a_full_dev_shm() {
         tried += 1;
     }
     figure(&format!("no_space: {tried} sizes of /dev/shm, the host as ever"));
+}
+
+/// Each page that the probe asks for is refused in turn: it touches none that it did not get. In a
+/// full `/dev/shm`, a touch would be a SIGBUS.
+#[test]
+fn a_page_that_is_refused_is_not_touched() {
+    if lacks("pages that are refused", "cc") {
+        return;
+    }
+    let flags = ["-shared", "-fPIC"];
+    let sources = ["refused_page.c"];
+    let preload = c::compile(Compiler::C, "refused_page.so", &sources, Link::Without, flags);
+    let place = Place::new();
+    let report = place.path("report");
+    // A snapshot reads what is in use.
+    let snapshot = place.path("snapshot");
+    let run = |refused: Option<u64>| -> (Output, BTreeSet<u64>) {
+        let mut command = place.command(TARGET);
+        command.arg("host").env("LD_PRELOAD", &preload).env("PFP_TEST_REPORT", &report);
+        command.env("PFP_SNAPSHOT", &snapshot);
+        command.envs(refused.map(|page| ("PFP_TEST_REFUSED", page.to_string())));
+        let output = command.output().expect("the target can be started");
+        let said = fs::read_to_string(&report).unwrap_or_default();
+        let pages = |word: &str| -> BTreeSet<u64> {
+            let page = |line: &str| line.strip_prefix(word)?.trim().parse().ok();
+            said.lines().filter_map(page).collect()
+        };
+        assert_eq!(pages("touched"), BTreeSet::new(), "refused: {refused:?}");
+        let _ = fs::remove_file(&report);
+        (output, pages("backed"))
+    };
+    let (plain, backed) = run(None);
+    assert!(plain.status.success() && plain.stderr.is_empty(), "{plain:?}");
+    assert!(backed.len() > 20, "too few pages were backed: {backed:?}");
+    let some = &mut backed.iter().take(size(60, 1_000) as usize);
+    let tried = some.len();
+    for &page in some {
+        let (output, pages) = run(Some(page));
+        assert_eq!(output, plain, "refused: {page}");
+        assert!(!pages.contains(&page), "{page} was not refused");
+    }
+    figure(&format!("no_space: {tried} pages refused in turn, none touched"));
 }
 
 /// There is free memory, but no inode for a file.

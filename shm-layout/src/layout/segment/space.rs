@@ -136,12 +136,18 @@ impl Segment {
 
     /// Takes the next switch and backs its memory. `None` if all are taken or memory runs out.
     pub fn take_switch(&self) -> Option<&AtomicU64> {
-        let next = |number: u64| (number < self.geometry.switches() as u64).then_some(number + 1);
-        let number = self.used.switches.take(&self.counters().switches_used, next)?;
-        let number = usize::try_from(number).ok()?;
-        let at = ((number + 1) * CONTROL_WORDS - 1) * size_of::<AtomicU64>();
-        self.back_or_count(self.geometry.control() + at, size_of::<AtomicU64>()).ok()?;
-        self.switch(number)
+        loop {
+            let next = self.used.switches.get();
+            let number = usize::try_from(next).ok()?;
+            let switch = self.switch(number)?;
+            // Who wakes the switches touches what is counted as used, so its memory is backed first.
+            self.back_or_count(self.offset_of(std::slice::from_ref(switch)), size_of_val(switch))
+                .ok()?;
+            let is_next = |used| (used == next).then_some(next + 1);
+            if self.used.switches.take(&self.counters().switches_used, is_next).is_some() {
+                return Some(switch);
+            }
+        }
     }
 
     /// Wakes the resting switches, after this process has switched one of its points on.
