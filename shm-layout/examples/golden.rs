@@ -76,7 +76,7 @@ fn first() -> Option<Segment> {
     main.record(wait, Region { own: 500, away, ..Region::default() });
     main.record(wait, Region { own: 1 << 50, ..Region::default() });
     main.record(wait, Region { own: 700, ..Region::default() });
-    // Two parts of a latched region, 300 and 400 ticks, are one measurement.
+    // Two parts of a latched region, of 300 and 400 ticks, count as one measurement.
     main.record(lookup, Region { own: 300 + 400, ..Region::default() });
     main.record(lookup, Region { own: 50, depth: 1, context: 9, ..Region::default() });
     let counters = &main.lane.counters;
@@ -195,19 +195,19 @@ struct Region {
     away: Option<Away>,
     depth: u8,
     context: u32,
-    /// The figures that it adds to the sums of its point.
+    /// The amounts that the region adds to the sums of its point.
     amounts: Amounts,
 }
 
-/// A thread with a lane, and the private state that the probe keeps for it.
+/// A thread with a lane, and the private state that the probe stores for the thread.
 struct Thread<'a> {
     segment: &'a Segment,
     lane: &'a Lane,
     generation: u32,
     ring: u64,
-    /// Its block of cells, which never becomes full.
+    /// The thread's block of cells, which never becomes full.
     cells: u64,
-    /// The number of its next free chunk.
+    /// The number of the thread's next free chunk.
     chunk: LocalCell<u32>,
     /// Number of the ring's records that are in the cells.
     folded: LocalCell<u64>,
@@ -365,7 +365,8 @@ impl<'a> Thread<'a> {
         });
     }
 
-    /// Starts to follow it, but stops at the first part of the histogram that must be cleared.
+    /// Starts to follow the point's control word, but stops at the first part of the histogram that
+    /// must be cleared.
     fn die_following(&self, point: Point<'_>) {
         self.fold();
         let cell = self.cell(point);
@@ -386,7 +387,7 @@ fn share(segment: &Segment, point: Point<'_>) -> Option<()> {
     cell.prepare(point.number as u32, point.control(), 0);
     segment.entry(point.number)?.set_shared_cell(false, block as u64);
     let (part, bucket) = locate(90);
-    // The cell takes the first three chunks.
+    // The cell takes the first three chunks of the block.
     let chunk = cell.set_part_shared(part, (block / CHUNK) as u32 + 3);
     for _ in 0..4 {
         let measured = Measurement { exclusive: 90, inclusive: 95, away: None };

@@ -1,10 +1,11 @@
 //! A file that is written whole or not at all.
 //!
-//! The file is written without a name if the file system allows that, else under a name beside its
-//! own. Then it is synced to the disk, and only then it gets its name, in one step. So a full disk,
-//! a crash or a kill at any moment leaves the old file or the new one. In two cases it may also
-//! leave a second file, whose name begins with [`DRAFT`] and which is ignored: if the file system
-//! has no nameless files, and between the two names of a file that replaces another.
+//! The file is written without a name if the file system allows that, else under a temporary name
+//! in the same folder. Then it is synced to the disk, and only then it gets its name, in one step.
+//! So a full disk, a crash or a kill at any moment leaves the old file or the new one. In two cases
+//! it may also leave a second file, whose name begins with [`DRAFT`] and which is ignored: if the
+//! file system has no nameless files, and if a file that replaces another one has only its
+//! temporary name yet.
 //!
 //! Like everything that may run inside the host program, it prints nothing, never panics, and turns
 //! each refusal into an error. That includes the limit of a file's size, for which the system would
@@ -76,7 +77,7 @@ impl WholeFile {
         }
         let (file, draft) = match nameless(&folder) {
             Ok(file) => (file, None),
-            // An old file system, or an error that `named` will return, too.
+            // The file system has no nameless files, or `named` will return the same error.
             Err(_) => named(&folder)?,
         };
         Ok(Self { file, path, folder, existing, draft, len: 0 })
@@ -99,8 +100,8 @@ impl WholeFile {
     /// # Errors
     ///
     /// `AlreadyExists` if the file is not to be replaced and another file has taken its name in the
-    /// meantime; else the system's error. The name then has the old file, or none, unless the error
-    /// came from syncing the folder.
+    /// meantime; else the system's error. The path then leads to the old file, or to none, unless
+    /// the error came from syncing the folder.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         match (&self.draft, self.existing) {
@@ -277,7 +278,7 @@ pub(crate) fn rename_new(old: &CStr, new: &CStr) -> io::Result<()> {
     Ok(())
 }
 
-// Miri has no system to ask.
+// Miri does not support the system calls of these tests.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
@@ -308,7 +309,8 @@ mod tests {
         }
     }
 
-    /// Writes a file as this file system allows, and as if it had no nameless files.
+    /// Begins a file as this file system allows, or, if `by_name`, as if the file system had no
+    /// nameless files.
     fn begun(path: &Path, existing: Existing, by_name: bool) -> io::Result<WholeFile> {
         let mut file = WholeFile::create(path, existing)?;
         if by_name {

@@ -15,13 +15,14 @@ use std::sync::atomic::{
 const FIRST: RawFd = 3;
 /// Kernel id of the thread that opens something; 0 if there is none.
 static OPENING: AtomicU32 = AtomicU32::new(0);
-/// Attempts to wait for another thread; all of them take less than a millisecond. In a forked
-/// child, that thread may exist only in the parent.
+/// Maximum number of attempts to wait for another thread; all of them take less than a millisecond.
+/// The wait is bounded because in a forked child that thread may exist only in the parent.
 const TRIES: u32 = 10_000;
 
 /// Runs `open`, whose descriptors get numbers from 3 on.
 pub fn above_standard<R>(open: impl FnOnce() -> R) -> R {
-    // One thread at a time, so that none closes the placeholders while another opens its file.
+    // One thread at a time, so that no thread closes the placeholders while another one opens its
+    // file.
     let me = take_turn();
     let mut taken = [None; FIRST as usize];
     if has_free() {
@@ -71,7 +72,7 @@ fn has_free() -> bool {
 /// Occupies the lowest free number, if it is one of the standard three.
 fn placeholder() -> Option<RawFd> {
     let flags = libc::O_PATH | libc::O_CLOEXEC;
-    // The bare system calls: the C library's may end a thread that is to be cancelled.
+    // Bare system calls, because the C library's functions end a thread that is to be cancelled.
     // SAFETY: a NUL-terminated path and plain numbers.
     let number =
         unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/".as_ptr(), flags) } as RawFd;

@@ -1,12 +1,12 @@
-//! The environment of the program, for everything that the program links.
+//! Reads environment variables, for all of pfp's code that runs inside a program.
 //!
-//! It takes no lock: [`std::env::var`] takes one, which in a forked child may be held by a thread
-//! that only the parent has.
+//! It takes no lock. [`std::env::var`] takes one, and in a forked child that lock may be held by a
+//! thread that exists only in the parent.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
-/// A longer value counts as not set.
+/// Maximum length of a value in bytes; a longer value counts as not set.
 pub const MAX_BYTES: usize = 4096;
 
 /// The value of a variable; `None` if it is not set or too long, or if the environment is not
@@ -16,13 +16,13 @@ pub fn variable(name: &CStr) -> Option<&'static OsStr> {
     if !is_trusted() {
         return None;
     }
-    // SAFETY: a NUL-terminated name that outlives the call.
+    // SAFETY: `name` is NUL-terminated and outlives the call.
     let value = unsafe { libc::getenv(name.as_ptr()) };
     if value.is_null() {
         return None;
     }
-    // SAFETY: a text of the environment ends with a zero byte. The program must not change the
-    // environment while other threads read it, as with any C library.
+    // SAFETY: `getenv` returned a NUL-terminated text. The text stays valid, because a program must
+    // not change the environment while other threads read it, as with any C library.
     let value = unsafe { CStr::from_ptr(value) }.to_bytes();
     (value.len() <= MAX_BYTES).then(|| OsStr::from_bytes(value))
 }
@@ -32,6 +32,6 @@ pub fn variable(name: &CStr) -> Option<&'static OsStr> {
 /// chose its environment.
 #[must_use]
 pub fn is_trusted() -> bool {
-    // SAFETY: takes a plain number.
+    // SAFETY: `getauxval` takes a plain number and writes nothing.
     unsafe { libc::getauxval(libc::AT_SECURE) == 0 }
 }

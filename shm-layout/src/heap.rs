@@ -46,8 +46,8 @@ impl From<NoMemory> for io::Error {
     }
 }
 
-/// Whether memory is left for some small things, before calling foreign code that would end the
-/// program without it.
+/// Whether memory is left for some small allocations. To be called before foreign code that ends
+/// the program if it finds no memory.
 #[must_use]
 pub fn has_room() -> bool {
     const SPARE: Layout = Layout::new::<[u64; 2048]>();

@@ -1,4 +1,4 @@
-//! The layout of a segment, and the two halves of each protocol.
+//! The layout of a segment, and the writer's and the reader's half of each protocol.
 
 pub mod amounts;
 pub mod calls;

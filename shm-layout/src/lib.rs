@@ -16,7 +16,7 @@
 //!  viewer --> control words --> begin
 //! ```
 
-// Code that runs inside the host allocates only by `heap`: see clippy.toml.
+// Code that runs inside the host, the measured program, allocates only by `heap`: see clippy.toml.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 pub mod atomic_file;

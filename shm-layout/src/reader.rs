@@ -7,8 +7,8 @@
 //!
 //! The cost grows with what has changed: the reader keeps one picture and updates it. It reads a
 //! cell again only if the cell's sequence word has changed since the last poll, and allocates
-//! nothing for what it knows already. It reads the records of the rings only on request: the rings
-//! keep the last ones without it, and few callers want them.
+//! nothing for what it knows already. It copies the records of the rings only on request, because
+//! few callers want them, and the rings retain the latest ones by themselves.
 
 mod backed;
 mod bounds;

@@ -1,7 +1,7 @@
-//! The atomics of the protocols, behind one switch.
+//! The atomics of the protocols, which the model checker replaces by its own.
 //!
-//! The protocol modules ([`crate::layout::cell`], [`crate::layout::ring`], [`crate::layout::lane`],
-//! [`crate::layout::point`], and the barrier of groups in `pfp-timing`) name each ordering with
+//! The protocol modules (such as [`crate::layout::cell`], [`crate::layout::ring`],
+//! [`crate::layout::lane`], and the barrier of groups in `pfp-timing`) name each ordering with
 //! `ord!("site", Order)` and each fence with `fence_at!("site", Order)`. Here the site is only a
 //! name, which the comment at the partner repeats. The model checker compiles the very same files
 //! against its own version of this module, in which a site can be weakened: `tests/loom/` shows

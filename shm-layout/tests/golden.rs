@@ -1,4 +1,4 @@
-//! The kept segment of layout version 3.0, `assets/segment-v3.pfp`: its figures read as they were
+//! The stored segment of layout version 3.0, `assets/segment-v3.pfp`: its figures read as they were
 //! written, and damaged copies are refused, or read in bounded time without a panic.
 //!
 //! `examples/golden.rs` writes the file. The figures here are worked out by hand from the steps in
@@ -77,7 +77,7 @@ fn the_ledger_reads_as_it_was_written() {
         clock_anomalies: 4,
         records_lost: 70,
         cells_busy: 0,
-        // Only the other file has losses of these kinds.
+        // Only the file of `golden_amounts.rs` has losses of these kinds.
         begins_missed: 0,
         records_missed: 0,
     };
@@ -105,7 +105,7 @@ fn the_points_read_as_they_were_written() {
     ];
     assert_eq!(points, expected);
     assert_eq!((expected[3].4.alpha(), expected[2].4.epoch()), (Some(0.25), 1));
-    // The other point was reset without a time.
+    // Point 67 was reset, too, but its reset stored no time.
     let times = reader.poll().points.iter().filter_map(|point| Some((point.id, point.reset_ns?)));
     assert_eq!(times.collect::<Vec<_>>(), [(64, 6_500_000_000)]);
 }
@@ -381,8 +381,8 @@ fn mutations_are_read_in_bounded_time_without_a_panic() {
     assert!(accepted > 1_000, "only {accepted} copies were read at all");
 }
 
-/// If a chain forms a ring, or two lanes share a chain, each cell is read once, for one of the
-/// lanes.
+/// If a chain of blocks forms a ring, or two lanes share a chain, each cell is read once, for one
+/// of the lanes.
 #[test]
 fn a_chain_that_is_a_ring_is_read_once() {
     let mut copy = GOLDEN.to_vec();
@@ -403,8 +403,8 @@ fn a_chain_that_is_a_ring_is_read_once() {
     }
 }
 
-/// Offsets of words to change, by section; a section that more depends on is listed twice. Each
-/// section contributes its words that are not zero, and a few that are.
+/// Offsets of words to change, by section. The sections on which most other data depends are listed
+/// twice. Each section contributes its words that are not zero, and a few zero words.
 fn sections() -> Vec<Vec<usize>> {
     let words = |from: usize, to: usize| -> Vec<usize> {
         let is_zero = |at: usize| GOLDEN[at..at + 8] == [0; 8];

@@ -1,8 +1,8 @@
-//! The other kept segment of layout version 3.0, `assets/segment-v3-amounts.pfp`: amounts, a
+//! The second stored segment of layout version 3.0, `assets/segment-v3-amounts.pfp`: amounts, a
 //! device's time, and losses read as they were written. `examples/golden/amounts.rs` writes the
 //! file, and the figures here are worked out by hand from the steps in that example.
 //!
-//! `golden.rs` tests damaged copies, with the other file.
+//! `golden.rs` tests damaged copies, of the first stored segment.
 
 #![cfg(target_endian = "little")]
 
@@ -20,7 +20,7 @@ static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v3-amounts.pfp");
 const KI: u64 = 1 << 10;
 const COPY: u32 = 64;
 const DEVICE: u32 = 65;
-/// Tuple for copies of 4,096 and of 64 bytes.
+/// Tuple for copies of 4,096 bytes; `LINES` is the tuple for copies of 64 bytes.
 const BLOCKS: u32 = 66;
 const LINES: u32 = 67;
 /// Tuple for copies of 128 bytes, which was never measured.
@@ -46,14 +46,14 @@ fn of_metered(picture: &Picture, lane: u32, point: u32, is_part: bool) -> &CellR
     cell
 }
 
-/// The sums of amounts: for the lane's owner, and for the owners before.
+/// The sums of amounts: for the lane's owner, and for earlier owners.
 fn amounts(cell: &CellReading) -> [Amounts; 2] {
     [cell.live_amounts, cell.retired_amounts]
 }
 
 const NOTHING: [Amounts; 2] = [[0; 4]; 2];
 
-/// Byte sums of a lane's owner, and of the owners before.
+/// Byte sums of a lane's owner, and of earlier owners.
 const fn bytes(live: u64, retired: u64) -> [Amounts; 2] {
     [[live, 0, 0, 0], [retired, 0, 0, 0]]
 }
@@ -132,7 +132,7 @@ fn the_cells_read_as_they_were_written() {
     assert_eq!((any.lifetime_count, any.lifetime_exclusive), (4, 7_000));
     assert_eq!(buckets(any), [[1_472, 32, 1], [2_464, 64, 1]]);
 
-    // All copies that the lane measured.
+    // All measurements of the point `copy` on the lane.
     let copy = summed(picture, 0, COPY);
     assert_eq!(copy.live, sums([4, 4_220, 4_220, 110, 2_500, 2_500], 8_524_200));
     assert_eq!((copy.lifetime_count, copy.lifetime_exclusive), (11, 7_660));

@@ -29,8 +29,8 @@ static ALONE: RwLock<()> = RwLock::new(());
 const POINTS: usize = 40;
 const LANES: usize = 3;
 
-/// Writes to a segment as the threads of a program do, one after the other, and keeps lists of the
-/// measurements.
+/// Writes to a segment as the threads of a program do, one after the other, and stores all
+/// measurements in lists.
 struct Program {
     lanes: Vec<Thread>,
     free_chunks: std::ops::Range<u32>,
@@ -43,7 +43,7 @@ struct Program {
 struct Thread {
     generation: u32,
     is_live: bool,
-    /// Its first block of cells, and its ring.
+    /// The first of the lane's two blocks of cells.
     cells: u64,
     ring: u64,
     written: u64,
@@ -55,7 +55,8 @@ struct Thread {
 struct Lists {
     generation: u32,
     epoch: u32,
-    /// Measurements in the current window, by the owner of that generation and by those before.
+    /// Measurements in the current window, by the owner of that generation. `retired` has those by
+    /// earlier owners.
     live: Vec<Measurement>,
     retired: Vec<Measurement>,
     /// Measurements in earlier windows.
@@ -345,7 +346,7 @@ impl Random {
     }
 }
 
-/// All of a picture's cells as text, without the times.
+/// All cells of a picture as text, without the numbers of the polls that changed them.
 fn cells(picture: &Picture) -> Vec<String> {
     let mut all: Vec<_> = (picture.cells.iter())
         .map(|cell| {

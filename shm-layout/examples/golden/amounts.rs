@@ -78,7 +78,7 @@ pub(crate) fn fill() -> Option<Segment> {
 struct Points<'a> {
     copy: Point<'a>,
     device: Point<'a>,
-    /// Copies of 4,096 bytes, and of 64.
+    /// The tuple for copies of 4,096 bytes; `lines` is the tuple for copies of 64 bytes.
     blocks: Point<'a>,
     lines: Point<'a>,
     step: Point<'a>,
@@ -122,8 +122,8 @@ impl Thread<'_> {
     }
 }
 
-/// Threads that found no lane measure a point for which none of them has a cell yet;
-/// the cell, its sums and its histogram get five chunks.
+/// Threads that found no lane measure a point that has no shared cell yet. `chunk` is the first of
+/// five chunks for the cell, its sums and its histogram.
 fn share(
     segment: &Segment,
     chunk: u32,

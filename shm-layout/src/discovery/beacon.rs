@@ -15,8 +15,8 @@
 //! ```
 //!
 //! `exe` and `name` have every byte but printable ASCII written as `%xx`, so
-//! that no value breaks a line. The file never changes. Its name ends in `.new` until the
-//! beacon is lit, and by then the file is whole and locked.
+//! that no value breaks a line. The file never changes. Its name ends in `.new` until the beacon is
+//! **lit**: renamed, so that viewers find it. By then the file is whole and locked.
 //!
 //! **The lock.** It is held through a mapping: lock the file, map one page of it, close the
 //! descriptor. The open file, and with it the lock, lives as long as the mapping. The mapping is
@@ -25,8 +25,8 @@
 //!
 //! **The order.** Prepare the beacon, make the object of that name, and light the beacon when
 //! others may find the object; at the end remove the object's name first, and then the beacon. So a
-//! process that is killed at any moment leaves no object without a beacon, lit or not, and sweepers
-//! remove both.
+//! process that is killed at any moment leaves no object without a beacon, which may be lit or not,
+//! and sweepers remove both.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fmt;
@@ -171,7 +171,6 @@ impl Info {
         ))
     }
 
-    /// A copy.
     fn copy(&self) -> Result<Self, NoMemory> {
         let exe = heap::path(&[self.exe.as_os_str().as_bytes()])?;
         Ok(Self { exe, name: heap::text(&self.name)?, ..*self })
@@ -263,19 +262,19 @@ pub fn exe_of_this_process() -> Result<PathBuf, NoMemory> {
     Ok(std::ffi::OsString::from_vec(path).into())
 }
 
-/// A beacon, which viewers find once it is lit. It stays lit until the process ends, in order or
-/// not, even if this value is dropped or the process forks.
+/// A beacon, which viewers find once it is lit. It stays lit until the process exits or is killed,
+/// even if this value is dropped or the process forks.
 #[derive(Debug)]
 pub struct Beacon {
     info: Info,
-    /// Path of its file. A descriptor would not do: a host that becomes a daemon closes all
-    /// descriptors, and its number would then belong to another file.
+    /// Path of the beacon's file. A descriptor is not stored instead, because a host that becomes a
+    /// daemon closes all descriptors, and the descriptor's number may then belong to another file.
     path: CString,
     /// Path of the file before it is lit.
     draft: CString,
     /// Identifies the file, because another program may have put a file under either path.
     id: FileId,
-    /// Set after the beacon was lit, possibly a moment later.
+    /// Set a moment after the beacon was lit, so false does not prove that it is not lit.
     is_lit: AtomicBool,
     /// The page that holds the lock. `None` if the file system supports no locks.
     page: Option<LockPage>,
@@ -306,13 +305,13 @@ impl Beacon {
     /// `AlreadyExists` if its name is taken, or a sweeper was faster; else the system's error. It
     /// leaves no file behind.
     pub fn prepare(dir: &Directory, info: &Info) -> io::Result<Box<Beacon>> {
-        // It tries only one name: a child that was forked in the middle of this would leave a
-        // second draft, by which a sweeper would remove the parent's object.
+        // Only one name is tried. Otherwise a child that is forked in the middle of this would
+        // leave a second draft, by which a sweeper would remove the parent's object.
         let draft = file_name(&info.object, DRAFT.as_bytes())?;
         let file = dir.create_file(&draft)?;
         let prepared = Beacon::fill(dir, info, &draft, &file);
         // If a sweeper has removed this draft, another thread may have made a draft of the same
-        // name.
+        // name, which must stay.
         if prepared.is_err() && dir.leads_to(&draft, &file).unwrap_or(true) {
             dir.remove(&draft).ok();
         }
@@ -400,8 +399,8 @@ impl Beacon {
         removed
     }
 
-    /// Like [`Self::extinguish`], for a process that ends, which releases the lock. It makes one
-    /// system call, which removes the name.
+    /// Like [`Self::extinguish`], for a process that is ending: its end releases the lock. It makes
+    /// one system call, which removes the name.
     ///
     /// # Errors
     ///
@@ -525,7 +524,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// The rest of the next line after its key.
+    /// The value in the next line, which begins with `key`.
     fn value(&mut self, key: &str, expected: &'static str) -> Result<&'a [u8], Malformed> {
         self.line += 1;
         let end = self.rest.iter().position(|&b| b == b'\n');

@@ -44,13 +44,13 @@ impl Collector {
         Ok(Self { held: LockedFile::start(dir, FOLDER, name)? })
     }
 
-    /// Whether there is no other living collector, which may still want the segments.
+    /// Whether no other collector lives. Another one may still need the segments.
     pub fn is_alone(&self) -> bool {
         count_living(&self.held.folder, Some(&self.held.name)).is_ok_and(|living| living == 0)
     }
 }
 
-/// Removes the files of dead collectors. Returns whether one lives.
+/// Removes the files of dead collectors. Returns whether any collector lives.
 pub fn sweep(dir: &Directory) -> bool {
     let Ok(path) = folder_of(dir) else { return false };
     let Ok(folder) = Directory::open_plainly(&path) else { return false };
@@ -89,8 +89,9 @@ impl Question {
         heap::c_string(&[folder_of(dir)?.as_os_str().as_bytes(), b"/."]).map(Self)
     }
 
-    /// Whether there are collectors. The system refuses to remove a path that ends in a dot: with
-    /// EISDIR if the folder exists. So an end makes no system call of another kind.
+    /// Whether there are collectors. `unlink` refuses a path that ends in a dot, with EISDIR if the
+    /// folder exists. An ending process calls `unlink` anyway, so it needs no other kind of system
+    /// call for this.
     pub(crate) fn is_answered(&self) -> bool {
         // SAFETY: a NUL-terminated path that outlives the call.
         let refused = unsafe { libc::unlink(self.0.as_ptr()) } != 0;

@@ -1,6 +1,6 @@
 //! The directory that holds the beacons, and every file access in it.
 //!
-//! It is the first of these that applies:
+//! The directory is the first of these that applies:
 //!
 //! 1. `$PFP_DIR`, for tests and for containers that share a directory;
 //! 2. `$XDG_RUNTIME_DIR/pfp`, else `/run/user/<uid>/pfp`, if the directory
@@ -190,7 +190,7 @@ impl Directory {
         self.open_as(name, libc::O_RDONLY)
     }
 
-    /// Opens a file for writing, too, as a lock of bytes requires.
+    /// Opens a file for reading and writing, as a lock of bytes requires.
     ///
     /// # Errors
     ///
@@ -295,8 +295,8 @@ impl Directory {
         Ok(text)
     }
 
-    /// Leaves a text when no descriptor is free, so that no directory can be opened and no file
-    /// made: as a symbolic link whose target is the text. It replaces any file of that name in the
+    /// Leaves a text as the target of a symbolic link. This needs no free descriptor, unlike
+    /// opening the directory or making a file. The link replaces any file of that name in the
     /// directory.
     pub(crate) fn leave_link(path: &Path, name: &CStr, text: &CStr) -> io::Result<()> {
         let to = heap::c_string(&[path.as_os_str().as_bytes(), b"/", name.to_bytes()])?;
@@ -339,7 +339,7 @@ impl Directory {
 
     /// The names of at most `limit` files in the directory, and whether it has more.
     pub(crate) fn names(&self, limit: usize) -> io::Result<(Vec<CString>, bool)> {
-        // A descriptor of its own, because reading moves its position.
+        // A new descriptor, because reading a directory moves the position of its descriptor.
         let fd = open_at(self.fd.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)
             .map_err(|e| self.errors.at(&self.path, e))?;
         let mut entries = Entries::over(fd)?;

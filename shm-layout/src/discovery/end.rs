@@ -1,9 +1,9 @@
 //! How a process ended, as long as the kernel knows.
 //!
-//! Only the parent collects the exit status. Before it does, `/proc/<pid>/stat` shows the status to
-//! processes of the same user. Afterwards, from Linux 6.15 on, a pidfd has it that was opened while
-//! the process lived. A process that called `exec` continues under its id, without the lock on its
-//! beacon.
+//! Only the parent collects the exit status. Before the parent does so, `/proc/<pid>/stat` shows
+//! the status to processes of the same user. Afterwards, from Linux 6.15 on, a pidfd that was
+//! opened while the process lived still has the status. A process that called `exec` continues
+//! under its id, without the lock on its beacon.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -44,8 +44,9 @@ impl End {
                 exe.ok().and_then(|exe| Some(exe.file_name()?.to_string_lossy().into_owned()));
             return Some(Self::ReplacedBy(name.unwrap_or_else(|| name_of(pid))));
         }
-        // The kernel checks one right for this link and for the exit status: without the right, the
-        // status reads 0. A process that is ending has no executable any more.
+        // The kernel requires one permission for this link and for the exit status: without it, the
+        // status reads 0. With it, the link of an ending process fails with another error, because
+        // the process has no executable any more.
         match exe {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
             _ => Some(Self::of_wait(stat.wait_status)),
@@ -96,7 +97,7 @@ impl Descriptor {
     }
 }
 
-// Miri has no system to ask.
+// Miri does not support the system calls of these tests.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;

@@ -124,7 +124,7 @@ impl Failure {
         let name = file_name(&self.exe)?;
         let written = dir.create_file(&name).and_then(|mut file| file.write_all(text.as_bytes()));
         if written.is_err() {
-            // Half a note is useless.
+            // Half a note is useless, so it is removed.
             let _ = dir.remove(&name);
             return self.note_at(dir.path());
         }
@@ -166,7 +166,8 @@ impl Failure {
     }
 }
 
-/// The system's number of an error, even if the error is in words; 0 without a number.
+/// The system's number of an error, even if the error wraps another one or has only a kind; 0 if no
+/// number is known.
 pub fn errno_of(error: &io::Error) -> i32 {
     if let Some(errno) = error.raw_os_error() {
         return errno;
@@ -190,7 +191,7 @@ pub fn errno_of(error: &io::Error) -> i32 {
 
 /// Removes a program's note, if there is one.
 pub fn forget(dir: &Directory, exe: &Path) {
-    // Most programs have no note.
+    // The removal may fail, because most programs have no note.
     let _ = file_name(exe).and_then(|name| dir.remove(&name));
 }
 
@@ -211,7 +212,7 @@ pub fn find(dir: &Directory) -> io::Result<Vec<Failure>> {
     Ok(heap::collect(names.iter().filter(|name| is_one(name)).filter_map(read))?)
 }
 
-// Miri has no system to ask.
+// Miri does not support the system calls of these tests.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use std::os::unix::fs::PermissionsExt;

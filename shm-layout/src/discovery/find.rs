@@ -8,8 +8,8 @@
 //! **Removing.** The sweeper opens the beacon, takes the exclusive lock without waiting, checks
 //! that the name still leads to the locked file, removes the object, then the beacon, and releases
 //! the lock. A live process holds that lock, so its segment cannot be removed; two sweepers cannot
-//! hold it at once; and a sweeper that is killed in between leaves the beacon, so the rest is found
-//! later.
+//! hold it at once; and a sweeper that is killed in between leaves the beacon, so a later sweeper
+//! finds and removes what is left.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -176,9 +176,9 @@ pub fn trim(dir: &Directory, found: &mut Found, keep: usize) {
 }
 
 /// Called when a program starts, before it takes memory of its own. Of the same program's dead
-/// segments, it removes all but the newest `keep`, and those without memory. Of all programs' dead
-/// segments, it keeps the newest ones that take at most `bytes` together. While a viewer collects
-/// the segments, only that limit applies.
+/// segments, it retains the newest `keep` that still have an object, and removes the others. Of all
+/// programs' dead segments, it retains the newest ones that together take at most `bytes`. While a
+/// viewer collects the segments, `keep` does not apply.
 ///
 /// # Errors
 ///
@@ -201,7 +201,8 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result
             dead.try_push((entry, name))?;
         }
     }
-    // Read after the beacons: a viewer that begins later does not wait for these processes.
+    // This comes after the beacons were read: a viewer that begins to collect later does not wait
+    // for these processes.
     let keep = if collector::sweep(dir) { MAX_FILES } else { keep };
     newest_first(&mut dead, |(entry, _)| entry);
     let (mut kept, mut kept_bytes) = (0, 0);
@@ -262,7 +263,7 @@ pub fn gc(dir: &Directory) -> io::Result<Swept> {
 }
 
 impl Swept {
-    /// The failure is not noted if memory runs out.
+    /// Adds a failure to the list, unless memory runs out.
     fn note_failure(&mut self, dir: &Directory, name: &CStr, removed: io::Result<bool>) {
         if let Err(e) = removed
             && let Ok(path) = dir.path_of(name)
@@ -327,7 +328,7 @@ fn remove_dead(
     };
     match removed {
         Ok(true) => {
-            // If memory runs out, it is removed and not noted.
+            // If memory runs out, the segment is removed, but not listed.
             let _ = swept.removed.try_push(entry);
         }
         other => swept.note_failure(dir, name, other),
@@ -336,7 +337,8 @@ fn remove_dead(
 
 fn remove_unfinished(dir: &Directory, name: &CStr, swept: &mut Swept) {
     let removed = match dir.open_file(name) {
-        // A process makes the object after it has written its beacon.
+        // A process makes the object only after it has written its beacon, so a beacon that cannot
+        // be read has no object.
         Ok(file) => Info::read(&file).and_then(|info| {
             let is_own = |info: &&Info| name.to_bytes().starts_with(info.object.hex().as_bytes());
             let info = info.as_ref().ok().filter(is_own);

@@ -19,7 +19,7 @@ use crate::heap::{self, ShortText};
 
 const ENDING: &str = ".group";
 const KEY: &str = "object=";
-/// Bytes of an object's name, and the end of the line.
+/// Maximum length of the file, which is one line with the key and the object's name.
 const MAX_BYTES: usize = 64;
 
 /// Every byte of a file.

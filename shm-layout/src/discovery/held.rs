@@ -9,7 +9,8 @@ use crate::discovery::directory::Directory;
 use crate::discovery::liveness::{Lock, lock};
 use crate::heap;
 
-/// A locked file, removed when it is dropped. The last file of a folder removes the folder, too.
+/// A locked file, removed when this value is dropped. If the folder is empty then, the folder is
+/// removed, too.
 #[derive(Debug)]
 pub(crate) struct LockedFile {
     pub(crate) folder: Directory,
@@ -25,8 +26,8 @@ impl LockedFile {
         folder: &str,
         name: impl Fn() -> io::Result<CString>,
     ) -> io::Result<Self> {
-        /// Any program that starts at the same time may remove the folder while it is empty, or the
-        /// file before it is locked.
+        /// Maximum number of attempts. An attempt fails if a program that starts at the same time
+        /// removes the folder while it is empty, or the file before it is locked.
         const TRIES: u32 = 1000;
         let path = heap::path(&[dir.path().as_os_str().as_bytes(), b"/", folder.as_bytes()])?;
         let make = |name: &CStr| -> io::Result<(Directory, File)> {

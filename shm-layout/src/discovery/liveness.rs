@@ -1,9 +1,9 @@
 //! Decides whether a process runs or is dead.
 //!
-//! It tries the lock on the process's beacon first: the kernel releases that lock exactly when the
-//! process's memory goes, whatever ends it. A process that asks takes a *shared* lock for a moment,
-//! so that two that ask at once do not take each other for the owner, whose lock is exclusive. A
-//! sweeper holds an exclusive lock, too, while it removes.
+//! It tries the lock on the process's beacon first: the kernel releases that lock exactly when it
+//! frees the process's memory, whatever ends the process. A process that asks takes a *shared* lock
+//! for a moment, so that two processes that ask at once do not take each other for the owner, whose
+//! lock is exclusive. A sweeper holds an exclusive lock, too, while it removes a segment.
 //!
 //! A process id alone never decides, because ids are reused. An id together with its start time,
 //! boot and pid namespace identifies one process for ever, and is used twice:
@@ -54,7 +54,8 @@ impl Identity {
     /// The identity of the calling process. Unknown fields are zero.
     pub fn of_this_process() -> Identity {
         let pid = u32::try_from(current_pid()).unwrap_or(0);
-        // If /proc counts in another pid namespace, other processes could not check the id.
+        // If /proc counts in another pid namespace, other processes cannot check the id, so the
+        // namespace is unknown.
         let stat = of_own_thread(pid);
         let pidns = if stat.is_none() { 0 } else { pid_namespace() };
         Identity { pid, start: stat.map_or(0, |stat| stat.start), boot: boot_id(), pidns }
@@ -70,7 +71,8 @@ impl Identity {
         Identity { pid, start, boot: 0, pidns: 0 }
     }
 
-    /// Whether that thread runs in the calling process.
+    /// Whether the thread of this identity, which [`Self::of_this_thread`] made, runs in the
+    /// calling process.
     pub fn is_thread_here(&self) -> bool {
         let (process, thread) = (current_pid(), self.pid);
         // SAFETY: signal 0 is never delivered; the call only finds out whether the id is taken.
@@ -125,7 +127,8 @@ impl Identity {
         End::of(pid, self.start)
     }
 
-    /// Judges a process whose lock may be held.
+    /// Judges a process by its identity alone, when its lock may be held. `here` is the caller's
+    /// identity.
     pub fn judged_from(&self, here: &Identity) -> Liveness {
         match self.evidence(here) {
             Evidence::None => Liveness::Alive,
@@ -184,7 +187,7 @@ pub struct Watch {
     here: Identity,
     /// Time and result of the last full check.
     looked: Option<(Instant, Liveness)>,
-    /// Its id in this `/proc`, if known.
+    /// Id of the process in this `/proc`, if known.
     pid: Option<u32>,
     descriptor: Option<Descriptor>,
 }
@@ -211,7 +214,7 @@ impl Watch {
 
     /// How a [`Liveness::Dead`] process ended, if the kernel knows.
     pub fn end(&self) -> Option<End> {
-        // This comes first, because the parent may reap the process in between.
+        // `/proc` comes first: if the parent reaps the process in between, the descriptor knows.
         let found = self.pid.and_then(|pid| self.process.end(pid));
         found.or_else(|| self.descriptor.as_ref()?.end())
     }
@@ -240,10 +243,10 @@ impl Watch {
 /// Whether a sweeper may remove a beacon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// Its process is dead, no other sweeper is removing it, and none will as long as the file
+    /// The beacon's process is dead, and no other sweeper can remove the beacon as long as the file
     /// stays open.
     Firm,
-    /// Its process lives, or another sweeper has it.
+    /// The beacon's process lives, or another sweeper has the lock.
     Refused,
     /// The name leads to another file now, or to none.
     Moved,
@@ -264,7 +267,8 @@ pub(crate) fn try_lock(
 }
 
 fn take_over(file: &File, process: Option<&Identity>) -> io::Result<bool> {
-    /// A process that asks holds its lock for two system calls.
+    /// Maximum number of attempts. A process that asks holds the lock for only two system calls, so
+    /// a later attempt succeeds.
     const ATTEMPTS: u32 = 256;
     for _ in 0..ATTEMPTS {
         match lock(file, libc::LOCK_EX)? {
@@ -331,7 +335,7 @@ fn pid_namespace() -> u64 {
     inode_of("/proc/self/ns/pid").unwrap_or(0)
 }
 
-// Miri has no system to ask.
+// Miri does not support the system calls of these tests.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;

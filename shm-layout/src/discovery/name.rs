@@ -7,7 +7,7 @@ use super::system::{RETRIES, errno};
 
 /// The folder in which the C library keeps POSIX shared-memory objects on Linux.
 const SHM_ROOT: &[u8] = SHM.to_bytes();
-/// [`SHM_ROOT`] in the form of system calls.
+/// [`SHM_ROOT`] with a NUL at its end, for system calls.
 pub(crate) const SHM: &CStr = c"/dev/shm";
 /// `/pfp-`, then 32 hex digits.
 const PREFIX: &[u8] = b"/pfp-";

@@ -6,12 +6,12 @@
 //!
 //! | the crate | here |
 //! |---|---|
-//! | keeps its descriptor for ever | a creator drops it at once and maps the object anew: a host that becomes a daemon closes every descriptor, and a later close of ours would hit a stranger's |
+//! | keeps its descriptor for ever | a creator closes it at once and maps the object anew: a host that becomes a daemon closes every descriptor, and our later close would hit another file of that number |
 //! | unlinks on drop, in a forked child too | never an owner; [`unlink`] is a decision |
 //! | sizes with `ftruncate` only | [`Object::back`] puts pages under a range before anything touches it |
 //! | opens read-write only | [`Object::open`] takes the write permission back at once; [`Object::unlock`] gives it to the control pages |
 //! | mode is cut by the umask | set to 0600 afterwards |
-//! | ends the program if its few allocations (the name, a boxed mapping) find no memory | [`heap::has_room`] is asked first. Another thread may take the rest of the memory in between: this is the only place of a start where that ends the host |
+//! | ends the program if its few allocations (the name, a boxed mapping) find no memory | [`heap::has_room`] is called first. Another thread may use up the memory in between: only here can that end the host while pfp starts |
 //!
 //! All of this can run inside the host program, so it prints nothing, never panics, and returns
 //! each failure as an error.
@@ -240,7 +240,7 @@ impl Object {
         }
     }
 
-    /// Whether a viewer has opened the object, so that another process may write to it.
+    /// Whether this process has opened the object as a viewer. Then another process writes to it.
     pub(crate) fn is_watched(&self) -> bool {
         matches!(self.role, Role::Viewer { .. })
     }
@@ -463,8 +463,8 @@ fn check_created(name: &Name, len: usize) -> io::Result<FileStatus> {
     Ok(file)
 }
 
-/// Excludes a mapping from core dumps, because its contents are saved in their own way. If the
-/// system refuses, dumps contain it.
+/// Excludes a mapping from core dumps, so that the host's dumps are as small as without pfp. If the
+/// system refuses, dumps contain the mapping.
 pub(crate) fn keep_from_dumps(map: *mut u8, len: usize) {
     // SAFETY: advice about a mapping of this process, which does not change its contents.
     unsafe { libc::madvise(map.cast(), len, libc::MADV_DONTDUMP) };

@@ -2,7 +2,7 @@
 //!
 //! If a control group exceeds its memory limit, the kernel kills a process of the group instead of
 //! refusing memory. So a segment is at most as large as its share, and the segments of crashed
-//! processes are reduced to the same amount.
+//! processes together may take at most the same amount.
 //!
 //! | limit | share |
 //! |---|---|
@@ -22,12 +22,12 @@ use crate::descriptors::above_standard;
 use crate::discovery::name::SHM;
 use crate::layout::geometry::{Config, Geometry};
 
-/// A smaller segment would be useless, so none is made.
+/// Minimum size of a segment, in bytes: a smaller one would be useless.
 const LEAST: u64 = 512 << 10;
 /// Maximum length of the path of a control group; for a longer path, only the groups above are
 /// read.
 const LONGEST: usize = 768;
-/// A file is read in pieces of this size; a longer line is cut to its beginning.
+/// A file is read in pieces of this size, in bytes. Of a longer line, only the beginning is used.
 const PIECE: usize = 1024;
 /// How often an interrupted call is repeated.
 const TRIES: u32 = 16;
@@ -104,7 +104,8 @@ impl Share {
 fn group_limit(list: &CStr, root: &CStr) -> Option<u64> {
     let mut path = Path::new(root)?;
     let root = path.len;
-    // The line of version 1, if version 1 still accounts the memory. The line of version 2 is last.
+    // The version of the line that is used: version 1 if it still accounts the memory, else version
+    // 2, whose line is last.
     let mut version = 0;
     for_each_line(list, |line| {
         let mut fields = line.splitn(3, |&byte| byte == b':').skip(1);
@@ -263,7 +264,7 @@ fn size_of_shm() -> Option<u64> {
     let mut space: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: a NUL-terminated path, and a structure that outlives the call.
     asked(|| unsafe { libc::statfs(SHM.as_ptr(), &raw mut space) } as isize)?;
-    // A tmpfs without a size has 0 here.
+    // For a tmpfs without a size limit, this is 0.
     let bytes = space.f_blocks.checked_mul(u64::try_from(space.f_bsize).ok()?)?;
     (bytes > 0).then_some(bytes)
 }

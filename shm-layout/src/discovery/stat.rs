@@ -8,7 +8,7 @@ use crate::descriptors::above_standard;
 use crate::discovery::time_namespace;
 use crate::heap::ShortText;
 
-/// The kernel's `PF_EXITING`: the process is ending and runs its own code no longer.
+/// The kernel's `PF_EXITING`: the process is ending, and no longer runs its own code.
 const EXITING: u32 = 0x4;
 
 /// The fields that pfp uses.
@@ -23,7 +23,7 @@ pub(crate) struct Stat {
     threads: u32,
     /// Start time, in clock ticks since boot as the first time namespace counts them; 0 if unknown.
     pub(crate) start: u64,
-    /// How the process ended, as `wait` encodes it. Zero without the right to read it.
+    /// How the process ended, as `wait` encodes it. Zero if the caller may not read it.
     pub(crate) wait_status: i32,
 }
 
@@ -86,8 +86,8 @@ pub(crate) fn of_process(pid: u32) -> Option<Stat> {
     Stat::read(ShortText::<64>::of(format_args!("/proc/{pid}/stat")).as_str())
 }
 
-/// The stat of a thread of this process. The first thread started with the process; emulators
-/// invent the process's own `stat`.
+/// The stat of a thread of this process. The first thread's stat is also used for the process,
+/// since both started together, and emulators invent the process's own `stat`.
 pub(crate) fn of_own_thread(thread: u32) -> Option<Stat> {
     let path = ShortText::<64>::of(format_args!("/proc/self/task/{thread}/stat"));
     let stat = Stat::read(path.as_str())?;

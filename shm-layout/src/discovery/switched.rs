@@ -1,5 +1,5 @@
-//! Files beside the beacons that note which points a viewer has switched and will put back. If a
-//! viewer is killed, other viewers find its switches in these files.
+//! Files beside the beacons that note which points a viewer has switched on or off and will
+//! restore. If a viewer is killed, other viewers find its switches in these files.
 //!
 //! ```text
 //!  DIR/switched/<hex of the segment>.<hex of the viewer>
@@ -34,7 +34,7 @@ const MAX_BYTES: u64 = 1 << 24;
 const OFF: u8 = b'-';
 const ON: u8 = b'+';
 
-/// The switches of this viewer in one segment, noted until it is dropped.
+/// The switches of this viewer in one segment, noted until this value is dropped.
 #[derive(Debug)]
 pub struct Switched {
     held: LockedFile,
@@ -74,7 +74,7 @@ pub struct Others {
     folder: Directory,
     name: CString,
     file: File,
-    /// The viewer was killed.
+    /// Whether the viewer was killed before it restored its switches.
     pub is_dead: bool,
     /// The switched points by id: true if a point was switched on, false if it was switched off.
     pub points: BTreeMap<u32, bool>,
@@ -94,8 +94,8 @@ impl Others {
     }
 }
 
-/// The switches of other viewers in a segment. The files of dead viewers whose process is gone are
-/// removed.
+/// The switches of other viewers in a segment. Removes the files of dead viewers about segments
+/// whose process is gone.
 pub fn others(dir: &Directory, segment: &Name, own: Option<&Switched>) -> Vec<Others> {
     let Ok(folder) = Directory::open(&dir.path().join(FOLDER)) else { return Vec::new() };
     let Ok((names, _)) = folder.names(MAX_FILES) else { return Vec::new() };
@@ -117,7 +117,7 @@ pub fn others(dir: &Directory, segment: &Name, own: Option<&Switched>) -> Vec<Ot
     found
 }
 
-/// Removes the files of dead viewers whose process is gone.
+/// Removes the files of dead viewers about segments whose process is gone.
 pub(crate) fn sweep(dir: &Directory) {
     let nobody = Name::from_id(0);
     drop(others(dir, &nobody, None));

@@ -1,8 +1,8 @@
 //! Times since boot, as the first time namespace of the machine counts them.
 //!
 //! A process in its own time namespace reads shifted monotonic clocks, and `/proc` shows it shifted
-//! start times. Both sides of a segment therefore subtract the shift from every such time that they
-//! store or compare.
+//! start times. So the writer and the readers of a segment subtract the shift from every such time
+//! that they store or compare.
 
 use crate::discovery::stat::{inode_of, read_small};
 

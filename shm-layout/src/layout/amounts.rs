@@ -23,7 +23,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Maximum number of amounts of a point.
 pub const MAX_AMOUNTS: usize = 4;
-/// Tuples of amounts that have a point of their own, by metered point.
+/// Maximum number of tuples of a metered point; each tuple has a point of its own.
 pub const TUPLES: usize = 8;
 
 /// Amounts of one measurement, or their sums; 0 beyond the amounts that a point has.
@@ -31,7 +31,7 @@ pub type Amounts = [u64; MAX_AMOUNTS];
 
 /// The sums of amounts of a cell. The module's documentation shows their layout.
 pub type SumWords = [AtomicU64; SUM_WORDS];
-/// Words of the sums.
+/// Number of words of a cell's sums: two copies of the live sums, and two of the retired sums.
 pub(crate) const SUM_WORDS: usize = 4 * MAX_AMOUNTS;
 
 /// The sums as they were at one moment.
@@ -39,7 +39,7 @@ pub(crate) const SUM_WORDS: usize = 4 * MAX_AMOUNTS;
 pub struct SumsPicture {
     /// Sums of the lane's owner.
     pub live: Amounts,
-    /// Sums of earlier owners, in the same epoch.
+    /// Sums of the lane's earlier owners since the point's last reset.
     pub retired: Amounts,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn add_shared(words: &SumWords, amounts: &Amounts) {
     }
 }
 
-/// Prepares the retired copy that `commit` will publish.
+/// Writes the retired copy that `commit` will publish: the sums so far, or zeros after a reset.
 pub(crate) fn retire(words: &SumWords, (published, commit): (u64, u64), reset: bool) {
     let before = read(words, (published, commit.wrapping_sub(1)), false);
     for (place, word) in retired(words, commit).iter().enumerate() {

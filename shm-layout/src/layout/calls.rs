@@ -10,14 +10,16 @@
 //!      +-----------------------------------------------------------+
 //! ```
 //!
-//! **Open regions.** A begin writes the entry of its level and never clears it. Readers derive the
-//! open regions from the lane's last record: when that region ended, all regions around it were
-//! open, and since then there were only begins. So the entries below its level are open. An entry
-//! from its level on is open if its start is not before that end. On the slow path a region may end
-//! without a record, so the end clears its entry. There, and where another context goes on, the
-//! thread also notes in `resumed` how many regions are open since when.
+//! **Open regions.** A begin writes the entry of its level, and an end does not clear it. Readers
+//! derive the open regions from the lane's last record. When the region of that record ended, all
+//! regions around it were open, so the entries below its level are open. After that end there were
+//! only begins, so an entry at its level or deeper is open if its start is not before that end. On
+//! the slow path a region may end without a record, so its end clears its entry. On the slow path,
+//! and when the thread goes on in another context, the thread also stores in `resumed` how many
+//! regions are open, and since when.
 //!
-//! **Edges.** A fold adds each record to the edge from the point around it, the caller, to its own.
+//! **Edges.** A fold adds each record to the edge from the enclosing region's point, the caller, to
+//! the record's point, the callee.
 //! An edge has its sums twice, as a cell has: a fold writes the unpublished copy, and one store to
 //! `seq` publishes it, together with the number of records that it holds.
 //!
@@ -33,7 +35,7 @@ use crate::heap::{self, NoMemory};
 use crate::layout::ring::{POINT_SHIFT, Record, What};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
-/// Entries of a lane for open regions; deeper regions wrap around.
+/// Number of entries of a lane for open regions; the levels of deeper regions wrap around.
 pub const MAX_OPEN: usize = 256;
 /// Maximum number of edges of a lane.
 pub const MAX_EDGES: usize = 639;
@@ -61,8 +63,8 @@ pub struct Calls {
     edges: [Edge; MAX_EDGES],
 }
 
-/// When the lane's context resumed, and how many regions were open then: ticks modulo 2^56 in the upper
-/// bits, and the number modulo 256 below them.
+/// When the lane's context resumed, and how many regions were open then: ticks modulo 2^56 in the
+/// upper bits, and the number modulo 256 below them.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Resumed {
@@ -98,7 +100,8 @@ fn is_since(moment: u64, since: u64) -> bool {
 pub struct OpenRegion {
     start: AtomicU64,
     off: AtomicU64,
-    /// Stays zero: a record's [names](crate::layout::ring::What) take this and `point` as one word.
+    /// Always zero. An end reads this and `point` as one word, which becomes the
+    /// [names](crate::layout::ring::What) of a record with the caller in the upper half.
     blank: AtomicU32,
     point: AtomicU32,
     spare: [AtomicU32; 2],
@@ -169,14 +172,15 @@ pub struct OpenPicture {
     pub off: u64,
 }
 
-/// The part of a point's epoch that an edge keeps.
+/// The bits of a point's epoch that an edge stores.
 #[must_use]
 pub const fn short_epoch(epoch: u32) -> u32 {
     epoch & ((1 << (u64::BITS - COUNT_BITS)) - 1)
 }
 
 impl Calls {
-    /// Bytes that a thread needs before its first region: for the open regions, and some edges.
+    /// Number of bytes that must be backed before a thread's first region: for the open regions,
+    /// and for some edges.
     pub const NEEDED: usize = 3 * 4096;
 
     // ---- writer: the lane's own thread ----
@@ -278,7 +282,8 @@ impl OpenRegion {
         self.off.store(off, Ordering::Relaxed);
     }
 
-    /// Stores only the point, where a region begins as another one ends.
+    /// Stores only the point, for a region that begins as another one of its level ends, on a
+    /// thread that was not off the CPU.
     #[inline(always)]
     pub fn rename(&self, point: u32) {
         self.point.store(point, Ordering::Relaxed);
@@ -346,8 +351,8 @@ impl Edge {
     }
 
     /// Adds sums of an epoch; `None` means the epoch that the edge has. Sums of another epoch
-    /// replace the edge's sums. The edge then holds the records below `folded`. A forked child that
-    /// repeats this for its parent writes the same words.
+    /// replace the edge's sums. The edge then holds the records below `folded`. A child that a
+    /// signal handler forks during this call writes the same words as its parent.
     #[inline(always)]
     pub fn add(
         &self,
@@ -376,7 +381,7 @@ impl Edge {
     /// Writes the sums `before` and `more` together to a copy.
     #[inline(always)]
     fn put(&self, copy: u64, before: [u64; 3], more: CallSums) {
-        // No thread counts to 2^52.
+        // No thread counts to 2^52, so the count does not run into the epoch above it.
         let more = [more.count, more.exclusive, more.inclusive];
         for ((copies, before), more) in self.sums.iter().zip(before).zip(more) {
             copies[copy as usize].store(before.wrapping_add(more), Ordering::Relaxed);
@@ -385,8 +390,8 @@ impl Edge {
 
     // ---- reader ----
 
-    /// Copies another edge. If that edge is written to during all `tries`, this one keeps what it
-    /// had.
+    /// Copies another edge. If that edge is written to during all `tries`, this edge stays
+    /// unchanged.
     fn take(&self, from: &Self, tries: usize) {
         let Some((seq, words)) = (0..tries).find_map(|_| from.words()) else { return };
         for (copy, words) in words.into_iter().enumerate() {

@@ -48,8 +48,8 @@
 //! | `cell-commit` store | death | the published copy is complete |
 //! | `cell-close` store | death | the published copy is complete |
 //!
-//! Death is the end of a process that was killed: it leaves some set of its stores in memory,
-//! closed under the order that the writer's side of these pairs imposes.
+//! Death is the end of a process that was killed. It leaves some set of the writer's stores in
+//! memory. If a store is in this set, so are all stores that the orderings above put before it.
 
 mod figures;
 mod read;
@@ -87,7 +87,7 @@ pub struct Cell {
     parts: [AtomicU32; PARTS],
     rare: [Rare; 2],
     /// Reset epoch of each copy of `retired`, published with that copy. In a shared cell, the upper
-    /// half of the second word counts the threads that have entered it.
+    /// half of the second word counts the threads that have entered the cell.
     epoch: [AtomicU64; 2],
     live: [Live; 2],
     retired: [Retired; 2],
@@ -129,8 +129,8 @@ impl Window {
         self.0 as u32
     }
 
-    /// Whether the figures belong to this restart. Its low half is enough: the figures are at most
-    /// one restart behind.
+    /// Whether the figures belong to this restart. The low half of the number of restarts is
+    /// enough, because the figures are at most one restart behind.
     #[inline(always)]
     fn is_current(self, restarts: u64) -> bool {
         (self.0 >> 32) as u32 == restarts as u32
@@ -144,7 +144,7 @@ struct Half<'a> {
     rare: &'a Rare,
 }
 
-/// The sequence word before a change. It selects the published copy; the change is staged in the
+/// The sequence word before a change. It selects the published copy; the change is written to the
 /// other copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Staged {
@@ -341,8 +341,8 @@ impl Cell {
 
     #[inline(always)]
     fn mark_staged(&self, seq: u64) {
-        // No other thread stages; a change that is staged already was left by a jump. Pairs with
-        // `cell-enter`.
+        // Only this thread stages changes. If one is staged already, the thread has jumped out of
+        // it (by longjmp). Pairs with `cell-enter`.
         self.seq.store(seq | STAGED, ord!("cell-stage", Release));
         // Pairs with `cell-recheck`.
         fence_at!("cell-open", Release);
@@ -362,7 +362,7 @@ impl Cell {
     /// the result. The result takes its average from `more`, and holds the lane's records below
     /// `folded`.
     ///
-    /// A forked child that repeats this for its parent writes the same words.
+    /// A child that a signal handler forks during this call writes the same words as its parent.
     pub fn append(
         &self,
         Staged { seq }: Staged,
@@ -418,7 +418,8 @@ impl Cell {
         put(min, get(&from.min).min(more.min));
         put(max, get(&from.max).max(more.max));
         put(to_folded, folded);
-        // These figures stay: the cell is not averaged, and the measurements kept the CPU.
+        // These figures do not change, because the cell is not averaged, and the measurements kept
+        // the CPU.
         let RareWords { squares_high: _, average: _, off_cpu: _, switches: _ } =
             &self.rare[copy].words;
         self.close(seq);
@@ -460,7 +461,7 @@ impl Cell {
 
     // ---- for the shared writer, `crate::layout::shared_cell` ----
 
-    /// The words that many threads write. Those of live figures are in the first copy, which stays
+    /// The words that many threads write. Live figures are in the first copy, which stays
     /// published.
     pub(crate) fn shared_words(&self) -> SharedWords<'_> {
         SharedWords {

@@ -21,7 +21,7 @@ use crate::layout::cell::Cell;
 use crate::layout::geometry::{BLOCK, CELLS_PER_BLOCK};
 use crate::sync::{AtomicU64, ord};
 
-/// Words before the cells.
+/// Number of words before the cells.
 const HEAD: usize = (BLOCK - CELLS_PER_BLOCK * size_of::<Cell>()) / size_of::<AtomicU64>();
 
 /// A block of cells; see the module for the drawing.

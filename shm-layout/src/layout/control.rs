@@ -9,19 +9,23 @@
 //! +-----------------------+--------------------+--------+--------+---------+---------+
 //! ```
 //!
-//! Bits 2 to 13 are always 0 here: the probe keeps flags of its own in them in its copies of a
-//! word. The cells of a fenced point follow the word without the bit `fenced`, so no cell's word
-//! ever equals the point's: its regions begin on a separate path, and regions of other points pay
-//! nothing for it.
+//! Bits 2 to 13 are always 0 here: the probe uses them for flags of its own in its copies of a
+//! word.
 //!
-//! A cell keeps the word that it follows. As long as the two are equal, nothing has changed:
-//! `begin` compares them, and that is all that control costs it.
+//! A cell stores the control word that it follows. As long as the cell's word equals the point's,
+//! nothing has changed. `begin` compares the two words, and pays nothing else for control.
+//!
+//! The clock readings of a fenced point wait until the processor has finished the work before them.
+//! The cells of a fenced point follow its word without the bit `fenced`, so no cell's word ever
+//! equals the point's. So the regions of a fenced point begin on the slow path, and regions of
+//! other points pay nothing for the fence.
 //!
 //! # When a point was reset
 //!
-//! A second word holds the time, for readers alone: `begin` never reads it. A thread that resets a
-//! point changes the control word first, then this one, and may be killed in between. So the time
-//! carries the low bits of its epoch, and counts only while the two agree:
+//! A second word holds the time of the last reset, for readers alone: `begin` never reads it. A
+//! thread that resets a point changes the control word first, then the second word, and may be
+//! killed in between. So the second word also has the low bits of the reset's epoch, and its time
+//! counts only if these bits agree with the epoch in the control word:
 //!
 //! ```text
 //! 63                                                          8 7              0
@@ -30,16 +34,16 @@
 //! +------------------------------------------------------------+----------------+
 //! ```
 //!
-//! The program and every viewer on its machine can read that clock without asking one another, and
-//! the header and a copy's note have it too, so a reader elsewhere knows how long ago a reset was.
-//! A hostile viewer may write any time: readers bound it by the start of the process and by the
-//! moment of their picture.
+//! The program and every viewer on its machine read the same clock. The header and the note of a
+//! [copied](crate::copy) segment have a reading of this clock, too, so a reader on another machine
+//! knows how long ago a reset was. A hostile viewer may write any time: readers bound it by the
+//! start of the process and by the moment of their picture.
 
 use crate::sync::{AtomicU64, Ordering, ord};
 
 const ENABLED: u64 = 1;
 const INVALID: u64 = 2;
-/// Stamps wait for the work before them.
+/// Flag: the point's clock readings wait until the processor has finished the work before them.
 pub const FENCED: u64 = 1 << 14;
 const ALPHA_SHIFT: u32 = 15;
 const ALPHA_MASK: u64 = (1 << 21) - 1;
@@ -67,13 +71,13 @@ impl Control {
         self.0 & ENABLED != 0
     }
 
-    /// Whether the point was switched off for a begin after a begin.
+    /// Whether the point was switched off because it was begun again before its end.
     #[must_use]
     pub const fn invalid(self) -> bool {
         self.0 & INVALID != 0
     }
 
-    /// Whether stamps wait for the work before them.
+    /// Whether the point's clock readings wait for the work before them; see [`FENCED`].
     #[must_use]
     pub const fn fenced(self) -> bool {
         self.0 & FENCED != 0
@@ -141,7 +145,7 @@ pub enum Change {
     Enable,
     /// Switch it off.
     Disable,
-    /// Make its stamps wait for the work before them, or not.
+    /// Set or clear [`FENCED`].
     Fence(bool),
     /// Switch it off because it was begun again before its end.
     Invalidate,
@@ -172,7 +176,7 @@ impl Alpha {
         self.0
     }
 
-    /// In units of 2^-20, never rounded down to "off".
+    /// The weight in units of 2^-20. A weight above 0 is not rounded down to 0, which means "off".
     fn fixed(self) -> u32 {
         let fixed = (self.0 * ALPHA_ONE).round() as u32;
         if self.0 > 0.0 { fixed.max(1) } else { 0 }
@@ -223,7 +227,7 @@ pub fn reset(word: &AtomicU64, time: &AtomicU64, monotonic_ns: u64) -> Control {
     let epoch = before.with(Change::Reset).epoch();
     for _ in 0..TRIES {
         // reset-time-seen: pairs with reset-time. A thread that finds the time of a later reset
-        // sees its epoch.
+        // sees that reset's epoch in the control word.
         let known = time.load(ord!("reset-time-seen", Acquire));
         if Control(word.load(Ordering::Relaxed)).epoch() != epoch {
             break;

@@ -41,14 +41,15 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        // Upper bounds of a sparse object: 256 MiB. A small program takes less than one.
+        // These upper bounds make a sparse object of 256 MiB. A small program uses less than one
+        // MiB.
         Self { points: 10_240, lanes: 128, string_bytes: 2 << 20, blocks: 16_000 }
     }
 }
 
 impl Config {
-    /// A segment of at most `bytes` in all, with room for the requested points and lanes; without a
-    /// request, for the standard number, as far as it fits.
+    /// A segment of at most `bytes` in all, with room for the requested points and lanes. Without a
+    /// request, it has room for the standard number, or for fewer if that does not fit.
     #[must_use]
     pub fn within(bytes: u64, points: Option<u32>, lanes: Option<u32>) -> Self {
         let standard = Self::default();
@@ -57,8 +58,8 @@ impl Config {
         };
         let tables = Self {
             points: points.unwrap_or(part(1 << 10, 128, standard.points)),
-            // Each lane takes nine blocks before it needs more. Threads beyond the lanes share one
-            // more lane, which needs some as well.
+            // Each lane takes nine blocks before it needs more. The overflow lane, which threads
+            // beyond the lanes share, needs some blocks as well.
             lanes: lanes.unwrap_or(part(208 << 10, 2, standard.lanes)),
             string_bytes: part(16, PAGE as u32, standard.string_bytes),
             blocks: 0,

@@ -8,14 +8,14 @@
 //!      | executable (256 bytes) | host name (64 bytes)                |  then
 //!      | folder of the beacon (512 bytes)                             |  constant
 //! 4096 +--------------------------------------------------------------+
-//!      | ProcessCounters: state, clock, overhead, name of the program          |  rarely
+//!      | ProcessCounters: state, clock, overhead, name of the program |  rarely
 //!      |         how far points, strings, lanes, pool are used        |
 //!      |         what was refused                                     |
 //! 8192 +--------------------------------------------------------------+
 //! ```
 //!
 //! The magic is written last, with release (`header-magic`, pairs with `header-magic-seen`): a
-//! reader that sees it sees the rest.
+//! reader that sees the magic sees the whole header.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ const BYTE_ORDER: u32 = 0x0102_0304;
 const EXE_WORDS: usize = 32;
 const HOST_WORDS: usize = 8;
 const FOLDER_WORDS: usize = 64;
-/// Bytes of the program's name.
+/// Maximum length of the program's name, in bytes.
 pub const NAME_BYTES: usize = 64;
 
 /// The first page; see the module for the drawing.
@@ -96,18 +96,18 @@ pub struct ProcessCounters {
     pub space_refused: AtomicU64,
     /// Threads that found no lane.
     pub lanes_overflowed: AtomicU64,
-    /// Begins that could not be measured: memory for the thread's lane or cell ran out, the stack had no
-    /// room for the slow path, or a signal handler ran while its thread made the segment, claimed its
-    /// lane or entered the point.
+    /// Begins that could not be measured: memory for the thread's lane or cell ran out, the stack
+    /// had no room for the slow path, or a signal handler ran while its thread made the segment,
+    /// claimed its lane or entered the point.
     pub begins_missed: AtomicU64,
-    /// 1 if stamps are from the system's clock, because the tick counter is unreliable. Zero in
+    /// 1 if times are read from the system's clock, because the tick counter is unreliable. Zero in
     /// segments of versions before this word.
     pub system_clock: AtomicU64,
     /// Id of the `pfp-top run` that started the program or an ancestor of it; zero without one, and
     /// in segments of versions before this word.
     pub run: AtomicU64,
-    /// 1 if the probe was built with debug assertions, as a rule without optimisation. Zero in
-    /// segments of versions before this word.
+    /// 1 if the probe was built with debug assertions, and so most likely without optimisation.
+    /// Zero in segments of versions before this word.
     pub debug: AtomicU64,
     /// [Switches](crate::switch) in use. Zero in segments of versions before this word.
     pub switches_used: AtomicU64,
@@ -125,7 +125,7 @@ pub enum ProcessState {
 /// How a thread's time off the CPU is subtracted, in [`ProcessCounters::clock_kind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClockKind {
-    /// It is not subtracted.
+    /// Time off the CPU is not subtracted.
     #[default]
     Wall = 0,
     /// A switch is noticed through the restartable-sequence area.
@@ -137,8 +137,8 @@ pub enum ClockKind {
 }
 
 impl ClockKind {
-    /// The kind of a word that another process may have written. An unknown kind counts as wall
-    /// clock, which promises least.
+    /// The kind that a word encodes. Another process may have written any word. An unknown kind
+    /// counts as wall clock, which promises least.
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
         match word {
@@ -161,20 +161,22 @@ pub struct Facts {
     pub pid: u32,
     /// Start time of the process: field 22 of `/proc/PID/stat`.
     pub start_time: u64,
-    /// Inode of its pid namespace.
+    /// Inode of the process's pid namespace.
     pub pid_namespace: u64,
     /// When the segment was created: nanoseconds since the Unix epoch.
     pub created_unix_ns: u64,
-    /// The tick counter at that moment.
+    /// The tick counter when the segment was created.
     pub created_ticks: u64,
-    /// CLOCK_MONOTONIC_RAW at that moment as the first time namespace reads it, nanoseconds.
+    /// CLOCK_MONOTONIC_RAW when the segment was created, in nanoseconds, as a process in the
+    /// machine's first time namespace reads it.
     pub created_monotonic_ns: u64,
     /// Path of the executable, cut to 256 bytes.
     pub exe: String,
     /// Name of the host, cut to 64 bytes.
     pub host: String,
-    /// Folder that the beacon was lit in. Empty without a beacon, for a path of more than 512
-    /// bytes, and in segments of versions that lack this text.
+    /// Folder of the process's [beacon](crate::beacon), the file by which viewers find the segment.
+    /// Empty without a beacon, for a path of more than 512 bytes, and in segments of versions that
+    /// lack this text.
     pub folder: String,
 }
 
@@ -182,19 +184,19 @@ pub struct Facts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// There are fewer bytes than a header has.
+    /// There are fewer bytes than the header and the counters take.
     TooShort {
         /// Number of bytes.
         found: usize,
     },
     /// The magic is missing: not a segment, or not complete yet.
     NotASegment {
-        /// The word in its place.
+        /// The word in the place of the magic.
         found: u64,
     },
     /// The segment was written on a machine of the other byte order.
     ByteOrder,
-    /// Its layout has another major version.
+    /// The segment's layout has another major version.
     Version {
         /// Version of the segment.
         found: (u16, u16),
@@ -286,14 +288,14 @@ impl Header {
         put(&self.created_monotonic_ns, facts.created_monotonic_ns);
         put_text(&self.exe, &facts.exe);
         put_text(&self.host, &facts.host);
-        // Part of a path would name another folder.
+        // A path that does not fit is left out, because its beginning would name another folder.
         if facts.folder.len() <= FOLDER_WORDS * 8 {
             put_text(&self.folder, &facts.folder);
         }
         self.magic.store(MAGIC, ord!("header-magic", Release));
     }
 
-    /// Copies the header once and checks what can be checked without the rest. `len` is the real
+    /// Copies the header once and checks it as far as the header alone allows. `len` is the real
     /// number of bytes. `blocks_used` is the number of blocks that the bytes must hold; `None`
     /// means all.
     pub(crate) fn read(
@@ -363,7 +365,7 @@ impl ProcessCounters {
     }
 }
 
-/// Stores a text, cut at a character boundary, zero bytes behind it.
+/// Stores a text. A longer text is cut at a character boundary, a shorter one is padded with zeros.
 fn put_text(words: &[AtomicU64], text: &str) {
     let mut end = text.len().min(words.len() * 8);
     while !text.is_char_boundary(end) {

@@ -36,7 +36,7 @@ use std::ops::Deref;
 use crate::layout::ring::Written;
 use crate::sync::{AtomicU64, Ordering, fence_at, ord};
 
-/// Bytes of a lane's name.
+/// Maximum length of a lane's name, in bytes.
 pub const NAME_BYTES: usize = 32;
 const NAME_WORDS: usize = NAME_BYTES / 8;
 
@@ -79,14 +79,15 @@ pub struct LaneCounters {
     pub mismatched: AtomicU64,
     /// Begins refused because too many regions were open.
     pub refused: AtomicU64,
-    /// Stamps at which the clock ran backwards.
+    /// Clock readings at which the counter had decreased, stood still or jumped, or the clock
+    /// source had missed a context switch.
     pub anomalies: AtomicU64,
     /// Measurements without a record: no page of the ring was free, or the thread has no ring, as
     /// on the overflow lane and in a signal handler that interrupts the probe itself.
     pub unrecorded: AtomicU64,
-    /// Edges between callers and callees; see [`crate::layout::calls`].
+    /// Number of edges between callers and callees; see [`crate::layout::calls`].
     pub edges: AtomicU64,
-    /// Records whose edge found no room.
+    /// Records that found no room for an edge.
     pub unplaced: AtomicU64,
     spare: [AtomicU64; 6],
 }
@@ -103,7 +104,7 @@ pub enum LaneState {
     Ended,
 }
 
-/// The name of a lane's thread, zero bytes behind it.
+/// The name of a lane's thread, padded with zero bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct LaneName([u8; NAME_BYTES]);
 
@@ -136,7 +137,7 @@ pub struct LanePicture {
     pub generation: u32,
     /// Kernel thread id of the last owner; 0 while the next owner claims the lane.
     pub tid: u32,
-    /// Tick counter when it claimed the lane.
+    /// Tick counter when the last owner claimed the lane; 0 while the next owner claims it.
     pub claimed: u64,
     /// First block of the ring, 0 for none.
     pub ring_block: u64,

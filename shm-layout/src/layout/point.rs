@@ -10,8 +10,8 @@
 //!
 //! `kind` is the upper half of a word, `line` the lower: see [`DEVICE`].
 //!
-//! The amounts are a text: a metered point has their names, `bytes,flops`, and a tuple its numbers,
-//! `2400,200`.
+//! The [amounts](crate::layout::amounts) are a text: a metered point has their names,
+//! `bytes,flops`, and a tuple its numbers, `2400,200`.
 //!
 //! Names and files are bytes in the string space. Two threads may enter the same point at once:
 //! each fills the words of its entry that are still 0, and announces the entry by a store to
@@ -73,27 +73,28 @@ impl Text {
 /// A copy of a point's entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryPicture {
-    /// Its name.
+    /// Position of the point's name.
     pub name: Text,
-    /// Its source file.
+    /// Position of the name of the point's source file.
     pub file: Text,
     /// Line in that file, 0 if unknown.
     pub line: u32,
-    /// Whether it measures the time of a device or spans of the clock; see [`DEVICE`].
+    /// Whether the point measures the time of a device or spans of the clock; see [`DEVICE`].
     pub device: bool,
-    /// Whether it measures spans of the clock; see [`WALL`].
+    /// Whether the point measures spans of the clock; see [`WALL`].
     pub wall: bool,
-    /// Offsets of its two cells on the overflow lane, in the segment; 0 without a cell.
+    /// Offsets of the point's two cells on the overflow lane, in the segment; 0 without a cell.
     pub shared_cells: [u64; 2],
-    /// The metered point that it is a tuple of, whose control word it follows.
+    /// If the point is a tuple: the number of its metered point, whose control word it follows.
     pub of: Option<u32>,
     /// The names of a metered point's amounts, or the numbers of a tuple.
     pub amounts: Text,
 }
 
-/// Fills a word, unless another thread has filled it: the point may have been renamed since. Pairs
-/// with itself in that case, because the thread that announces the entry then announces the other
-/// thread's text, too.
+/// Fills a word, unless another thread has filled it. The word is not overwritten, because the
+/// point may have been renamed since. A failed CAS (`point-filled`) pairs with the other thread's
+/// CAS (`point-fill`): the thread that announces the entry then announces the other thread's text,
+/// too.
 fn fill(word: &AtomicU64, value: u64) {
     let _ =
         word.compare_exchange(0, value, ord!("point-fill", Release), ord!("point-filled", Acquire));
@@ -124,7 +125,8 @@ impl PointEntry {
 
     // ---- writer ----
 
-    /// Fills in the amounts of a metered point, or of a tuple of one, before it is announced.
+    /// Fills in the amounts of a metered point, or of a tuple of the metered point `of`, before the
+    /// entry is announced.
     pub fn set_amounts(&self, of: Option<u32>, amounts: Text) {
         fill(&self.amounts, amounts.pack());
         fill(&self.of, of.map_or(0, |of| u64::from(of) + 1));

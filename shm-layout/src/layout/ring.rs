@@ -38,7 +38,7 @@ pub struct Slot {
     /// See [`What`].
     place: AtomicU32,
     exclusive: AtomicU32,
-    /// In a counted record: the number of bits by which its ticks are shifted.
+    /// In a counted record (see `COUNTED`): the number of bits by which its ticks are shifted.
     inclusive: AtomicU32,
     names: AtomicU64,
 }
@@ -69,7 +69,8 @@ pub struct Record {
     /// The context, 0 for the thread's own; modulo 2^24.
     pub context: u32,
     /// The point of the enclosing region, [`ROOT`](crate::layout::calls::ROOT),
-    /// [`UNKNOWN`](crate::layout::calls::UNKNOWN) or [`ELSEWHERE`](crate::layout::calls::ELSEWHERE).
+    /// [`UNKNOWN`](crate::layout::calls::UNKNOWN), or
+    /// [`ELSEWHERE`](crate::layout::calls::ELSEWHERE).
     pub caller: u32,
 }
 
@@ -126,13 +127,13 @@ impl Default for Slot {
 /// The figures that a record adds to the cell of its point, and to an edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addition {
-    /// The point.
+    /// Number of the point.
     pub point: u32,
-    /// The calling point.
+    /// Number of the calling point.
     pub caller: u32,
     /// Exclusive ticks.
     pub exclusive: u64,
-    /// Inclusive ticks, less what nested regions of the point have added.
+    /// Inclusive ticks, less what nested regions of the same point have added.
     pub inclusive: u64,
 }
 
@@ -204,12 +205,12 @@ impl Slot {
         self.fill(start, elapsed, exclusive >> shift, u64::from(shift), what);
     }
 
-    /// Clears the slot, so that no cell adds it.
+    /// Clears the slot, and marks it as counted, so that no reader adds it to a cell.
     pub(crate) fn forget(&self) {
         self.fill_counted(0, 0, 0, What::default());
     }
 
-    /// The record.
+    /// Copies the record. The copy is torn if the writer overwrites the slot at the same time.
     #[must_use]
     pub fn copy(&self) -> Record {
         let elapsed = self.elapsed.load(Ordering::Relaxed);
@@ -287,7 +288,7 @@ impl Slot {
     }
 }
 
-/// The figures that a record adds to the cell of its point, in the form of a slot. Either number
+/// The figures that a record adds to the cell of its point, as a slot stores them. Either number
 /// may be some ticks below zero, because calibrated overhead is subtracted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -304,7 +305,7 @@ impl Added {
         u64::from((self.exclusive as i32).max(0) as u32)
     }
 
-    /// Inclusive ticks, less what nested regions of the point have added.
+    /// Inclusive ticks, less what nested regions of the same point have added.
     #[inline(always)]
     #[must_use]
     pub fn inclusive(self) -> u64 {
@@ -378,8 +379,8 @@ pub fn folded(position: &AtomicU64) -> u64 {
     position.load(ord!("ring-folded-seen", Acquire))
 }
 
-/// Copies the records from number `from` on, oldest first. `slots` is the whole ring, a power of
-/// two of them.
+/// Copies the records from number `from` on, oldest first. `slots` is the whole ring, whose length
+/// is a power of two.
 ///
 /// # Errors
 ///
@@ -437,7 +438,7 @@ mod tests {
     use super::*;
 
     /// Rings of many capacities, drained now and then: delivered and lost records together are the
-    /// written ones, in order, and the lost ones are the oldest.
+    /// written ones, in the order of writing, and the lost ones are the oldest.
     #[test]
     fn delivered_and_lost_are_what_was_written() {
         let mut random = 0x2545_f491_4f6c_dd1d_u64;

@@ -151,7 +151,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// The object cannot be created, or the first pages have no space.
+    /// The object cannot be created, or there is no memory for its first two pages.
     pub fn create(
         name: Name,
         config: Config,
@@ -181,8 +181,8 @@ impl Segment {
         segment
     }
 
-    /// Opens the object of a running or crashed process. Everything but the
-    /// control words is write-protected.
+    /// Opens the object of a running or crashed process. Everything is write-protected, except the
+    /// control words and the times of resets.
     ///
     /// # Errors
     ///
@@ -194,7 +194,8 @@ impl Segment {
             return Err(FormatError::TooShort { found: len }.into());
         }
         let base = object.as_ptr().cast_const();
-        // The real geometry is in the header, which is found without it.
+        // The geometry is in the header. The header itself is at a fixed place, so any geometry of
+        // this length leads to it.
         let geometry = Geometry::unknown(len);
         let used = Used::default();
         let mut segment = Self { bytes: Bytes::Object(object), base, geometry, used };
@@ -207,11 +208,11 @@ impl Segment {
     }
 
     /// Reads a copy of a segment, for example from a file. The copy may end after the blocks in
-    /// use; blocks beyond read as never used.
+    /// use; blocks beyond its end count as never used.
     ///
     /// # Errors
     ///
-    /// The bytes are not a segment that this version reads, or lack some of what is in use.
+    /// The bytes are not a segment that this version reads, or lack blocks that are in use.
     pub fn from_copy(copy: &[u8]) -> Result<(Self, Facts), FormatError> {
         let len = copy.len();
         if len < 2 * PAGE {
@@ -257,8 +258,8 @@ impl Segment {
     }
 
     fn on_heap(words: Box<[AtomicU64]>, geometry: Geometry) -> Self {
-        // Blocks and chunks are found from the base, which the heap does not
-        // align to a page; `vec_of_words` leaves room for that.
+        // The base must be aligned to a page, which the heap does not guarantee. `vec_of_words` and
+        // `blank_words` allocate a page more for that.
         let address = words.as_ptr().addr();
         let shift = address.next_multiple_of(PAGE) - address;
         let base = words.as_ptr().cast::<u8>().wrapping_add(shift);

@@ -1,15 +1,17 @@
-//! The other way to write a cell: by many threads, with atomic additions.
+//! The second way to write a cell: by many threads, with atomic additions.
 //!
 //! Threads that found no lane share the overflow lane's cells. Every sum is exact. The sums of a
-//! measurement change one after the other, so a picture of a shared cell is never torn but may be
-//! ahead in one sum by the measurements in progress. Additions are relaxed: no word publishes
+//! measurement change one after the other, so a picture of a shared cell may be ahead in some sums
+//! by the measurements in progress, but no sum is torn. Additions are relaxed: no word publishes
 //! another one.
-//! **A reset.** A point has two such cells, and one of them takes the measurements. After a reset
+//!
+//! **A reset.** A point has two shared cells, and one of them takes the measurements. After a reset
 //! one thread, which holds a lease, clears the other cell and publishes it by its control word. A
-//! thread enters a cell before it adds to it, and a cell that a thread has entered is not cleared:
-//! so count and sums belong to one window. Threads that measure at the same time add to the window
-//! before, and do not wait. A thread that leaves a cell by a jump stays counted in it; the caller
-//! of a reset decides how long it waits for that thread.
+//! thread enters a cell before it adds to the cell, and a cell that a thread has entered is not
+//! cleared. So the count and the sums of a cell belong to one window, the time between two resets.
+//! Threads that measure during the clearing add to the previous window, and do not wait. A thread
+//! that jumps out of a cell (by longjmp) stays counted in the cell; the caller of a reset decides
+//! how long it waits for that thread.
 //!
 //! **Totals** over all resets have words of their own. Every measurement is added to them first,
 //! and they are never reset.
@@ -26,10 +28,11 @@ use crate::layout::cell::{Cell, Measurement, Sums, averaged};
 use crate::layout::control::{Control, is_newer};
 use crate::sync::{AtomicU64, Ordering::Relaxed, ord};
 
-/// One measurement in progress, in the word that counts them above the epoch of their window.
+/// One thread in the cell, as `under_way` counts them: the upper half of that word is the number of
+/// threads in the cell, and the lower half the epoch of their window.
 const ONE: u64 = 1 << 32;
 
-/// A thread's entry to a shared cell: the cell is not cleared before this is dropped.
+/// A thread's entry to a shared cell, from [`Cell::enter_shared`]. Dropping this leaves the cell.
 #[derive(Debug)]
 pub struct Entered<'a> {
     cell: &'a Cell,
@@ -47,7 +50,8 @@ impl Deref for Entered<'_> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        // If the cell was cleared all the same, its count of threads started at 0 again.
+        // The cell may have been cleared without waiting for this thread. Its count of threads then
+        // started at 0 again, so this thread must not be subtracted.
         let less = |word: u64| (word as u32 == self.epoch && word >= ONE).then(|| word - ONE);
         let under_way = self.cell.shared_words().under_way;
         let mut found = under_way.load(Relaxed);
@@ -62,7 +66,8 @@ impl Drop for Entered<'_> {
 }
 
 impl Cell {
-    /// Keeps the cell from being cleared; `None` if it is being cleared, or was cleared just now.
+    /// Enters the cell. Until the result is dropped, another thread clears the cell only if it no
+    /// longer waits for this one. `None` if the cell is being cleared, or was cleared just now.
     pub fn enter_shared(&self) -> Option<Entered<'_>> {
         let epoch = self.shared_control().epoch();
         let found = self.shared_words().under_way.fetch_add(ONE, Relaxed) as u32;
@@ -111,14 +116,15 @@ impl Cell {
         amounts::add_shared(sums, amounts);
     }
 
-    /// Chooses the shared cell of a point's two that takes the measurements under a control word.
-    /// After a reset it calls `restart` with the published cell and the other one, which is to
-    /// [follow the word](Self::restart_shared); `restart` returns false while another thread may do
-    /// that.
+    /// Chooses which of a point's two shared cells takes the measurements under a control word.
+    /// After a reset it calls `restart` with the published cell and the other one, so that
+    /// `restart` makes the other cell [follow the word](Self::restart_shared). `restart` returns
+    /// false if it leaves that to another thread.
     ///
     /// # Errors
     ///
-    /// The index of the missing cell, 0 or 1: the caller prepares a cell that follows the word.
+    /// The index of the cell that is needed and missing, 0 or 1. The caller then prepares a cell
+    /// that follows the word.
     pub fn shared_for(
         cells: [Option<&Self>; 2],
         control: Control,
@@ -164,7 +170,8 @@ impl Cell {
     ///
     /// Another thread may have been faster. Then nothing is cleared: either this cell is published
     /// already (true), or `published` follows a newer word (false). A published cell is never
-    /// cleared, because no thread can enter a cell while it is being cleared.
+    /// cleared, because threads must always find a cell to enter, and cannot enter a cell that is
+    /// being cleared.
     pub fn restart_shared(
         &self,
         published: &Self,

@@ -1,4 +1,5 @@
-//! Switches: words that clients of other tools read as the flags of their domains.
+//! Switches: words that a *client*, code with the annotations of another tool such as ITT, reads as
+//! the flags of its *domains*, groups of annotations.
 //!
 //! ```text
 //! 63        32 31              0
@@ -7,10 +8,11 @@
 //! +-----------+-----------------+
 //! ```
 //!
-//! A client reads its flag before each call. While the flag is 0, the domain costs the program
-//! nothing, but no call can set the flag again. So the program makes a switch rest when all points
-//! of the domain are off and no region of it is open. A process that switches a point on, be it the
-//! program or a viewer, [wakes](crate::layout::segment::Segment::wake) all resting switches.
+//! A client reads the flag of a domain before each call to pfp. While the flag is 0, the client
+//! makes no call, so the domain costs the program nothing, but pfp also gets no call in which it
+//! could set the flag again. So pfp makes a switch rest when all points of the domain are off and
+//! no region of it is open. A process that switches a point on, which may be the program or a
+//! viewer, [wakes](crate::layout::segment::Segment::wake) all resting switches.
 //!
 //! A switch is the last word of its page, so that the program can map that page in front of private
 //! memory with the rest of the domain, where no other process can write. A flag that the program
@@ -18,9 +20,9 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The client calls the domain.
+/// The client makes the domain's calls.
 pub const ON: u64 = 1;
-/// The client does not call the domain until the switch is woken.
+/// The client makes no calls of the domain until the switch is woken.
 const RESTING: u64 = 1 << 32;
 
 /// Makes a switch rest; false if it is not on.

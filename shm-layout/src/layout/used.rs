@@ -1,7 +1,7 @@
 //! How much of a segment is in use, as its own process counts it.
 //!
-//! The same words in shared memory are for readers, and another process may have written any number
-//! there. So these counts, in private memory, decide where the next thing goes.
+//! The segment has these counts, too, for readers, and another process may have written any number
+//! there. So the counts in private memory decide where the next thing goes.
 
 use crate::layout::geometry::PAGE;
 use crate::sync::{AtomicU64, Ordering};
@@ -16,7 +16,8 @@ pub(super) struct Used {
     pub(super) lanes: Count,
     pub(super) blocks: Count,
     pub(super) switches: Count,
-    /// The next entry or text is most often in the page that was backed last.
+    /// The page that was backed last, as in the three fields below. Most often the next entry or
+    /// text is in that page, too, and needs no system call.
     pub(super) entries: LastPage,
     pub(super) controls: LastPage,
     pub(super) reset_times: LastPage,
@@ -60,8 +61,8 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Replaces the count by the result of `next`, and publishes it for readers. Returns the count
-    /// before. `None` if `next` finds no room.
+    /// Replaces the count by the result of `next`, and publishes the result for readers in `shown`.
+    /// Returns the count before. `None` if `next` finds no room.
     pub(super) fn take(&self, shown: &AtomicU64, next: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, &next).ok()?;
         // The count only grows, so the greatest is the newest.

@@ -35,12 +35,13 @@ struct Pages {
     known: Vec<u64>,
     /// The object, open while a poll asks about pages.
     file: Option<File>,
-    /// The system cannot be asked, so every page counts as existing.
+    /// Whether the system has refused to answer. Every page then counts as existing.
     all: bool,
 }
 
 impl Backed {
-    /// Pages of a segment that another process may have made. In any other segment all pages exist.
+    /// Finds out about the pages of a segment that this process has opened as a viewer. In any
+    /// other segment, all pages count as existing.
     pub(crate) fn of(segment: &Segment) -> Result<Self, NoMemory> {
         let is_foreign = segment.object().is_some_and(|object| object.is_watched());
         let pages = is_foreign.then(|| -> Result<_, NoMemory> {
@@ -84,7 +85,7 @@ impl Pages {
         let Some(Ok(extent)) =
             self.file.as_ref().map(|file| next_extent(file, from / PAGE * PAGE..len))
         else {
-            // The process cannot open another descriptor, or the like.
+            // The system refuses to answer, for example because no descriptor is free.
             self.all = true;
             return Some(from);
         };
@@ -137,7 +138,7 @@ impl<'a> Sparse<'a> {
         self.slice(found.map(slice::from_ref))?.first()
     }
 
-    /// The numbers below a limit whose `T` has memory; the values of type `T` are in a row.
+    /// The numbers below a limit whose `T` has memory. The values of type `T` are adjacent.
     fn numbers<T: Shared + 'a>(
         self,
         limit: usize,
@@ -208,7 +209,7 @@ impl<'a> Sparse<'a> {
         self.has(at..at + size_of::<Cell>())
     }
 
-    /// A ring with `written` records.
+    /// A ring, if the slots of its first `written` records have memory.
     pub(crate) fn ring(self, block: u64, written: u64) -> Option<&'a [Slot]> {
         let slots = self.segment.ring(block)?;
         let used = usize::try_from(written).map_or(slots.len(), |used| used.min(slots.len()));
@@ -268,7 +269,7 @@ pub(crate) fn next_extent(file: &File, range: Range<usize>) -> io::Result<Option
         Ok(start) => start,
         // No data follows.
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
-        // The file system does not support the question.
+        // The file system does not support SEEK_DATA.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(Some(range)),
         Err(error) => return Err(error),
     };

@@ -1,6 +1,7 @@
 //! Upper bounds of what is read, whatever a segment claims.
 
-/// Attempts to copy something while its thread writes, before it is left to the next poll.
+/// Maximum number of attempts to copy a part of a segment while its thread writes to it. If all
+/// fail, the next poll tries again.
 pub(crate) const TRIES: usize = 64;
 /// Longest name that is read, in bytes.
 pub(crate) const LONGEST_TEXT: u32 = 4096;

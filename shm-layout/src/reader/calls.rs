@@ -26,8 +26,9 @@ pub struct LaneCalls {
     pub open: Vec<OpenPicture>,
     /// The thread's CPU time when it claimed the lane, in ns.
     pub cpu: u64,
-    /// Whether all records in the ring are of the thread's own context. Once the thread has run
-    /// other contexts, the time off the CPU at a region's begin no longer applies to the thread.
+    /// Whether all records in the ring are of the thread's own context; false without open regions.
+    /// Once the thread has run other contexts, the time off the CPU at a region's begin no longer
+    /// applies to the thread.
     pub is_own: bool,
     /// The calls by the thread, and by earlier owners of the lane, since the last reset of each
     /// callee.
@@ -143,8 +144,8 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
     }
 }
 
-/// The open regions on a lane, as its points or their tuples. Empty if a region ended during each
-/// try.
+/// The open regions on a lane, where the point of a region may be a tuple. Empty if a region ended
+/// during each try.
 fn open(written: &Written, calls: &Calls, slots: &[Slot]) -> Result<Vec<OpenPicture>, NoMemory> {
     for _ in 0..TRIES {
         let (seen, last) = last(written, slots)?;
@@ -193,7 +194,7 @@ struct Epochs<'a> {
     tuples: &'a [(u32, u32)],
     keys: &'a [CacheKey],
     cells: &'a [CellReading],
-    /// Whether a point is still in its window, for the points that were asked about.
+    /// The results of [`Self::has_followed`] so far, by point.
     visited: RefCell<HashMap<u32, bool>>,
 }
 
@@ -209,7 +210,8 @@ impl Epochs<'_> {
         point_of(self.tuples, point).unwrap_or(point)
     }
 
-    /// Whether the unfolded records of the lane belong to the point's window.
+    /// Whether the lane's unfolded records of a point count since the point's last reset: the
+    /// lane's cell of the point follows the present epoch, or does not exist.
     fn has_followed(&self, point: u32) -> Result<bool, NoMemory> {
         let mut visited = self.visited.borrow_mut();
         if let Some(&known) = visited.get(&point) {
@@ -254,7 +256,7 @@ impl EdgeSums {
         Ok(Self(sums))
     }
 
-    /// Adds a record of the ring that no edge holds yet.
+    /// Adds a record of the ring, unless its edge holds the record already.
     fn add(
         &mut self,
         number: u64,

@@ -17,7 +17,8 @@ use crate::layout::lane::LaneCounters;
 pub(super) struct CellOrigin<'a> {
     pub(super) lane: u32,
     pub(super) owner: Owner,
-    /// Measurements and exclusive ticks that another cell counted before this one.
+    /// Measurements and exclusive ticks in the other cell of a point on the overflow lane; zeros
+    /// for a cell of another lane.
     pub(super) before: (u64, u64),
     /// The lane's records that may be missing in its cells.
     pub(super) pending: &'a Pending,
@@ -59,7 +60,7 @@ impl CellReader {
     }
 
     /// Reads a cell, and adds the records that it lacks. If the cell could not be copied whole,
-    /// returns false and keeps the known figures.
+    /// returns false and leaves the known figures unchanged.
     pub(super) fn read(
         &mut self,
         segment: Sparse<'_>,
@@ -173,7 +174,7 @@ impl CellReader {
         Ok(true)
     }
 
-    /// Updates the number of parts in the picture.
+    /// Updates `parts_left` after a reading has got more or fewer parts than `before`.
     fn account(&mut self, before: usize, reading: &CellReading) {
         let held = reading.histogram.parts();
         // Saturating, because added records may have made parts that have no chunk.

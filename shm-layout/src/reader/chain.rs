@@ -15,8 +15,8 @@ pub(crate) struct LaneCells<'a> {
     visited: &'a mut Visited,
 }
 
-/// The blocks of cells that were read in this poll. A block is in one chain, once; but a damaged
-/// chain may be a ring, and many lanes may lead into it.
+/// The blocks of cells that were read in this poll. A block is in one chain, once. But a damaged
+/// chain may form a loop, and the chains of many lanes may lead into one block.
 #[derive(Debug)]
 pub(crate) struct Visited(Vec<u64>);
 

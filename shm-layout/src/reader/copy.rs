@@ -1,4 +1,4 @@
-//! A copy of a segment, for a file: of a running process, or of the remains of an ended one.
+//! Copies a segment into a file, while its process runs or after it has ended.
 //!
 //! ```text
 //!    0 +---------------------------------------------------------+
@@ -16,9 +16,9 @@
 //! Pages without memory are skipped, since reading them would allocate memory; the system shows
 //! which pages have any. A live process keeps writing during the copy, so each cell is copied again
 //! together with its histogram, by the code that readers use. Records of a ring that were
-//! overwritten during the copy are zeros in it.
+//! overwritten during the copy are zeros in the copy.
 
-// Miri has no system to ask.
+// Miri does not support the system calls of these tests.
 #[cfg(all(test, not(miri)))]
 mod tests;
 
@@ -52,17 +52,18 @@ const CHUNK_OF_FILE: usize = 1 << 20;
 /// Maximum ratio of the bytes in use to the bytes in the file. A ring takes four blocks and may
 /// fill one page of them; a copy that claims far more is hostile.
 const SPARSEST: u64 = 64;
-/// Maximum number of bytes of a copy, holes and zeros not counted: they are kept in memory.
+/// Maximum number of bytes of a copy, since a reader holds them in memory. Holes do not count, and
+/// in a stream pages of zeros do not count.
 pub const MAX_BYTES: usize = 1 << 30;
 
-/// When a copy was taken, and of what.
+/// When a copy was taken, and whether the process ran at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Nanoseconds since the Unix epoch.
+    /// When the copy was taken, in nanoseconds since the Unix epoch.
     pub taken_unix_ns: u64,
-    /// CLOCK_MONOTONIC_RAW, like the times of the header; nanoseconds.
+    /// When the copy was taken, by the clock of [`Facts::created_monotonic_ns`], in nanoseconds.
     pub taken_monotonic_ns: u64,
-    /// Whether the process ran.
+    /// Whether the process ran when the copy was taken.
     pub runs: bool,
 }
 
@@ -88,7 +89,7 @@ impl Note {
     }
 }
 
-/// Output that a copy is written to.
+/// An output that a copy is written to.
 pub trait Out {
     /// Writes the next bytes.
     ///
@@ -238,7 +239,8 @@ impl SegmentCopy {
         note.map_or(Ok(()), |note| out.put(&note.to_bytes()))
     }
 
-    /// Copies again what threads write, so that it is whole.
+    /// Copies again, one by one, the rings, calls and cells that threads write to, so that each is
+    /// whole.
     fn take_lanes(&mut self, from: &Segment) -> Result<(), NoMemory> {
         let geometry = from.geometry();
         let used = from.counters().lanes_used.load(Ordering::Acquire);
@@ -251,8 +253,8 @@ impl SegmentCopy {
         let mut parts_left = geometry.blocks_present() * (BLOCK / CHUNK);
         for (id, lane) in sparse.lanes(lanes) {
             let Some(entry) = (0..TRIES).find_map(|_| lane.read()) else { continue };
-            // Rings are copied before cells: the cells then hold what is folded in between, and
-            // show it.
+            // A ring is copied before the cells. A record that is folded in between is then in both
+            // copies, which the cell's number of records shows.
             if let (Some(slots), Some(own)) = (from.ring(entry.ring_block), self.segment.lane(id)) {
                 self.take_ring(from, (lane, own), entry.ring_block, slots);
             }
@@ -305,8 +307,8 @@ impl SegmentCopy {
                 left = fewer;
                 copy_words(from, &self.segment, cell.part(part) as usize * CHUNK, CHUNK / 8);
             }
-            // A reader does the same: if the parts are of one moment, they hold the first staged
-            // records.
+            // As in `reader/cells.rs`: if all parts are of one moment, they may hold some of the
+            // staged records, and these are the first ones.
             let is_still = |part| same_words(from, &self.segment, cell.part(part) as usize * CHUNK);
             fence(Ordering::Acquire);
             let is_whole = (0..PARTS).filter(has).all(is_still);
@@ -331,8 +333,8 @@ impl SegmentCopy {
         fence(Ordering::Acquire);
         let now = lane.counters.written.now();
         own.counters.written.publish(written);
-        // Read after the records, so that overwritten records are below it, and before the cells,
-        // which hold these records.
+        // `folded` is read after the records, so every record that was overwritten is below it. And
+        // it is read before the cells, so the cells hold all records below it.
         let folded = ring::folded(&lane.counters.folded).min(written);
         own.counters.folded.store(folded, Ordering::Relaxed);
         if now == written {
@@ -451,7 +453,7 @@ pub fn read_from(mut from: impl Read) -> Result<(Segment, Facts, Option<Note>), 
     check_density(&segment, there)?;
     let mut note = [0; NOTE];
     let found = read_up_to(&mut from, &mut note)?;
-    // The rest is read, too, so that it is decompressed and its checksum verified.
+    // The end of the stream is read, too, so that a decompressor verifies its checksum.
     io::copy(&mut from, &mut io::sink())?;
     Ok((segment, facts, Note::from_bytes(&note[..found])))
 }
@@ -470,7 +472,7 @@ fn read_up_to(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(found)
 }
 
-/// Refuses a copy of more bytes than may be kept in memory.
+/// Refuses a copy of more bytes than may be held in memory.
 fn check_bytes(there: usize) -> io::Result<()> {
     if there <= MAX_BYTES {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The histogram of a reading: the counts it keeps, and how it is read.
+//! The histogram of a cell's reading: its counts, and how they are read from the segment.
 
 use super::backed::Sparse;
 use crate::heap::{Grow, NoMemory};
@@ -11,10 +11,10 @@ use crate::sync::{Ordering, fence};
 #[repr(C)]
 pub struct Histogram {
     parts: PartCounts,
-    /// The window of the counts, as [`CellPicture::restarts`] numbers it; `None` if the counts
-    /// cannot be extended.
+    /// The window of the counts, as [`CellPicture::restarts`] numbers it; `None` if the next poll
+    /// must read all counts anew.
     pub(super) window: Option<u64>,
-    /// Measurements in its chunks.
+    /// Number of measurements that the cell's chunks hold.
     pub(super) counted: u64,
     /// Parts and buckets of measurements that no chunk holds yet, but that are counted here.
     pub(super) added: Vec<(u8, u8)>,
@@ -42,11 +42,11 @@ const LINES: usize = BUCKETS / IN_LINE;
 /// A bucket of a histogram with measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketCount {
-    /// Least value in it, ticks.
+    /// The shortest duration of the bucket, in ticks.
     pub low: u64,
-    /// Number of values in it, ticks.
+    /// The number of different durations in the bucket, in ticks.
     pub width: u64,
-    /// Measurements in it.
+    /// Number of measurements in the bucket.
     pub count: u64,
 }
 
@@ -61,7 +61,8 @@ pub(super) struct Near {
 }
 
 /// One bit for each count that is not 0. The counts are unpredictable, so all are tested at once,
-/// without a branch. It is not inlined, because readers need not be compiled for speed.
+/// without a branch. The function is not inlined, because the crate that calls it, such as the
+/// viewer, may be compiled with less optimisation.
 #[inline(never)]
 fn full(counts: &[u64]) -> u64 {
     counts.iter().enumerate().fold(0, |full, (at, count)| full | u64::from(*count != 0) << at)
@@ -79,18 +80,18 @@ impl Histogram {
         })
     }
 
-    /// Number of parts that are held.
+    /// Number of parts in this histogram.
     pub(super) const fn parts(&self) -> usize {
         self.parts.counts.len()
     }
 
-    /// The line that a measurement was counted in, if its part is held.
+    /// The line that a measurement was counted in, if this histogram has its part.
     #[inline]
     pub(super) fn line(&self, near: Near) -> Option<&Line> {
         self.parts.get(near.part.into()).map(|counts| &counts.0[usize::from(near.line)])
     }
 
-    /// Replaces the counts by all that was read.
+    /// Replaces all counts by those that were read.
     pub(super) fn take(&mut self, read: &ReadParts, window: Option<u64>) -> Result<(), NoMemory> {
         self.parts.copy_from(&read.parts)?;
         self.added.clear();
@@ -107,7 +108,8 @@ impl Histogram {
         Ok(())
     }
 
-    /// Removes the staged measurement that is in no record, if it is counted.
+    /// Removes the staged measurement of `ticks`, which is in no record, if the chunks count it:
+    /// they then hold one more than the `folded` measurements of the sums.
     pub(super) fn drop_beside(&mut self, ticks: Option<u64>, folded: u64) {
         let Some(ticks) = ticks.filter(|_| self.counted == folded.wrapping_add(1)) else { return };
         let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
@@ -164,7 +166,7 @@ impl PartCounts {
     }
 
     fn copy_from(&mut self, other: &Self) -> Result<(), NoMemory> {
-        // Few readings ever grow, and their number is large.
+        // The exact size, because there are many readings, and few of them ever grow.
         self.counts.try_reserve_exact(other.counts.len().saturating_sub(self.counts.len()))?;
         self.counts.clone_from(&other.counts);
         self.present = other.present;
@@ -254,9 +256,10 @@ impl ReadParts {
         Ok(())
     }
 
-    /// Whether the cell has named the same parts since the first of them was read.
+    /// Whether all counts still equal those that were read. If so, the counts that were read are of
+    /// one moment, because counts only grow.
     pub(super) fn are_still(&self, segment: Sparse<'_>, copy: &CellPicture) -> bool {
-        // The fence comes after all reads.
+        // All counts were read before the fence, and are compared after it.
         fence(Ordering::Acquire);
         self.parts.iter().all(|(part, before)| {
             counts(segment, copy.parts.0[part]).is_some_and(|now| now == *before)
@@ -268,7 +271,7 @@ impl ReadParts {
 ///
 /// Most measurements of a point fall into a few buckets, and the other buckets need not be read:
 /// counters only grow within a window, and a cell shows how many measurements they hold. So as soon
-/// as the lines that were read account for all new measurements, the rest is unchanged.
+/// as the lines that were read account for all new measurements, the other lines are unchanged.
 #[derive(Debug, Default)]
 pub(super) struct ReadLines(pub(super) Vec<ReadLine>);
 
@@ -280,8 +283,8 @@ pub(super) struct ReadLine {
 }
 
 impl ReadLines {
-    /// Reads on from the known counts until the chunks hold all `measured` measurements; false if
-    /// they never do. The last measurement took `last` ticks.
+    /// Reads lines until the known counts and the new ones account for all `measured` measurements;
+    /// false if they never do. The last measurement took `last` ticks.
     pub(super) fn read_on(
         &mut self,
         segment: Sparse<'_>,
@@ -295,7 +298,7 @@ impl ReadLines {
         if missing == 0 {
             return Ok(true);
         }
-        // Most likely the line of the last measurement has all new ones.
+        // Most likely all new measurements are in the line of the last one.
         let (first, bucket) = histogram::locate(last.min(histogram::LIMIT - 1));
         near.line = (bucket / IN_LINE) as u8;
         if usize::from(near.part) != first || near.chunk == 0 {

@@ -43,9 +43,9 @@ pub(super) struct CacheKey {
     /// Number of the point whose control word the cell follows.
     pub(super) steered_by: u32,
     pub(super) epoch: u32,
-    /// The epoch was the point's current one.
+    /// Whether `epoch` was the point's current one.
     pub(super) current: bool,
-    /// Records were added to the cell's figures.
+    /// Whether records of the ring were added to the cell's figures.
     pub(super) added: bool,
     /// Index of the reading; `None` before the cell was read.
     pub(super) place: Option<u32>,
@@ -67,7 +67,8 @@ impl Default for CacheKey {
 }
 
 impl CacheKey {
-    /// An odd word: the sequence word of a cell without staged figures is even.
+    /// A sequence word that never counts as unchanged: it is odd, and the sequence word of a cell
+    /// without staged figures is even.
     pub(super) const NEVER: u64 = 1;
 
     /// Makes the next poll read the cell again, though no thread has written to it.
@@ -75,14 +76,15 @@ impl CacheKey {
         (self.sequence, self.current) = (Self::NEVER, false);
     }
 
-    /// The place of the reading, and the epoch that the cell follows, if that is of a point or
-    /// one of its tuples.
+    /// The index of the reading and the epoch that the cell follows, if the cell belongs to `point`
+    /// or to one of its tuples.
     pub(super) fn epoch_of(&self, point: u32) -> Option<(usize, u32)> {
         let place = self.place.filter(|_| self.steered_by == point);
         place.map(|place| (place as usize, self.epoch))
     }
 
-    /// Whether a reading of the cell and of its lane's records would not change.
+    /// Whether the reading is up to date: the cell and the lane's unfolded records of its point are
+    /// unchanged.
     #[inline]
     pub(super) fn is_fresh(&self, segment: Sparse<'_>, cell: &Cell, pending: &Pending) -> bool {
         self.is_as_it_was(segment, cell)
@@ -147,7 +149,7 @@ impl<'a> ReadBatch<'a> {
         self.len == 0
     }
 
-    /// Adds the cell of a key.
+    /// Adds the cell of a key to the batch, and prefetches the memory that reading the cell needs.
     #[inline]
     pub(super) fn add(
         &mut self,

@@ -28,7 +28,7 @@ fn fetch_line(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: fetching never faults.
+        // SAFETY: a prefetch never faults, whatever the address.
         unsafe { _mm_prefetch(line.cast(), _MM_HINT_T0) };
     }
     // Other processors have no stable function for it, and rely on their own prefetching.

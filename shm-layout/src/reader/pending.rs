@@ -1,4 +1,4 @@
-//! The records of a lane that may not be folded into its cells.
+//! The records of a lane that its cells may still lack, because they are perhaps not folded yet.
 
 use super::bounds::TRIES;
 use crate::heap::{Grow, NoMemory};
@@ -6,15 +6,15 @@ use crate::layout::geometry::RING_SLOTS;
 use crate::layout::lane::LaneCounters;
 use crate::layout::ring::{self, Addition, Slot};
 
-/// The records of a lane that may not be folded into its cells, by point.
+/// The records of a lane that its cells may still lack, by point.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// Whether the records differ from the last poll's.
+    /// Whether the records differ from the lane's records at the last poll.
     has_changed: bool,
     /// Number of the first record that is not folded, and the number after the last record.
     taken: (u64, u64),
     additions: Vec<(u64, Addition)>,
-    /// By point: one more than the index of its first addition, or 0 if it has none.
+    /// For each point: one more than the index of its first addition, or 0 without an addition.
     first: Vec<u32>,
 }
 

@@ -16,15 +16,15 @@ pub struct Picture {
     pub exited: bool,
     /// Name that the program chose for itself; may be empty.
     pub name: String,
-    /// The clock.
+    /// The clock of the process.
     pub clock: ClockPicture,
     /// The points, by number.
     pub points: Vec<PointPicture>,
     /// The lanes that have ever been used, by number; the overflow lane last.
     pub lanes: Vec<LaneReading>,
-    /// The cells, in the order in which they were first read: a cell keeps its
-    /// place as long as the reader lives. A metered point has on each lane a sum of its own cell and
-    /// those of its tuples, which are here, too, as [parts](CellReading::is_part).
+    /// The cells, in the order in which they were first read: a cell keeps its index as long as the
+    /// reader lives. A metered point also has one sum on each lane, of its own cell and its tuples'
+    /// cells, which are in this list, too, as [parts](CellReading::is_part).
     pub cells: Vec<CellReading>,
     /// Counts of what was refused or lost.
     pub losses: Losses,
@@ -43,7 +43,7 @@ pub struct ClockPicture {
     pub core_hz: Option<f64>,
     /// Whether the processor reports that its counter has a constant rate.
     pub invariant: bool,
-    /// Whether stamps are from the system's clock instead of that counter.
+    /// Whether times are read from the system's clock instead of that counter.
     pub system_clock: bool,
     /// Calibrated ticks that measuring adds inside a region.
     pub overhead_inside: u64,
@@ -111,7 +111,8 @@ pub struct LaneErrors {
     pub mismatched_ends: u64,
     /// Begins refused because too many regions were open.
     pub begins_refused: u64,
-    /// Stamps at which the clock ran backwards.
+    /// Clock readings at which the counter had decreased, stood still or jumped, or the clock
+    /// source had missed a context switch.
     pub clock_anomalies: u64,
     /// Measurements without a record.
     pub records_missed: u64,
@@ -142,7 +143,8 @@ pub struct Losses {
     pub mismatched_ends: u64,
     /// Begins refused because too many regions were open.
     pub begins_refused: u64,
-    /// Stamps at which the clock ran backwards.
+    /// Clock readings at which the counter had decreased, stood still or jumped, or the clock
+    /// source had missed a context switch.
     pub clock_anomalies: u64,
     /// Records that the rings have overwritten.
     pub records_lost: u64,

@@ -48,7 +48,7 @@ pub struct Reader<S = Segment> {
     pub(super) tuples: Vec<(u32, u32)>,
     /// Index of the sums of each metered point, by lane and point.
     sums: HashMap<(u32, u32), u32>,
-    /// Number of cells for which it was checked whether they are part of a sum.
+    /// Number of cells in the picture that were checked for being part of a metered point's sum.
     sorted: usize,
     /// Indexes of checked cells whose point was not in the table yet.
     unsorted: Vec<usize>,
@@ -66,8 +66,8 @@ pub(super) struct LaneCache {
 }
 
 impl<S: Borrow<Segment>> Reader<S> {
-    /// A reader for an opened segment. If memory runs out, it ends the program; the functions named
-    /// `try_...` return an error.
+    /// A reader for an opened segment. If memory runs out, this and the other functions end the
+    /// program; the functions named `try_...` return an error instead.
     #[must_use]
     pub fn new(segment: S, facts: Facts) -> Self {
         or_end(Self::try_new(segment, facts))
@@ -251,7 +251,7 @@ impl<S: Borrow<Segment>> Reader<S> {
     /// Memory runs out.
     pub fn try_records(&self) -> Result<Vec<(u32, Record)>, NoMemory> {
         let mut records = Vec::new();
-        // In a copy, a record that was overwritten during the copy is zeros.
+        // In the copy of a segment, records that were overwritten during the copy are zeros.
         let is_there = |record: &&Record| **record != Record::default();
         self.try_drain(
             |_| 0,
@@ -264,8 +264,9 @@ impl<S: Borrow<Segment>> Reader<S> {
         Ok(records)
     }
 
-    /// Copies the records of the rings, lane by lane, oldest first. `from` returns the first record
-    /// for a lane's number. `take` gets the lane, the outcome of its copy, and the whole records.
+    /// Copies the records of the rings, lane by lane, oldest first. For a lane's number, `from`
+    /// returns the number of the first record to copy. `take` gets the number of the lane, the
+    /// outcome of the copy, and the records that were copied whole.
     pub fn drain(&self, from: impl Fn(u32) -> u64, mut take: impl FnMut(u32, Drained, &[Record])) {
         or_end(self.try_drain(from, |id, drained, records| {
             take(id, drained, records);
@@ -285,7 +286,8 @@ impl<S: Borrow<Segment>> Reader<S> {
         let sparse = Sparse::new(segment, &self.backed);
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
-            // Back the memory now, before the later writes.
+            // The slots of these records are checked to have memory. Slots that are written later
+            // have it, too, because a writer backs a slot before it publishes the record.
             let written = lane.counters.written.enter();
             Some((reading.id, lane, sparse.ring(reading.lane.ring_block, written)?))
         });
@@ -429,7 +431,9 @@ impl<S: Borrow<Segment>> Reader<S> {
                 cache.owner = owner;
                 cache.keys.iter_mut().for_each(CacheKey::forget);
             }
-            // Read before the cells, because it has the records that the cells lack.
+            // The ring is read before the cells. A record that is folded in between is then in
+            // both, which the cell's number of records shows. In the other order, the reader could
+            // miss it in both.
             let written = counters.written.enter();
             let ring = sparse.ring(entry.ring_block, written);
             let points = geometry.points().min(MAX_POINTS);
@@ -473,8 +477,8 @@ impl<S: Borrow<Segment>> Reader<S> {
                 stale.fetch_counts(&cache.keys, picture);
                 near = stale;
             }
-            // Only a damaged chain gets shorter. The readings keep their indexes; else a chain that
-            // shrinks and grows would add readings without end.
+            // Only a damaged chain gets shorter. The cells beyond its end keep their readings;
+            // otherwise a chain that shrinks and grows would add readings without end.
             cache.keys.iter_mut().skip(seen).for_each(CacheKey::forget);
         }
         Ok(())

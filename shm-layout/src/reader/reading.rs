@@ -9,9 +9,10 @@ use crate::layout::cell::{CellPicture, Sums};
 use crate::layout::control::Control;
 use crate::layout::ring::Addition;
 
-/// A cell since the last reset of its point.
+/// The figures of a cell since the last reset of its point.
 ///
-/// A poll of a cell in use writes only the first cache lines of its reading.
+/// The fields are in this order so that most polls of a cell write only the first cache lines of
+/// its reading.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct CellReading {
@@ -39,8 +40,8 @@ pub struct CellReading {
     pub live_amounts: Amounts,
     /// Sums of amounts of earlier owners.
     pub retired_amounts: Amounts,
-    /// Whether this reading is a part of a metered point's sum: a tuple's, or that of the point's
-    /// own cell.
+    /// Whether this reading is a part of a metered point's sum: the reading of a tuple's cell, or
+    /// of the point's own cell.
     pub is_part: bool,
     /// If this reading is a metered point's sum: the indexes of its parts in the picture.
     pub parts: Vec<u32>,
@@ -109,9 +110,10 @@ impl CellReading {
         Ok(())
     }
 
-    /// Takes all but the live figures, which are there already, from a copy of the cell. `owned`:
-    /// the live figures belong to the thread that has the lane now. `past` are the measurements and
-    /// exclusive ticks in windows that a reset has ended, and in another cell.
+    /// Takes all but the live figures, which are there already, from a copy of the cell. `past` are
+    /// the measurements and exclusive ticks of the lifetime besides those in the live and retired
+    /// figures. `owned`: the live figures belong to the lane's present owner. `current`: the
+    /// figures belong to the point's current window.
     pub(super) fn take(
         &mut self,
         cell: &CellPicture,
@@ -137,7 +139,7 @@ impl CellReading {
             self.live_amounts = cell.amounts.live;
             return;
         }
-        // The thread has ended; its figures stay.
+        // The thread of the live figures has ended, so its figures count as retired.
         let live = std::mem::take(&mut self.live);
         self.retired.append(&live);
         for (sum, more) in self.retired_amounts.iter_mut().zip(cell.amounts.live) {

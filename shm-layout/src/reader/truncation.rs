@@ -35,12 +35,12 @@ const TAKEN: usize = 1;
 
 /// A watched mapping. The signal handler reads it, so all accesses are atomic and none waits.
 struct WatchSlot {
-    /// Address of the first byte; 0 while the place is free. Stored last, with release: a thread
+    /// Address of the first byte; 0 while the slot is free. Stored last, with release: a thread
     /// that loads it with acquire sees the other fields.
     start: AtomicUsize,
     /// Length in bytes.
     len: AtomicUsize,
-    /// A descriptor whose file has the current length.
+    /// A descriptor of the mapped file, which shows the file's current length.
     file: AtomicI32,
     /// Whether a missing part was touched.
     cut: AtomicBool,
@@ -82,7 +82,8 @@ pub fn survive() -> io::Result<()> {
     // SAFETY: an all-zero `sigaction` is a valid value of that plain struct.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = handle as *const () as libc::sighandler_t;
-    // On the alternate stack of a thread that has one, like the handler for stack overflows.
+    // The handler runs on the alternate stack of a thread that has one, like the handler for stack
+    // overflows.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     // SAFETY: the handler only uses atomics and system calls; the structure lives across
     // the call.
@@ -180,9 +181,9 @@ fn mend(address: usize) -> bool {
     let known = unsafe { libc::fstat(place.file.load(Ordering::Relaxed), stat.as_mut_ptr()) } == 0;
     // SAFETY: zeroed, and filled in if the call succeeded; any bytes are valid.
     let file_len = usize::try_from(unsafe { stat.assume_init() }.st_size).unwrap_or(0);
-    // Beyond the end of the file, the rest of the mapping is missing. Before the end, the system
-    // could not provide one page, which was never written: it would have read as zeros, and does so
-    // now.
+    // At or beyond the end of the file, all of the mapping from here on is missing. Before the end,
+    // the system could not provide one page. That page was never written, so it would have read as
+    // zeros anyway.
     let gone = !known || at >= file_len;
     let len = if gone { len - at } else { page };
     // SAFETY: the range is whole pages of a mapping that its owner has registered, and that stays

@@ -1,4 +1,4 @@
-//! An allocator that counts what the calling thread allocates.
+//! An allocator that counts the allocations of the calling thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -52,8 +52,8 @@ fn a_living_process_of_the_same_id_does_not_revive_a_beacon() {
     assert_eq!(info.liveness(&dir).unwrap(), Liveness::Alive);
     helper.kill();
     assert_eq!(info.liveness(&dir).unwrap(), Liveness::Dead);
-    // Another process that holds the lock to look does not revive it either: here the lock alone
-    // decides.
+    // A process that only checks the beacon holds a shared lock. That does not make the dead
+    // process count as alive, although its id and start time would.
     let asker = File::open(only_entry(&dir).path).unwrap();
     flock(&asker, libc::LOCK_SH);
     assert_eq!(info.liveness(&dir).unwrap(), Liveness::Dead);

@@ -1,4 +1,4 @@
-//! Tests that find, keep and sweep segments, with real processes.
+//! Tests of finding, retaining and sweeping segments, with real processes.
 //!
 //! A test that needs another process starts this binary again with a role (see `roles`), and talks
 //! to it through its standard input and output. The tests wait for a line that a process prints, or

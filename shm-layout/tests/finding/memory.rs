@@ -60,8 +60,8 @@ fn backing_allocates_only_the_requested_whole_pages() {
     }
 }
 
-/// On a full tmpfs, backing is refused without SIGBUS, and nothing stays allocated. This also
-/// covers the way that older kernels need.
+/// On a full tmpfs, backing is refused without SIGBUS, and allocates nothing on the heap. This also
+/// covers the calls that older kernels need.
 #[test]
 fn a_full_tmpfs_is_an_error_and_not_a_signal() {
     for way in ["madvise", "fallocate"] {

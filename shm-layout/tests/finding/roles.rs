@@ -18,7 +18,7 @@ use crate::actors::{hear, tell};
 use crate::counting::ALLOCATIONS;
 use crate::{NOBODY, PAGE, is_root, only_entry};
 
-/// Number of segments of a `many` process.
+/// Number of segments of a process in the role `many`.
 pub(crate) const MANY: usize = 10;
 
 /// Not a test: runs the role of a process that `Actor::start` made.
@@ -149,7 +149,7 @@ fn play_many(arguments: &[PathBuf]) {
     let dir = Directory::create(&arguments[0]).unwrap();
     let mut all = Vec::new();
     for _ in 0..MANY {
-        // In between, another segment is lit and extinguished in order, while sweepers run.
+        // Before each segment that stays, another one is made and removed, while sweepers run.
         let (object, beacon) = light(&dir, |_| {});
         object::unlink(object.name()).unwrap();
         beacon.extinguish().unwrap();

@@ -14,8 +14,8 @@ use crate::actors::Actor;
 use crate::roles::MANY;
 use crate::{Base, PAGE, flock, only_entry};
 
-/// Sweeping keeps a program's last three dead segments and all of other programs, and removes
-/// beacons whose object is gone.
+/// Sweeping retains a program's last three dead segments and all segments of other programs, and
+/// removes beacons whose object is gone.
 #[test]
 fn a_sweep_keeps_the_last_three_of_the_same_program() {
     let base = Base::new();

@@ -1,4 +1,4 @@
-//! Builds the expected figures of a kept segment.
+//! Reads a stored segment, and builds the figures that are expected in it.
 
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::reader::{BucketCount, CellReading, Picture, Reader};

@@ -103,8 +103,8 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("header_magic", header_magic),
 ];
 
-/// Runs a scene in every interleaving with at most three pre-emptions. Two already find every
-/// weakened ordering, and are enough where the search is slow.
+/// Runs a scene in every interleaving with at most three pre-emptions. Debug builds, whose search
+/// is slow, allow two, which already find every weakened ordering.
 fn check(scene: impl Fn() + Sync + Send + 'static) {
     check_within(if cfg!(debug_assertions) { 2 } else { 3 }, scene);
 }

@@ -1,4 +1,4 @@
-//! The parts of `src/layout/segment.rs` that the protocol files use, with small sizes.
+//! The part of `src/layout/segment.rs` that the protocol files use.
 
 /// Marks shared types; the models map no shared bytes.
 ///

@@ -1,4 +1,4 @@
-//! Keeps the stacks of models' threads from one run of a scene for the next.
+//! Stores the stacks of models' threads for reuse in the next run of a scene.
 //!
 //! The checker maps a stack for each thread of each run and unmaps it after the run, which takes
 //! the kernel longer than the run itself. These functions replace the C library's in this program,

@@ -34,11 +34,12 @@ thread_local! {
     static MUTANT: RefCell<Option<Site>> = const { RefCell::new(None) };
     static USED: RefCell<HashSet<(&'static str, u32)>> = RefCell::default();
     static NAMING: RefCell<Option<Naming>> = const { RefCell::new(None) };
-    // Number of stores before a jump, in a model whose only storing thread is this one.
+    // Number of stores before a jump, if one is to happen. All other threads of the model only
+    // load.
     static STORES_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// The payload of the unwinding that models a jump.
+/// The payload of the unwinding that models a jump (longjmp).
 struct Jump;
 
 /// Runs `work`, and jumps out of it just before its store number `store`, as a signal handler may.
@@ -156,8 +157,8 @@ macro_rules! fence_at {
 
 pub(crate) use {fence_at, ord};
 
-/// The purpose of a `Debug` listing of words: its order numbers the words, and its field names name
-/// them.
+/// The purpose for which words are listed by `Debug`. The position of a word in the listing is its
+/// number, and its field's name is its name.
 enum Naming {
     /// List the numbers of the words with their names.
     List(usize),

@@ -70,7 +70,8 @@ impl Object {
         };
         close();
         let first = map();
-        // The address space may have no room for more.
+        // The address space may have no room for a second mapping: then the part that is not in use
+        // is unmapped first.
         let new = first.or_else(|| {
             open();
             let new = map();
@@ -103,7 +104,7 @@ impl Object {
         }
     }
 
-    /// For kernels before 5.14: the file system reserves the pages.
+    /// Backs pages on kernels before 5.14, where the file system reserves them.
     fn back_by_fallocate(&self, start: usize, len: usize) -> Result<(), NoSpace> {
         // A child must not reserve pages of its parent's object.
         if let Role::Mapped { pid } = self.role
@@ -167,13 +168,13 @@ pub(super) fn make_sparse(map: *mut u8, len: usize) {
     }
 }
 
-// Miri has no system to ask.
+// Miri does not support the system calls of these tests.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
     use crate::discovery::object::{backed_bytes, unlink};
 
-    /// Takes, on this kernel, the path for old kernels.
+    /// Runs the code for old kernels on this kernel.
     #[test]
     fn fallocate_backs_the_same_pages() {
         let page = page_size();

@@ -1,9 +1,9 @@
 //! The figures of a cell: [`figures!`](crate::figures) declares each of them once.
 //!
-//! From the list, [`declare!`] makes all code that treats the figures alike: the struct [`Sums`], its
-//! zero, sums, differences and JSON, and the words of a cell that hold the figures. The functions
-//! that add a measurement take the figures apart by name, so a new figure does not compile until each
-//! of them counts it.
+//! From the list, [`declare!`] makes all code that treats the figures alike: the struct [`Sums`],
+//! its zero, sums, differences and JSON, and the words of a cell that hold the figures. The
+//! functions that add a measurement take the figures apart by name, so a new figure does not
+//! compile until each of these functions counts it.
 
 use std::fmt;
 
@@ -17,12 +17,13 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 /// | group | words |
 /// |---|---|
 /// | `live`, `extreme` | in the line that each fold writes, and in the retired figures |
-/// | `latest` | in that line alone: the figure is not added up |
+/// | `latest` | only in the line that each fold writes: the figure is not added up |
 /// | `rare` | among the words that most folds leave alone, and in the retired figures |
-/// | `average` | among those words alone: the figure is not added up |
+/// | `average` | only among the words that most folds leave alone: the figure is not added up |
 /// | `wide` | the low half as in `live`, the high half as in `rare` |
 ///
-/// A kind follows the colon: a `number` or `ticks` are added up, `least` and `most` are extremes.
+/// The kind of a figure follows the colon: a `number` or `ticks` are added up, `least` and `most`
+/// are extremes.
 #[macro_export]
 macro_rules! figures {
     ($declare:ident) => {
@@ -36,9 +37,9 @@ macro_rules! figures {
                 inclusive: ticks,
             }
             rare {
-                /// Ticks between begin and end off the CPU.
+                /// Ticks that threads were off the CPU between begin and end.
                 off_cpu: ticks,
-                /// Switches noticed between begin and end.
+                /// Context switches that were noticed between begin and end.
                 switches: number,
             }
             extreme {
@@ -63,7 +64,7 @@ macro_rules! figures {
     };
 }
 
-/// A figure without a measurement.
+/// The value of a figure before the first measurement.
 macro_rules! zero {
     (least) => {
         u64::MAX
@@ -170,7 +171,7 @@ macro_rules! declare {
                 self.$average = later.$average;
             }
 
-            /// Subtracts the sums of an earlier moment, and keeps the other figures.
+            /// Subtracts the sums of an earlier moment, and leaves the other figures unchanged.
             pub(super) fn less(&self, then: &Self) -> Self {
                 Self {
                     $($live: self.$live.saturating_sub(then.$live),)*
@@ -199,11 +200,12 @@ macro_rules! declare {
                 }
             }
 
-            /// Calls `field` with the name of each figure in a snapshot file, and its value in JSON.
+            /// Calls `field` with the name that each figure has in a snapshot file, and its value
+            /// in JSON.
             ///
             /// # Errors
             ///
-            /// The first of `field`.
+            /// The first error that `field` returns.
             pub fn to_json<E>(
                 &self,
                 mut field: impl FnMut(&'static str, fmt::Arguments<'_>) -> Result<(), E>,

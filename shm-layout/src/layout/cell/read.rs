@@ -19,7 +19,7 @@ pub struct CellPicture {
     pub owner: u32,
     /// Figures of that owner.
     pub live: Sums,
-    /// Figures of earlier owners, in the same epoch.
+    /// Figures of the lane's earlier owners since the point's last reset.
     pub retired: Sums,
     /// Measurements in windows that a reset has ended.
     pub past_count: u64,
@@ -34,8 +34,8 @@ pub struct CellPicture {
     pub staged: bool,
     /// Sums of amounts; zeros if the cell has none.
     pub amounts: SumsPicture,
-    /// Number of restarts. If it is unchanged after a histogram was read, the histogram is of the
-    /// same window as this picture.
+    /// Number of restarts. If it is unchanged after a histogram was read, the histogram and this
+    /// picture belong to one window.
     pub restarts: u64,
 }
 
@@ -54,9 +54,9 @@ struct Looked<R> {
     found: R,
     /// The sequence word that publishes these figures.
     before: u64,
-    /// Something was staged, or was published during the look.
+    /// Whether something was staged, or was published during the look.
     staged: bool,
-    /// The figures were not written to during the look.
+    /// Whether the figures were not written to during the look.
     is_whole: bool,
 }
 
@@ -98,7 +98,8 @@ impl Cell {
             picture.owner = half.window().owner();
             void
         });
-        // Only a reset clears the histogram, and it leaves nothing retired.
+        // The cell is being restarted. If nothing is retired, a reset restarts it, and clears the
+        // histogram.
         if looked.found && retired.count == 0 {
             picture.parts = Parts::default();
         }
@@ -154,8 +155,8 @@ impl Cell {
     }
 
     /// Copies the words of the cell as they are in memory: `words` are the cell's own, and `sums`
-    /// the words of its sums of amounts. Staged figures may be torn in the copy. Returns the number
-    /// of restarts if the rest is whole.
+    /// the words of its sums of amounts. Returns the number of restarts, or `None` if the copy is
+    /// torn. Only the staged figures may be torn in a copy that counts as whole.
     pub(crate) fn copy(
         &self,
         (words, to): (&[AtomicU64], &mut [u64]),
@@ -173,7 +174,7 @@ impl Cell {
             copy(&mut to[LIVE], &words[LIVE]);
             copy(sums_to, sums);
         });
-        // The sequence word was read before the copy. It publishes the half whose figures are whole.
+        // This sequence word was read before the copy, so the figures that it publishes are whole.
         to[0] = looked.before;
         let same = looked.is_whole && self.commit.load(Ordering::Relaxed) == restarts;
         same.then_some(restarts)
@@ -186,7 +187,7 @@ impl Cell {
     }
 
     /// Calls `read` with the published live figures and the number of their copy, and finds out
-    /// whether they stayed whole. `read` must not look into a chunk.
+    /// whether the figures stayed whole. `read` must not read a chunk.
     #[inline]
     fn look<R>(&self, read: impl FnOnce(Half<'_>, u64) -> R) -> Looked<R> {
         // Pairs with `cell-close` and `cell-stage`.
@@ -205,8 +206,8 @@ impl Cell {
     }
 
     /// The sequence word. If two readings are equal and even, nothing was written in between.
-    /// Relaxed: it only decides whether to call [`Self::read`], which checks again; it is enough
-    /// that the word never goes back.
+    /// Relaxed: the word only decides whether to call [`Self::read`], which checks again. It is
+    /// enough that the word never decreases.
     #[inline]
     #[must_use]
     pub fn sequence(&self) -> u64 {
@@ -241,8 +242,8 @@ impl Cell {
         [bytes(live), bytes(rare)]
     }
 
-    /// Whether the cell was restarted since a picture with this number of
-    /// restarts. A reader asks after it has read the histogram.
+    /// Whether the cell was restarted since a picture with this number of restarts. A reader calls
+    /// this after it has read the histogram.
     #[must_use]
     pub fn restarted_since(&self, restarts: u64) -> bool {
         // Pairs with `cell-void`, and `cell-open` of the next window's records.

@@ -9,7 +9,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub struct Measurement {
     /// Ticks of the region itself.
     pub exclusive: u64,
-    /// Ticks with nested regions, less what nested regions of the point have added.
+    /// Ticks with nested regions, less what nested regions of the same point have added.
     pub inclusive: u64,
     /// Time off the CPU between begin and end, if it was noticed.
     pub away: Option<Away>,
@@ -18,9 +18,9 @@ pub struct Measurement {
 /// Time off the CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Away {
-    /// Ticks.
+    /// Ticks off the CPU.
     pub off_cpu: u64,
-    /// Switches noticed.
+    /// Number of context switches that were noticed.
     pub switches: u64,
 }
 
@@ -46,7 +46,7 @@ impl Cell {
     /// Some of the time off the CPU is noticed late and charged to a later region, which is then
     /// too short or has no ticks at all. Sums are right, since another region is too long by the
     /// same time. If the region has no ticks, or at most `error` ticks less than the shortest
-    /// region that kept the CPU, it counts as long as that one.
+    /// region that kept the CPU, it counts as if it were as long as that shortest region.
     #[must_use]
     pub fn credible(&self, exclusive: u64, error: u64) -> u64 {
         if self.point.load(Ordering::Relaxed) & KEPT_CPU == 0 {
@@ -58,8 +58,8 @@ impl Cell {
         if is_near || exclusive == 0 { least } else { exclusive }
     }
 
-    /// The minimum that a region which kept the CPU is compared with. The first such region drops a
-    /// minimum that regions off the CPU have set.
+    /// The minimum so far, for a region that kept the CPU. At the first such region it is
+    /// `u64::MAX`, which drops a minimum that regions off the CPU have set.
     #[inline(always)]
     pub(super) fn least(&self, min: u64) -> u64 {
         let point = self.point.load(Ordering::Relaxed);
@@ -90,8 +90,8 @@ impl Cell {
 
     /// Records a measurement. `credible` are the ticks that count in the extremes, the last value
     /// and the average. `kept_cpu` says that the region kept the CPU; the first such region
-    /// restarts the minimum. A forked child that repeats this from the same start writes the same
-    /// words.
+    /// restarts the minimum. A child that a signal handler forks during this call writes the same
+    /// words as its parent, because both start from the same `Staged` and `CountedBucket`.
     pub fn record_as(
         &self,
         Staged { seq }: Staged,
@@ -120,7 +120,8 @@ impl Cell {
         if let Some((sums, amounts)) = sums {
             amounts::add(sums, seq / FLIP, amounts);
         }
-        // Stored before the bucket, because `mend` reads it.
+        // The ticks are stored before the bucket counts them, because `mend` finds the bucket by
+        // them.
         put(&self.published_by(seq.wrapping_add(FLIP)).live.words.last, live.last);
         if let Some(CountedBucket { bucket, count }) = bucket {
             bucket.store(count.wrapping_add(1), Ordering::Relaxed);

@@ -91,7 +91,8 @@ impl Cell {
     /// the part.
     ///
     /// Returns how many of the dropped measurements the histogram holds, and the ticks of the last
-    /// one. The caller removes them from the histogram, and then calls [`Self::mended`].
+    /// one. The caller removes these measurements from the histogram, and then calls
+    /// [`Self::mended`].
     pub fn mend(
         &self,
         sums: Option<&SumWords>,
@@ -103,7 +104,8 @@ impl Cell {
             return (0, 0);
         }
         let last = get(&self.published_by(seq.wrapping_add(FLIP)).live.words.last);
-        // The change may have been interrupted between the store and the fence.
+        // The change may have been interrupted inside `mark_staged`, between its store and its
+        // fence.
         self.mark_staged(seq);
         let window = self.window(seq);
         let commit = self.commit.load(Ordering::Relaxed);
@@ -119,13 +121,15 @@ impl Cell {
         (in_parts.saturating_sub(counted), last)
     }
 
-    /// The published figures hold the lane's records below this number. For the cell's owner.
+    /// The published figures hold the lane's records below this number. Only the lane's thread may
+    /// call this: a reader may load the number while the copy is overwritten.
     #[must_use]
     pub fn folded(&self) -> u64 {
         self.published_by(self.seq.load(Ordering::Relaxed)).live.folded.load(Ordering::Relaxed)
     }
 
-    /// Ends [`Self::mend`], if something was staged.
+    /// Ends the repair that [`Self::mend`] began: publishes the figures unchanged, if something was
+    /// staged.
     pub fn mended(&self, sums: Option<&SumWords>) {
         if self.seq.load(Ordering::Relaxed) & STAGED != 0 {
             self.publish(&self.stage(), sums, self.folded());

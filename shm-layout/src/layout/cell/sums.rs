@@ -6,10 +6,10 @@ use std::ops::RangeInclusive;
 pub use super::figures::Sums;
 use crate::layout::control::{ALPHA_BITS, Control};
 
-/// Fraction bits of the exponential average as kept in a cell.
+/// Fraction bits of the exponential average as a cell stores it.
 pub const AVERAGE_FRACTION_BITS: u32 = 16;
 
-/// All measurements together. Two figures have no exact sum: the average is the mean of the
+/// The figures of all parts together. Two figures have no exact sum: the average is the mean of the
 /// averages, weighted by their counts, and `last` is taken from the part with most measurements.
 impl<'a> Sum<&'a Self> for Sums {
     fn sum<I: Iterator<Item = &'a Self>>(parts: I) -> Self {
@@ -46,8 +46,8 @@ impl Sums {
         self.take_latest(later);
     }
 
-    /// The growth since `then`; `None` if a figure fell, as when threads' figures were lost.
-    /// Extremes, last and average are those at the end.
+    /// The growth since `then`. `None` if a sum fell, which happens if threads' figures were lost.
+    /// The extremes, the last value and the average are the present ones.
     #[must_use]
     pub fn since(&self, then: &Self) -> Option<Self> {
         let fell = self.count < then.count
@@ -56,7 +56,7 @@ impl Sums {
         (!fell).then(|| self.less(then))
     }
 
-    /// The figures of one measurement, without its time off the CPU and an average.
+    /// The figures of one measurement, except its time off the CPU and the average, which are 0.
     #[inline(always)]
     #[must_use]
     pub fn of(exclusive: u64, inclusive: u64) -> Self {
@@ -69,8 +69,8 @@ impl Sums {
             min: exclusive,
             max: exclusive,
             last: exclusive,
-            // Exact integers instead of Welford's recurrence, whose division would
-            // be the longest chain of all.
+            // Exact integers instead of Welford's recurrence, whose division would be the longest
+            // dependency chain here.
             squares: u128::from(exclusive) * u128::from(exclusive),
             average: 0,
         }
@@ -117,7 +117,7 @@ impl Sums {
         average_ticks(self.average)
     }
 
-    /// Standard deviation of exclusive ticks, of a sample; `None` for fewer than two measurements.
+    /// Sample standard deviation of exclusive ticks; `None` like [`Self::variance`].
     #[must_use]
     pub fn deviation(&self) -> Option<f64> {
         self.variance().map(f64::sqrt)
@@ -131,7 +131,7 @@ impl Sums {
         (span > 0.0).then(|| self.off_cpu as f64 / span)
     }
 
-    /// Variance of exclusive ticks, of a sample; see [`variance`].
+    /// Sample variance of exclusive ticks; see [`variance`].
     #[must_use]
     pub fn variance(&self) -> Option<f64> {
         variance(self.count, self.exclusive, self.squares, self.min..=self.max)
@@ -141,10 +141,10 @@ impl Sums {
 /// Variance of a sample, `(S2 - S1^2 / n) / (n - 1)`, of `count` measurements with these sums;
 /// `None` for fewer than two measurements, or if the sums do not belong together.
 ///
-/// The sums are exact integers, so the difference loses nothing. The sums have ticks that the
-/// extremes leave out as not credible (see [`Cell::credible`](super::Cell::credible)), and a sample
-/// with these extremes has a variance of at most `n (max - min)^2 / 4 (n - 1)` (Popoviciu's
-/// inequality).
+/// The sums are exact integers, so the difference loses nothing. The sums include ticks that the
+/// extremes leave out as not credible (see [`Cell::credible`](super::Cell::credible)). So the
+/// result is limited to the largest variance of a sample with these extremes, which is
+/// `n (max - min)^2 / 4 (n - 1)` (Popoviciu's inequality).
 #[must_use]
 pub fn variance(count: u64, sum: u64, squares: u128, extremes: RangeInclusive<u64>) -> Option<f64> {
     if count < 2 {

@@ -1,4 +1,4 @@
-//! Both ways to write a cell, against plain lists and against each other.
+//! Compares both ways to write a cell with plain lists and with each other.
 
 use super::*;
 use crate::layout::control::{Alpha, Change};
@@ -48,13 +48,13 @@ fn whole(cell: &Cell) -> CellPicture {
     picture
 }
 
-/// Fewer under a tool that watches each step.
+/// A number of repetitions: a tenth of `times` under Miri, which is slow.
 const fn times(times: u32) -> u32 {
     if cfg!(miri) { times / 10 } else { times }
 }
 
-/// Records, resets and changes of owner in any order: the picture equals lists of measurements that
-/// move from one to the next.
+/// Records, resets and changes of owner in any order: the picture equals three lists, of live, of
+/// retired and of past measurements, which each change moves to the next list.
 #[test]
 fn a_cell_is_what_lists_of_measurements_would_be() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -151,7 +151,7 @@ fn a_fold_adds_what_one_measurement_after_another_would() {
         for measured in batch {
             single.record_amounts(measured, None, Some((&sums[1], &[0; 4])), number);
         }
-        // A cell with amounts is recorded one by one.
+        // Measurements with amounts are recorded one by one, in both cells.
         let (measured, amounts) = (random.measurement(), [random.ticks(), 1, 0, 2]);
         for (cell, sums) in [&folded, &single].into_iter().zip(&sums) {
             cell.record_amounts(measured, None, Some((sums, &amounts)), number);
@@ -284,7 +284,7 @@ fn no_shared_cell_is_cleared_that_was_entered() {
     assert!(restart(next.with(Change::Reset), true));
 }
 
-/// While another thread may clear a cell, measurements are added to the window before.
+/// While another thread may clear a cell, measurements are added to the previous window.
 #[test]
 fn nobody_waits_for_a_shared_cell_to_be_cleared() {
     let cells = [Cell::new(), Cell::new()];
@@ -296,8 +296,9 @@ fn nobody_waits_for_a_shared_cell_to_be_cleared() {
     assert!(std::ptr::eq(found, &raw const cells[1]));
 }
 
-/// A thread that has found a reset waits for the lease, until another thread has found the same
-/// reset, and then a second one. Meanwhile threads find a cell to enter.
+/// A thread finds the third reset. Before it can clear the other cell, a second thread, which has
+/// found the second reset, publishes that cell. The first thread must not clear that cell. During
+/// each clearing, threads find a cell to enter.
 #[test]
 fn a_shared_cell_that_another_thread_has_published_is_not_cleared() {
     let cells = [Cell::new(), Cell::new()];
@@ -328,7 +329,7 @@ fn a_shared_cell_that_another_thread_has_published_is_not_cleared() {
     });
     assert!(std::ptr::eq(found, &raw const cells[0]));
     assert_eq!((found.control(), whole(found).live.count), (resets[2], 1));
-    // The next thread finds the other cell, which is of the window before.
+    // The next thread clears the other cell, which belongs to the previous window.
     let found = restart_before(resets[3], &|| ());
     assert!(std::ptr::eq(found, &raw const cells[1]) && found.control() == resets[3]);
     // A thread that has found an older reset clears nothing.
@@ -383,7 +384,7 @@ fn what_was_off_the_cpu_does_not_lower_the_minimum() {
         let Sums { count, exclusive, min, max, last, .. } = picture.live;
         [count, exclusive, min, max, last]
     };
-    // Before any region has kept the CPU, it counts by its own ticks.
+    // Before any region has kept the CPU, a region counts by its own ticks.
     assert_eq!(record(30, false), [1, 30, 30, 30, 30]);
     assert_eq!(record(20, false), [2, 50, 20, 30, 20]);
     // From the first region that kept the CPU on, the minimum counts only such regions, and is at

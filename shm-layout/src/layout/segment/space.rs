@@ -1,7 +1,8 @@
 //! How the process that made a segment takes space in it: blocks, points, switches, texts, lanes.
 //!
 //! The process counts in private memory ([`Used`]) what it has taken, and publishes the counts for
-//! readers after the memory behind them is backed.
+//! readers. Points, switches and lanes are backed before they are counted; blocks and texts are
+//! counted first.
 
 use crate::discovery::object::NoSpace;
 use crate::layout::geometry::{BLOCK, CONTROL_WORDS};
@@ -17,7 +18,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// The pool is used up or memory is.
+    /// The pool or the memory is used up.
     pub fn take_blocks(&self, count: u64) -> Result<u64, NoSpace> {
         let block = self.reserve_blocks(count)?;
         let offset = self.block_offset(block).ok_or_else(|| self.refuse_space())?;
@@ -140,7 +141,8 @@ impl Segment {
             let next = self.used.switches.get();
             let number = usize::try_from(next).ok()?;
             let switch = self.switch(number)?;
-            // Who wakes the switches touches what is counted as used, so its memory is backed first.
+            // A thread that wakes the switches touches all that are counted as used, so the memory
+            // of this one is backed before it is counted.
             self.back_or_count(self.offset_of(std::slice::from_ref(switch)), size_of_val(switch))
                 .ok()?;
             let is_next = |used| (used == next).then_some(next + 1);
@@ -155,14 +157,15 @@ impl Segment {
         self.wake_first(self.used.switches.get());
     }
 
-    /// Wakes the resting switches, after a viewer has switched a point on.
+    /// Wakes the resting switches, after a viewer has switched a point on. The viewer takes the
+    /// number of switches from the counters in the segment.
     pub fn wake_as_shown(&self) {
         self.wake_first(self.counters().switches_used.load(Ordering::Relaxed));
     }
 
     fn wake_first(&self, used: u64) {
-        // Pairs with the exchange in `switch::rest`: either the thread that makes a switch rest then
-        // sees that the point is on, or the loads below see that the switch rests.
+        // Pairs with the exchange in `switch::rest`: either the thread that makes a switch rest
+        // then sees that the point is on, or the loads below see that the switch rests.
         fence(Ordering::SeqCst);
         let used = usize::try_from(used).unwrap_or(usize::MAX).min(self.geometry.switches());
         (0..used).filter_map(|number| self.switch(number)).for_each(switch::wake);
@@ -241,8 +244,8 @@ fn next_point(used: u64, first_free: usize) -> usize {
     next + usize::from(next % CONTROL_WORDS == CONTROL_WORDS - 1)
 }
 
-/// The bytes of a text that are kept: the end of a longer name is cut off, so that it does not hide
-/// other text. A cut text ends with a hash of the whole, so that two long names with the same
+/// The bytes of a text that are stored. A long text is cut, so that it does not fill the string
+/// space. A cut text ends with a hash of the whole text, so that two long names with the same
 /// beginning stay different.
 fn cut(text: &str) -> impl Iterator<Item = u8> {
     const MOST: usize = 1024;
@@ -265,7 +268,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, add)
 }
 
-// Miri has no system to ask.
+// Segments of this size take too long under Miri.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;

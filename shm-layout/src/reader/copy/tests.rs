@@ -1,4 +1,5 @@
-//! Copies of segments that threads write to, that are cut, and that claim too much.
+//! Tests copies of segments that threads write to, copies that are cut short, and copies that claim
+//! too much.
 
 use super::*;
 use crate::discovery::name::Name;
@@ -89,7 +90,7 @@ fn copied(segment: &Segment, note: Option<&Note>) -> Vec<u8> {
     out.0
 }
 
-/// A copy has what is backed, and backs no further page.
+/// A copy contains every backed page of the object, and copying backs no further page.
 #[test]
 fn a_copy_takes_no_memory_of_the_object() {
     let facts = Facts { pid: 5, ..Facts::default() };
@@ -106,7 +107,7 @@ fn a_copy_takes_no_memory_of_the_object() {
     copy.write(&mut file, Some(&note)).unwrap();
     file.finish().unwrap();
     assert_eq!(object::backed_bytes(&name).unwrap(), Some(before));
-    // A copy is possible even after its name is gone.
+    // An opened segment can be copied even after the name of its object is gone.
     object::unlink(&name).unwrap();
     let again = copied(&opened, Some(&note));
     let bytes = std::fs::read(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Open regions and edges.
+//! Models of open regions and edges.
 
 use std::sync::Arc;
 

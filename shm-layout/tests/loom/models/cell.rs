@@ -1,4 +1,4 @@
-//! The cell, read while its writer is alive.
+//! Models of a cell that is read while its writer is alive.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(super) fn cell_record() {
     }
 }
 
-/// The live figures alone are consistent, too, and the reader notices a change of owner in between.
+/// `read_live` returns consistent figures, and no figures after a change of owner.
 pub(super) fn cell_live_record() {
     check(|| {
         let cell = Arc::new(new_cell());
@@ -124,7 +124,7 @@ pub(super) fn cell_new_owner() {
     });
 }
 
-/// After a reset, a consistent picture has nothing of the window before, and the total over all
+/// After a reset, a consistent picture has nothing of the previous window, and the total over all
 /// windows is complete.
 pub(super) fn cell_reset() {
     check(|| {
@@ -172,7 +172,8 @@ pub(super) fn cell_reset_histogram() {
     });
 }
 
-/// A histogram read beside such a picture holds no measurements of the next window.
+/// A histogram read beside a picture that is still current holds no measurements of the next
+/// window.
 pub(super) fn cell_next_window_histogram() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());
@@ -183,7 +184,7 @@ pub(super) fn cell_next_window_histogram() {
             let (cell, bucket) = (Arc::clone(&cell), Arc::clone(&bucket));
             thread::spawn(move || {
                 cell.follow(after_reset(), 1, |_| bucket.store(0, Ordering::Relaxed));
-                // Two measurements: one more than the window before had.
+                // Two measurements: one more than the previous window had.
                 record(&cell, 20, &bucket);
                 record(&cell, 20, &bucket);
             })

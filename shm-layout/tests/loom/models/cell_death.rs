@@ -1,4 +1,4 @@
-//! The cell, after its writer was killed at any step of a change.
+//! Models of a cell whose writer was killed at any step of a change.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ pub(super) fn cell_death_between_owners() {
     });
 }
 
-/// If a writer is killed in a change of owner, a sum and an extreme, which do not move together
-/// with the count, are complete, too.
+/// If a writer is killed in a change of owner, the exclusive ticks and the minimum are complete,
+/// too, whose words are not written together with the count.
 pub(super) fn cell_death_and_retired_figures() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));

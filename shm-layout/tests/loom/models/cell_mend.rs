@@ -11,9 +11,9 @@ use crate::cell::{Cell, CellPicture};
 use crate::control::Control;
 use crate::sync::{self, AtomicU64, Ordering, watch};
 
-/// Runs a scene once for each store of a change, with a jump just before that store. Stops when the
-/// number is larger than the change's number of stores, so that the jump does not happen. The scene
-/// returns whether it happened.
+/// Runs a scene once for each store of a change, with a jump just before that store. The scene
+/// returns whether the jump happened. It does not happen once the store's number is larger than the
+/// number of stores in the change; then all stores were tried.
 fn at_each_store(scene: fn(u32) -> bool) {
     for store in 0.. {
         let came = Arc::new(AtomicBool::new(false));
@@ -108,7 +108,7 @@ fn restart(
     came
 }
 
-/// The jump leaves a change of owners.
+/// [`restart`] with a jump out of a change of owners.
 pub(super) fn cell_mended_new_owner() {
     at_each_store(|store| {
         let words = ["seq", "commit", "window", "window#1", "count#1"];
@@ -117,7 +117,7 @@ pub(super) fn cell_mended_new_owner() {
     });
 }
 
-/// The jump leaves a reset.
+/// [`restart`] with a jump out of a reset.
 pub(super) fn cell_mended_reset() {
     at_each_store(|store| {
         let words = ["seq", "commit", "window", "window#1", "count#1"];

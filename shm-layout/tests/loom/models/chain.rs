@@ -1,4 +1,4 @@
-//! The chain of cells.
+//! Models of the chain of cells.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The control word.
+//! Models of the control word.
 
 use std::sync::Arc;
 

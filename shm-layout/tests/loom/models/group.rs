@@ -1,4 +1,5 @@
-//! Groups.
+//! Models of the barrier at which the members of a group wait for each other, in
+//! `probe/timing/src/members/barrier.rs`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The header.
+//! A model of the header.
 
 use std::sync::Arc;
 

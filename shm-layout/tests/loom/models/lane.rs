@@ -1,4 +1,4 @@
-//! The lane directory.
+//! Models of the lane directory.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The point table.
+//! Models of the point table.
 
 use std::sync::Arc;
 

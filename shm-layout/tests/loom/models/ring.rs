@@ -1,4 +1,4 @@
-//! The ring.
+//! Models of the ring.
 
 use std::sync::Arc;
 

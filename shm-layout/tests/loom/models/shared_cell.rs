@@ -1,4 +1,4 @@
-//! The cell that many threads write.
+//! Models of a cell that many threads write.
 
 use std::ptr;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) fn shared_cell_records() {
 /// The two cells of a point, and the lease of the thread that may clear one.
 type TwoCells = ([Arc<Cell>; 2], Arc<AtomicU64>);
 
-/// The first cell is the current one, the other belongs to the window before.
+/// The first cell is the current one, the other belongs to the previous window.
 fn two_cells() -> TwoCells {
     let before = Cell::new();
     before.prepare(3, Control(Control(1).0.wrapping_sub(after_reset().0 - Control(1).0)), 0);
