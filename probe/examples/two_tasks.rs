@@ -173,11 +173,11 @@ fn print_table() {
     }
 }
 
-/// Time between two readings of the clock near the end of a load. On average, a load is half of it
-/// too long.
+/// Time between two readings of the clock near the end of a load. On average, a load is half of
+/// this time too long.
 const STEP: Duration = Duration::from_micros(2);
 
-/// Sum of the computing time in each point, by the clock that ends a load.
+/// Sum of the times that the loads of each point took, by the clock that ends a load.
 static COMPUTED_NS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 
 /// A loop whose duration is known.

@@ -68,8 +68,9 @@
 #define PFP_ENULL (-3)
 /* The weight is not in (0, 1]. */
 #define PFP_EALPHA (-4)
-/* The handle was not created, is of another kind, or is in the wrong state: it already
- * runs, here or on another thread, or an end was called although it does not run. */
+/* The handle was not created, is of another kind, or is in the wrong state: its object
+ * already runs, here or on another thread, or an end was called although the object does
+ * not run. Also returned for a point without amounts where one with amounts is expected. */
 #define PFP_EHANDLE (-5)
 /* All PFP_OBJECTS handles are in use. */
 #define PFP_EFULL (-6)
@@ -84,7 +85,7 @@
  * used for calibration, and shows the overhead of measuring. */
 #define PFP_ID_COUNT 64
 
-/* Maximum number of tasks, software and hardware interrupts at a time. */
+/* Maximum number of tasks and interrupts that are registered at the same time. */
 #define PFP_OBJECTS 1024
 
 /* Statistics of a point since its last reset, over all threads. The unit is ticks of the
@@ -155,8 +156,8 @@ int pfpCreate(void);
 int pfpCalibrate(int loopcnt, int reset);
 
 /* Begins the region of a point. `exhandle` is the handle of the task or interrupt that
- * runs, as passed to the hooks below, or NULL for whichever runs. If the object does not
- * run on this thread, nothing is measured.
+ * runs, as passed to the hooks below. If its object does not run on this thread, nothing is
+ * measured. NULL stands for the task or interrupt that runs.
  *
  * A second begin without an end in between makes the point invalid and switches it off.
  * The viewer shows that; pfpEnable() makes the point valid again. Regions of different
@@ -238,9 +239,9 @@ int pfpHwiReady(void *hwi);
 /* Reports that the calling thread's scheduler switches from task `prev` to task `next`;
  * NULL is the scheduler itself. If `prev` did not run, that counts as a mismatch, and
  * `next` runs nevertheless. Must be called immediately before or after the switch of
- * stacks, on the thread that switches. In an interrupt, it takes effect when the outermost
- * interrupt ends. A task that a signal handler suspends must resume on the same thread,
- * because it may have been interrupted during a begin or end. */
+ * stacks, on the thread that switches. In an interrupt, the switch takes effect when the
+ * outermost interrupt ends. A task that a signal handler suspends must resume on the same
+ * thread, because it may have been interrupted during a begin or end. */
 int pfpTaskSwitch(void *prev, void *next);
 
 /* Begin and end an interrupt's handler. In between, the interrupted task, interrupt or
@@ -312,8 +313,9 @@ int pfp_get_amounts(pfp_point_t *point, uint64_t *sums, unsigned count);
 /* These functions work like those for numbered points, with three differences: a point may
  * begin again inside itself, points are initially switched on, and pfpCreate() is not
  * needed. At most 4,095 regions may be open per thread, and 1,024 per task; one more
- * discards all of them, which counts as a mismatch. Inclusive ticks count recursion once,
- * except for a point with amounts if a scope is inside a region of this kind. PFP_ENULL. */
+ * discards all of them, which counts as a mismatch. Inclusive ticks count recursion once.
+ * Exception: if a scope of a point with amounts is inside a region that pfp_begin() began
+ * for the same point, the inclusive ticks of the scope count twice. PFP_ENULL. */
 int pfp_begin(pfp_point_t *point);
 int pfp_end(pfp_point_t *point, int latch);
 int pfp_enable(pfp_point_t *point);
@@ -396,9 +398,9 @@ int pfp_timer_stop(pfp_timer_t *timer);
  * now while the timer runs. 0 before the first start. */
 double pfp_timer_elapsed_ms(const pfp_timer_t *timer);
 
-/* Milliseconds in that time that the calling thread was on a CPU. -1 before the first
- * start, or if another thread started or stopped the timer, because each thread has its own
- * CPU clock. */
+/* The part of pfp_timer_elapsed_ms() in which the calling thread was on a CPU. -1 before the
+ * first start, or if another thread started or stopped the timer, because each thread has
+ * its own CPU clock. */
 double pfp_timer_on_cpu_ms(const pfp_timer_t *timer);
 
 /* The library's version, such as "0.1.0". Never NULL. */
@@ -420,7 +422,7 @@ void __cyg_profile_func_exit(void *function, void *call_site);
 
 /* ---- implementation of the macros; do not use directly ----------------------- */
 
-/* A place in the source. */
+/* A place in the source where a macro measures. */
 typedef struct pfp_site {
     const pfp_point_t *point;
     const char *name;
@@ -433,7 +435,8 @@ typedef struct pfp_scope {
     uint64_t tag;
 } pfp_scope_t;
 
-/* A place in the source with amounts, whose names are separated by commas. */
+/* A place in the source where a macro measures with amounts. `amounts` contains their names,
+ * separated by commas. */
 typedef struct pfp_metered_site {
     const pfp_point_t *point;
     const char *name;
@@ -476,7 +479,8 @@ static const pfp_point_t pfp_unregistered_ __attribute__((unused)) = {
     &pfp_unregistered_word_};
 
 /* ThreadSanitizer instruments this header but not the library, so it would not see the
- * synchronization between them. With it, the library itself checks whether a point is on. */
+ * synchronization between them. In such a build, the header does not read the point's word,
+ * and the library checks whether the point is on. */
 #ifdef __has_feature
 #if __has_feature(thread_sanitizer)
 #define PFP_LOOKS_INSIDE_
@@ -590,7 +594,7 @@ private:
     pfp_scope_t scope_;
 };
 
-/* A region with amounts, which begins after its construction. */
+/* A region with amounts. It does not begin in the constructor, but in the macro. */
 class metered {
 public:
     inline __attribute__((always_inline)) metered() {}
@@ -663,7 +667,7 @@ template <class T> inline __attribute__((always_inline)) uint64_t amount_(T x)
 #define PFP_NINTH_(a, b, c, d, e, f, g, h, i, ...) i
 #define PFP_AT_MOST_FOUR_(...)                                                       \
     PFP_ASSERT_(PFP_COUNT_(__VA_ARGS__) <= 4, "a region has at most four amounts")
-/* Add zeros up to four amounts. */
+/* Pass exactly four amounts: the callers append zeros, and the surplus is dropped. */
 #define PFP_METERED_OF_(site, var, name, names, a, b, c, d, ...)                       \
     PFP_METERED_AT_(site, var, name, names, a, b, c, d)
 #define PFP_METERED_OF_POINT_(of, var, point, a, b, c, d, ...)                         \

@@ -58,7 +58,7 @@ public:
      * NULL only if the point cannot be created. */
     operator pfp_point_t *() noexcept
     {
-        /* Pairs with the release below. */
+        /* Pairs with the release in find(). */
         pfp_point_t *known = known_.load(std::memory_order_acquire);
         return known ? known : find();
     }
@@ -99,7 +99,7 @@ private:
     unsigned line_;
 };
 
-/* The timer of pfp.h. */
+/* A timer of the wall clock and of a thread's CPU time; see pfp_timer_start(). */
 class cpu_timer {
 public:
     cpu_timer() noexcept : timer_() {}

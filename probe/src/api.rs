@@ -34,8 +34,8 @@ pub fn set_program_name(name: &str) {
 /// Sets the calling thread's name in the viewer, up to 32 bytes. The default is the thread's name
 /// in the kernel.
 ///
-/// It also allocates all memory for the thread's records, 64 KiB, which regions otherwise allocate
-/// page by page. Call it before the thread enters a sandbox.
+/// The call also allocates all memory for the thread's records, 64 KiB, which regions otherwise
+/// allocate page by page. So call it before the thread enters a sandbox.
 pub fn register_thread(name: &str) {
     program::register_thread(name);
 }
@@ -87,8 +87,8 @@ pub fn is_enabled() -> bool {
     program::is_enabled()
 }
 
-/// The calibrated rate of [`ticks`] per second. It becomes more exact the longer the program runs.
-/// It is also valid if nothing can be measured, for example without shared memory.
+/// The calibrated number of [`ticks`] per second. The longer the program runs, the more exact the
+/// number. It is valid even if nothing can be measured, for example without shared memory.
 #[must_use]
 pub fn ticks_per_second() -> f64 {
     program::ticks_per_second()
@@ -103,7 +103,7 @@ pub fn ticks() -> u64 {
 
 /// The calling thread's on-CPU clock: the ticks that the thread, or the current
 /// [context](ExecutionContext) on it, has run. Only differences are meaningful. `None` if the
-/// thread cannot have a lane.
+/// thread cannot be measured.
 #[inline]
 #[must_use]
 pub fn on_cpu_ticks() -> Option<u64> {
@@ -124,7 +124,8 @@ pub struct Overhead {
 
 /// Measures the overhead with `pairs` begins and ends of point 0, and subtracts it from all figures
 /// from now on. pfp does this once at the start. Call it only to repeat that, for example if the
-/// machine was busy then. `None` if nothing can be measured.
+/// machine was busy then. `None` if nothing can be measured, if point 0 is off or fenced, or if
+/// another thread is calibrating.
 pub fn calibrate(pairs: u32) -> Option<Overhead> {
     program::calibrate(pairs)
 }
@@ -133,8 +134,8 @@ pub fn calibrate(pairs: u32) -> Option<Overhead> {
 /// user-level scheduler.
 ///
 /// The open regions of a context are suspended and resumed with it, and may resume on another
-/// thread. Time while it is suspended counts as off-CPU. A thread that uses no context has one of
-/// its own.
+/// thread. Time in which a context is suspended counts as off-CPU. A thread that uses no context
+/// has one of its own.
 ///
 /// A context belongs to at most one thread at a time: the thread on which it is current, or on
 /// which an interrupt has suspended it. Signals are blocked while contexts are switched, so a

@@ -1,7 +1,9 @@
 //! Functions for the C library in addition to the public interface.
 //!
 //! C has no guards and no counted references, so libpfp stores both in memory that its C callers
-//! provide. This module has the functions for that.
+//! provide. This module has the functions for that. C stores a guard as a tag, the word that
+//! identifies an open region. A point's word is its control word, whose lowest bit is set while the
+//! point is on.
 
 use std::ffi::{CStr, OsStr};
 use std::mem::{ManuallyDrop, offset_of};
@@ -28,15 +30,15 @@ pub use crate::loaded::{Loaded, Mapping, each_mapping};
 use crate::{ExecutionContext, Guard, MeteredPoint, Point, Stats};
 use crate::{clock, errno};
 
-/// Begins a region of a point whose word the caller has read: the point is on. Returns the region's
-/// tag; 0 if it is not measured.
+/// Begins a region of a point that is on. `word` is the point's word, which the caller has read.
+/// Returns the region's tag; 0 if the region is not measured.
 #[inline(always)]
 #[must_use]
 pub fn begin(point: &'static Point, word: u64) -> u64 {
     measure::begin::<{ measure::SCOPE }>(point, Control(word))
 }
 
-/// Like [`begin`], for a point whose word the caller has not read. Returns 0 if the point is off.
+/// Like [`begin`], but reads the point's word itself. Returns 0 if the point is off.
 #[must_use]
 pub fn begin_if_on(point: &'static Point) -> u64 {
     tag_of(point.measure())
@@ -103,8 +105,8 @@ pub fn calibration() -> &'static Point {
     &numeric::POINTS[0]
 }
 
-/// Whether [`begin`] has all that it needs, so that it calls no function that the program may have
-/// replaced, such as an allocator.
+/// Whether [`begin`] has all that it needs (a lane of the thread, and a cell for the point), so
+/// that it calls no function that the program may have replaced, such as an allocator.
 #[inline(always)]
 #[must_use]
 pub fn is_ready(point: &'static Point, word: u64) -> bool {
@@ -130,7 +132,8 @@ pub fn private_pages(bytes: usize) -> Option<*mut u8> {
     memory::private_pages(bytes)
 }
 
-/// Whether the point is on, or unknown because other threads are registering points.
+/// Whether the point is on, or may be on: it is not registered yet, because other threads are
+/// registering points.
 #[inline]
 #[must_use]
 pub fn may_measure(point: &'static Point) -> bool {
@@ -138,7 +141,7 @@ pub fn may_measure(point: &'static Point) -> bool {
 }
 
 /// Makes the segment now, so that no thread has to wait for it later. Called when the library is
-/// loaded, for which the host waits anyway.
+/// loaded, because the host waits for that anyway.
 pub fn get_ready() {
     let _ = keeping_errno(crate::init);
 }
@@ -154,7 +157,8 @@ pub fn name_thread(tid: u32, name: &str) {
     keeping_errno(|| given::name_thread(tid, name));
 }
 
-/// Whether the stack has room for registering a point. The caller must have a small frame.
+/// Whether the stack has room for registering a point. The stack is measured from the caller's
+/// frame, which must be small.
 #[must_use]
 pub fn has_room() -> bool {
     room::has_room()
@@ -165,7 +169,7 @@ pub fn miss() {
     entries::miss_unknown();
 }
 
-/// Counts a region for which the calling thread's stack had too little room.
+/// Counts a region that could not begin.
 pub fn count_refusal() {
     context::count_refusal();
 }
@@ -244,9 +248,10 @@ pub fn is_current(context: &ExecutionContext) -> bool {
     context.shared.is_current()
 }
 
-/// Makes a context current on the calling thread in place of `prev`; `None` is the thread's own. If
-/// another context than `prev` ran, a mismatch is counted. While an interrupt's context is current,
-/// the switch takes effect when that is left. False if `next` already belongs to a thread.
+/// Makes `next` current on the calling thread in place of `prev`; `None` means the thread's own
+/// context. If another context than `prev` ran, a mismatch is counted. While an interrupt's context
+/// is current, the switch takes effect when the interrupt's context is left. False if `next`
+/// already belongs to a thread, or if memory runs out.
 pub fn switch(prev: Option<&ExecutionContext>, next: Option<&ExecutionContext>) -> bool {
     let switched = context::switch(prev.map(|prev| &prev.shared), next.map(|next| &next.shared));
     if switched == Switched::InPlaceOfAnother {
@@ -255,8 +260,8 @@ pub fn switch(prev: Option<&ExecutionContext>, next: Option<&ExecutionContext>) 
     switched != Switched::Refused
 }
 
-/// Suspends the current context, and makes an interrupt's context current. False if that already
-/// belongs to a thread.
+/// Suspends the current context, and makes an interrupt's context current. False if the interrupt's
+/// context already belongs to a thread.
 pub fn enter(to: &ExecutionContext) -> bool {
     context::enter(&to.shared)
 }
@@ -272,8 +277,8 @@ pub fn renew(context: &ExecutionContext) -> bool {
     context.shared.renew()
 }
 
-/// Ticks that the calling thread has spent on folding its ring, which count for no region. For
-/// tests.
+/// Ticks that the calling thread has spent on adding its records to its cells, which count for no
+/// region. For tests.
 #[must_use]
 pub fn folding() -> u64 {
     let thread = current::thread().filter(|thread| thread.is_alive());

@@ -8,9 +8,9 @@
 //! | clock source | the word | noticed because |
 //! |---|---|---|
 //! | rseq | `rseq_cs` of the thread's restartable-sequence area | the kernel clears it when the thread was switched out or took a signal |
-//! | perf | `lock` of a self-monitoring perf event's page | the kernel moves it at every switch |
-//! | cputime | a word that never has the value expected | the CPU time is read at every stamp |
-//! | wall | a word that always has it | it is not: figures are wall-clock time |
+//! | perf | `lock` of a self-monitoring perf event's page | the kernel changes it at every switch |
+//! | cputime | a word that never has the expected value | the CPU time is read at every stamp |
+//! | wall | a word that always has the expected value | not noticed: figures are wall-clock time |
 //!
 //! So the hot path is the same for all sources: it reads the counter, loads the word, and compares
 //! it with the expected value. The counter is read *before* the word, so that a switch between the
@@ -31,7 +31,7 @@ mod rseq;
 mod shared;
 mod thread;
 
-/// The clocks that a thread's clock reads. Unit tests use [`mock`] instead.
+/// The counter and the CPU time, which a thread's clock reads. Unit tests use [`mock`] instead.
 #[cfg(not(test))]
 mod source {
     pub(crate) use super::arch::{cpu_time_ns, ticks};

@@ -1,4 +1,4 @@
-//! Two doubles side by side, which single instructions compute and compare.
+//! Pairs of doubles. One instruction computes or compares both doubles of a pair.
 
 /// Two doubles, in one register.
 #[repr(C, align(16))]
@@ -12,11 +12,11 @@ impl Doubles {
         Self([number; 2])
     }
 
-    /// Two signed numbers of 32 bits, `BYTES` bytes behind `place`.
+    /// Reads two signed numbers of 32 bits, `BYTES` bytes behind `place`, and converts them.
     ///
     /// # Safety
     ///
-    /// Those 8 bytes are mapped and aligned. Other processes may write there.
+    /// The 8 bytes there are mapped, and aligned to 8. Other processes may write to them.
     #[inline(always)]
     pub(crate) unsafe fn of_behind<const BYTES: usize>(place: *const u8) -> Self {
         // SAFETY: by the caller's promise, the 8 bytes are mapped and aligned.
@@ -25,7 +25,7 @@ impl Doubles {
         {
             use std::arch::x86_64::{__m128d, _mm_cvtepi32_pd, _mm_cvtsi64_si128};
 
-            // SAFETY: all x86-64 processors have SSE2; the register is of two doubles.
+            // SAFETY: all x86-64 processors have SSE2; the result consists of two doubles.
             unsafe {
                 std::mem::transmute::<__m128d, Self>(_mm_cvtepi32_pd(_mm_cvtsi64_si128(
                     both as i64,
@@ -34,7 +34,7 @@ impl Doubles {
         }
         #[cfg(not(target_arch = "x86_64"))]
         {
-            // SAFETY: each value of 8 bytes is two numbers.
+            // SAFETY: any 8 bytes are two valid numbers of 32 bits.
             Self(unsafe { std::mem::transmute::<u64, [i32; 2]>(both) }.map(f64::from))
         }
     }
@@ -44,7 +44,6 @@ impl Doubles {
         Self([of(self.0[0], other.0[0]), of(self.0[1], other.0[1])])
     }
 
-    /// Two numbers.
     #[inline(always)]
     pub(crate) fn of(first: f64, second: f64) -> Self {
         Self([first, second])
@@ -118,7 +117,8 @@ mod arch {
 
     use super::Doubles;
 
-    /// Two numbers side by side. The compiler would take them apart too early.
+    /// Two integers in one vector register. The compiler would move the integers of an array into
+    /// separate registers too early.
     #[derive(Clone, Copy)]
     pub(crate) struct Numbers(__m128i);
 
@@ -126,21 +126,21 @@ mod arch {
         /// A pair of twice the same number.
         #[inline(always)]
         pub(crate) fn both(number: usize) -> Self {
-            // SAFETY: the register is of two numbers.
+            // SAFETY: the register has room for two numbers, and any bits are valid.
             Self(unsafe { transmute::<[usize; 2], __m128i>([number; 2]) })
         }
 
         /// The bits of two doubles from bit `BIT` on.
         #[inline(always)]
         pub(crate) fn bits_from<const BIT: i32>(of: Doubles) -> Self {
-            // SAFETY: the register is of two doubles; all x86-64 processors have SSE2.
+            // SAFETY: `Doubles` has the size of the register; all x86-64 processors have SSE2.
             Self(unsafe { _mm_srli_epi64::<BIT>(transmute::<Doubles, __m128i>(of)) })
         }
 
-        /// The differences of the two pairs, element by element, which wrap.
+        /// The wrapping differences of the two pairs, element by element.
         #[inline(always)]
         pub(crate) fn less(self, other: Self) -> [usize; 2] {
-            // SAFETY: the register is of two numbers; all x86-64 processors have SSE2.
+            // SAFETY: the register holds two numbers; all x86-64 processors have SSE2.
             unsafe { transmute::<__m128i, [usize; 2]>(_mm_sub_epi64(self.0, other.0)) }
         }
     }

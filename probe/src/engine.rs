@@ -7,43 +7,50 @@
 //! | context | a thread, or a task, fibre or interrupt that the program names: it has a clock and a stack |
 //! | stack | the open regions of a context |
 //! | tag | the word that a begin returns and an end takes; it identifies a region and its stack |
+//! | place | the tag of the region that would begin next on a stack |
 //! | covered | the sum of a context's ended regions, in ticks; nested regions count once |
 //! | lane | a thread's part of the segment: its ring, its cells, its calls |
 //! | record | what an end writes: 32 bytes in the ring |
-//! | cell | a thread's figures of a point |
+//! | cell | a thread's figures for a point |
+//! | edge | a thread's sums for a point and the point that called it |
+//! | overflow lane | the lane for threads without one and for handlers; its cells are shared |
 //! | fold | adds a page of records to the cells |
 //! | marker | the address of the stack frame of an end or fold in progress |
 //! | control word | a point's word in the segment: whether it is on, and its reset epoch |
+//! | window | the time between two resets of a point; its figures start at zero in each |
+//! | latched part | a region that has ended and is added to the next measurement of its point |
+//! | back | to allocate the memory of a page of the segment before the page is touched |
+//! | child | a process that was forked; until it makes its own segment it measures nothing |
 //!
 //! Modules are listed in the order of imports: each uses only modules above it.
 //!
 //! ```text
 //! process_page, owner: whose memory this is     settings, names: the settings in the environment
 //! local: the state of a thread, for the modules below
-//! section, spin, lease, cold: work that one thread does once, without a handler in between
+//! section, spin, lease, cold: work that one thread does once, while signals are blocked
 //! state, facts: the state of a point, and the facts that the engine reads of it
 //! region, regions: an open region; the state of a context
 //! thread: the private state that leads to a lane     current: the word that leads to it
 //! common: counters that a forked child continues
-//! copies: how a copy of pfp has another copy of the process do its work
-//! process: one segment, its beacon, its memory
+//! copies: how a copy of pfp calls the copy that leads in the same process
+//! process: one segment, its memory, and its beacon, the file by which viewers find it
 //! thread::{ring, calls}: records and edges as they are written
 //! room: whether the stack has room for a slow path
 //! overhead, clock_reading, measure: the hot path
-//! fold, thread::{record, space}, busy: what the ring holds, added to cells
+//! fold, thread::{record, space}, busy: how the records of the ring are added to cells
 //! suspend: suspending a context     thread::lane: how a thread claims its lane
 //! guard, lap: a region that lasts as long as a value     metered: points with amounts
 //! registry, process::making: how a point and the process are made
 //! calibrate, leader, image: work that is done when this copy of pfp is loaded
 //! prepare: makes the process, a lane and a cell for a begin that lacks them
 //! finish, slow: the slow paths of begins and ends     by_hand: ends that search for their region
-//! elsewhere, polls, future: regions of devices, of the clock, and of futures
+//! elsewhere: time that no region measured, such as a device's     polls, future: futures
 //! context, point, figures, numeric, reading, program: behind the public types
 //! ```
 //!
-//! Three calls lead to modules above: making the process calibrates, which measures regions; the
-//! first search for the leader looks for other copies; and the functions that a leader has for
-//! other copies are those that the public types call.
+//! Three kinds of calls lead to modules further down: making the process calibrates, which measures
+//! regions; the first search for the leader looks for other copies; and the functions that a leader
+//! has for other copies are those that the public types call.
 //!
 //! The public types call the engine by names that also exist in `none.rs`, the engine of a build
 //! without measuring.

@@ -1,4 +1,4 @@
-//! Keeps the caller's `errno`.
+//! Preserves the caller's `errno`.
 
 /// Runs `work`, whose system calls may fail, and restores `errno` afterwards: the host may be
 /// between a call of its own and the check of its `errno`.

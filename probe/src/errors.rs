@@ -102,7 +102,7 @@ impl fmt::Display for InitError {
 
 impl std::error::Error for InitError {}
 
-/// `period / tau`. If that is not a number, a value outside (0, 1].
+/// `period / tau`. If `tau` is zero, returns 0, which is an invalid weight.
 pub(crate) fn alpha_of(period: Duration, tau: Duration) -> f64 {
     if tau.is_zero() { 0.0 } else { period.as_secs_f64() / tau.as_secs_f64() }
 }

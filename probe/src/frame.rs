@@ -1,8 +1,8 @@
 //! Frames: the wall-clock time from the end of one frame to the end of the next.
 //!
 //! A frame is not a region: it may end while regions are open, and regions that run during it are
-//! not its children. Loads and the shares of threads leave out its time, like a device's, so that
-//! nothing is counted twice.
+//! not its children. Loads and the shares of threads leave out the time of frames and of
+//! devices, so that nothing is counted twice.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use crate::point::Point;
 
 static FRAME: Point = Point::at("frame", "", 0).of_the_clock();
 
-/// Takes the place of a device timer's number in records.
+/// Number in the records of frames, where the records of a device timer have the timer's number.
 const NUMBER: u32 = 1;
 
 thread_local! {

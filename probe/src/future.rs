@@ -1,4 +1,4 @@
-//! Futures: measured over all their polls, so that waiting is not counted.
+//! Futures that are measured over all their polls, so that waiting is not counted.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,8 +8,8 @@ use crate::amount::in_order;
 use crate::engine::future::{MeteredPolled, Polled};
 use crate::{Amount, MeteredPoint, Point};
 
-/// A future whose polls are measured. Their sum is recorded as one measurement when the future is
-/// ready, or is dropped before that. See [`Point::measure_async`].
+/// A future whose polls are measured. The sum of the polls is recorded as one measurement when the
+/// future is ready, or is dropped before that. See [`Point::measure_async`].
 #[must_use = "a future does nothing unless it is polled"]
 #[derive(Debug)]
 pub struct Measured<F> {

@@ -25,9 +25,9 @@ impl Guard {
         self.lap_to(next);
     }
 
-    /// A lap to a region with amounts; see [`MeteredPoint::measure`]. A point keeps up to eight
-    /// tuples of amounts apart. If the amounts are none of these, the lap needs a second reading of
-    /// the clock.
+    /// Like [`lap`](Self::lap), for a region with amounts; see [`MeteredPoint::measure`]. A point
+    /// has separate figures for up to eight tuples of amounts. If the amounts are not one of these
+    /// tuples, the lap needs a second reading of the clock.
     ///
     /// ```
     /// static READ: pfp::MeteredPoint = pfp::MeteredPoint::new("read", &["bytes"]);

@@ -1,5 +1,5 @@
-//! Profile points: how many CPU cycles a region of a program takes *itself*, live, without nested
-//! regions, pre-emption and blocking.
+//! Profile points show live how many CPU cycles a region of a program takes *itself*, without
+//! nested regions, pre-emption and blocking.
 //!
 //! ```
 //! fn parse(line: &str) -> Vec<&str> {
@@ -30,14 +30,16 @@
 //! | [`lap!`], per region | 1.14 | 0.74 | 0.79 | 1.18 |
 //! | 64 points in turn | 2.28 | 1.41 | 1.22 | 1.95 |
 //! | async function, per poll | 1.37 | 1.09 | 1.06 | 1.71 |
-//! | a region that is off, beyond an empty loop: four instructions, eight around a call | 0.6 ns | 0.24 ns | 0.27 ns | 0.00 ns |
+//! | a region that is off, in addition to an empty loop | 0.6 ns | 0.24 ns | 0.27 ns | 0.00 ns |
 //!
-//! A measured future whose point is off costs 2 to 4 ns a poll. The figures are from quiet
-//! machines. The column of Zen 5 is of this version, with some 146 instructions a region; Zen 3 of
-//! a version with 172, and the others of one with 222. The first region of a process takes up to
-//! 1.8 ms, and the first region of a thread up to 120 us. `docs/costs.md` in the repository has all
-//! figures, and how to repeat them. In a build without optimization, a region costs some 700 ns:
-//! set `opt-level = 3` for the packages `pfp-probe` and `pfp-shm-layout` there.
+//! A region that is off takes four instructions, or eight if it contains a call. A measured future
+//! whose point is off costs 2 to 4 ns a poll. The figures are from quiet machines. The column of
+//! Zen 5 was measured with this version, in which a region has some 146 instructions; Zen 3 with an
+//! older version (172 instructions), and the others with a still older version (222). The first
+//! region of a process takes up to 1.8 ms, and the first region of a thread up to 120 us.
+//! `docs/costs.md` in the repository has all figures, and how to repeat them. In a build without
+//! optimization, a region costs some 700 ns: set `opt-level = 3` for the packages `pfp-probe` and
+//! `pfp-shm-layout` there.
 //!
 //! # Guarantees
 //!
@@ -117,9 +119,10 @@
 //! that a hypervisor steals, so a thread that measures reads its CPU time after each switch and
 //! once a millisecond. If the kernel subtracts stolen time, pfp subtracts it from the region in
 //! which it fell. Time that was stolen within a millisecond of the last reading may be subtracted
-//! from a later region instead. If nothing of a region is left, the minimum and the histogram count
-//! it like the shortest region that kept the CPU. The clock `wall` notices no switches, so its
-//! figures include off-CPU time, and the viewer says so.
+//! from a later region instead. If the subtraction leaves nothing of a region, the minimum and the
+//! histogram count the region like the shortest region that was never off the CPU. The clock `wall`
+//! (see `PFP_CLOCK` below) notices no switches, so its figures include off-CPU time, and the viewer
+//! says so.
 //!
 //! The overhead is the time of a begin and an end with nothing between them. A processor executes a
 //! part of it in parallel with the work of the enclosing region, but all of it is subtracted from
@@ -136,7 +139,7 @@
 //! | `PFP_FENCE=1` | stamps wait for the work before them, see [`Point::fenced`] | they do not |
 //! | `PFP_CLOCK` | `rseq`, `perf`, `cputime` or `wall`: the best clock to try | rseq |
 //! | `PFP_DIR` | directory for the beacons by which viewers find the program | `$XDG_RUNTIME_DIR/pfp`, else `/tmp/pfp-UID` |
-//! | `PFP_POINTS`, `PFP_LANES` | maximum of points, and of threads with a lane of their own | 10240, 128; fewer where memory is limited |
+//! | `PFP_POINTS`, `PFP_LANES` | maximum number of points, and of lanes: a lane holds the figures and records of one thread, and further threads share one | 10240, 128; fewer where memory is limited |
 //! | `PFP_SNAPSHOT` | file for a snapshot at an orderly exit, as by [`snapshot_to`]; `%p` in it is the process's id. Replaces no file | none |
 //! | `PFP_CUDA_LIBRARY` | with the feature `cuda`: the CUDA driver's library | `libcuda.so.1` |
 //! | `PFP_MEMORY_MB` | maximum of shared memory, in MiB; taken only as needed | a sixteenth of the memory limit of the process, at most 253 |
@@ -304,7 +307,7 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 #[macro_export]
 macro_rules! scope {
     ($name:expr) => {
-        // In a block of its own, so that one scope can have several points.
+        // The static is in a block of its own, so that one scope can have several points.
         let __pfp_guard = {
             static __PFP_POINT: $crate::Point = $crate::Point::new($name);
             __PFP_POINT.measure()

@@ -33,14 +33,14 @@ pub struct Loaded {
 #[expect(clippy::large_enum_variant, reason = "nothing here may allocate")]
 enum Path {
     Program,
-    /// Text of the loader, which is valid as long as the object is loaded.
+    /// A string of the loader, which is valid as long as the object is loaded.
     Lent(*const c_char),
     Copied([u8; MAX_PATH]),
 }
 
 impl Loaded {
-    /// The object that contains some code, which must not be unloaded in the meantime. `None` for
-    /// code that was generated at run time.
+    /// Finds the object that contains a code address. The object must stay loaded while the result
+    /// is used. `None` for code that was generated at run time.
     #[must_use]
     pub fn around(code: usize) -> Option<Self> {
         program(code).or_else(|| match FIND_OBJECT.load(Relaxed) {
@@ -54,15 +54,15 @@ impl Loaded {
     pub fn path(&self) -> &CStr {
         match &self.path {
             Path::Program => c"",
-            // SAFETY: a NUL-terminated string of the loader. The object is loaded, as the caller of
-            // `around` has promised.
+            // SAFETY: the loader's string is NUL-terminated, and valid while the object is loaded,
+            // as the caller of `around` has promised.
             Path::Lent(text) => unsafe { CStr::from_ptr(*text) },
             Path::Copied(text) => CStr::from_bytes_until_nul(text).unwrap_or_default(),
         }
     }
 }
 
-/// The program, if it contains the code.
+/// The program itself, if it contains the code.
 fn program(code: usize) -> Option<Loaded> {
     // SAFETY: the calls take plain numbers and write no memory.
     let (headers, count, size) = unsafe {
@@ -94,7 +94,7 @@ static FIND_OBJECT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 type FindObject = unsafe extern "C" fn(*mut c_void, *mut Found) -> c_int;
 
-/// `struct dl_find_object` of `dlfcn.h`: the fields that are equal on all machines.
+/// The first fields of `struct dl_find_object` in `dlfcn.h`, which are equal on all architectures.
 #[repr(C)]
 struct Found {
     flags: u64,
@@ -111,8 +111,8 @@ struct Map {
     path: *const c_char,
 }
 
-/// Looks the function up by its name. Called once, when the program is loaded, because the lookup
-/// takes a lock.
+/// Looks up `_dl_find_object` by its name. Called once, when the program is loaded, because the
+/// lookup takes a lock.
 pub(crate) fn look_up() {
     // SAFETY: the name is NUL-terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
@@ -129,12 +129,13 @@ fn by_loader(code: usize, find: *mut c_void) -> Option<Loaded> {
     }
     // SAFETY: the call has filled `found`, whose `map` is valid as long as the object is loaded.
     let Map { base, path } = unsafe { ptr::read((*found.as_ptr()).map) };
-    // SAFETY: null, or a NUL-terminated text.
+    // SAFETY: the pointer is not null here, and the text has at least its NUL.
     let is_program = path.is_null() || unsafe { *path } == 0;
     Some(Loaded { base, path: if is_program { Path::Program } else { Path::Lent(path) } })
 }
 
-/// An object begins with the last mapping of its file's offset 0 that is not above the code.
+/// Finds the object in the kernel's list of mappings. The object begins at the last mapping at or
+/// below the code that maps offset 0 of the object's file.
 #[cold]
 #[inline(never)]
 fn by_mappings(code: usize) -> Option<Loaded> {
@@ -262,7 +263,7 @@ mod tests {
         search.1
     }
 
-    /// A static program has no loader.
+    /// Not on musl, where programs are static by default and have no loader.
     #[cfg(target_env = "gnu")]
     #[test]
     fn every_way_finds_what_the_loader_has_listed() {

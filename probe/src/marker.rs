@@ -11,8 +11,8 @@
 //!               --> frame: | else   |    the frame is gone: the work is never finished
 //! ```
 //!
-//! A handler may switch to another fibre, which then finds the marker. The frame is on another
-//! stack there, so its address does not show whether it still exists.
+//! A handler may switch to another fibre, which then finds the marker. The frame is not on that
+//! fibre's stack, so its address does not show whether it still exists.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -32,7 +32,7 @@ const SCALE: i64 = if cfg!(target_arch = "x86_64") { -512 * 7 } else { -512 };
 /// The lowest bits of a marker, which are 0.
 pub(crate) const LOW_BITS: u64 = (1 << SCALE.trailing_zeros()) * align_of::<u64>() as u64 - 1;
 
-/// Set in a marker, unless another context than the current one set the marker.
+/// A bit of a marker: 1 if the current context set the marker, 0 if another context did.
 const HERE: u64 = 1 << 62;
 
 /// Whether a word holds a marker.
@@ -47,7 +47,7 @@ fn of(address: u64) -> u64 {
     address.wrapping_mul(SCALE as u64)
 }
 
-/// The frame whose marker is in a word.
+/// Whether a word has a marker, and whether the frame of the marker still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     None,
@@ -75,15 +75,16 @@ pub(crate) fn holder(word: &AtomicU64) -> Holder {
     }
 }
 
-/// Stores the marker of a context that is suspended; 0 if another context set the marker.
+/// Copies a marker from `word` to `kept` when the current context is suspended. Stores 0 if another
+/// context set the marker, or if `word` holds none.
 pub(crate) fn put_aside(word: &AtomicU64, kept: &AtomicU64) {
     let marker = word.load(Relaxed);
     let is_its_own = is_marker(marker) && marker & HERE != 0;
     kept.store(if is_its_own { marker } else { 0 }, Relaxed);
 }
 
-/// Stores in a marked word whether the context that is resumed set the marker. Returns the marker
-/// if another context set it, else 0.
+/// Updates [`HERE`] in a marked word when a context is resumed: the context set the marker if
+/// `kept` contains it. Returns the marker if another context set it, else 0.
 pub(crate) fn resume(word: &AtomicU64, kept: &AtomicU64) -> u64 {
     let marker = word.load(Relaxed);
     if !is_marker(marker) {
@@ -95,13 +96,14 @@ pub(crate) fn resume(word: &AtomicU64, kept: &AtomicU64) -> u64 {
     if is_its_own { 0 } else { marker }
 }
 
-/// A word for [`set`], in the frame of the code that does the work.
+/// An uninitialized word for [`set`], to be stored in the frame of the code that does the work.
 #[inline(always)]
 pub(crate) fn new() -> MaybeUninit<u64> {
     MaybeUninit::uninit()
 }
 
-/// Marks a word of the thread. The word in the frame must not move until the marker is removed.
+/// Stores a marker in `word`, which belongs to the thread, and in `frame`, a word of the caller's
+/// frame. `frame` must not move until the marker is removed from `word`.
 #[inline(always)]
 pub(crate) fn set<T>(frame: &mut T, word: &AtomicU64) {
     let marker = prepare(frame);
@@ -109,15 +111,16 @@ pub(crate) fn set<T>(frame: &mut T, word: &AtomicU64) {
     compiler_fence(SeqCst);
 }
 
-/// Stores a marker in a word of the caller's frame, and returns it. The caller stores it in the
-/// word that it marks.
+/// The first half of [`set`]: stores a marker in a word of the caller's frame, and returns it. The
+/// caller must store the marker in a word of the thread.
 #[inline(always)]
 pub(crate) fn prepare<T>(frame: &mut T) -> u64 {
     const { assert!(size_of::<T>() == 8 && align_of::<T>() == 8) };
     let place = ptr::from_mut(frame).cast::<u64>();
     let marker = of(place.expose_provenance() as u64);
-    // SAFETY: `frame` is a word of the caller's. Volatile, because only its address in the marker
-    // leads to it.
+    // The write is volatile, because the compiler does not see the reads, which find the frame by
+    // the marker.
+    // SAFETY: `frame` is borrowed mutably, and has the size and the alignment of a `u64`.
     unsafe { place.write_volatile(marker) };
     compiler_fence(SeqCst);
     marker
@@ -140,15 +143,16 @@ fn is_live(marker: u64) -> bool {
     found == whole && (marker & HERE == 0 || !is_below(place))
 }
 
-/// Maximum distance at which a word below a frame counts as left by a jump.
+/// If a marker's word is at most this many bytes below the current frame, both are taken to be on
+/// one stack.
 const NEAR: u64 = 256 << 10;
 
 /// Minimum size of the frame that the kernel pushes when it calls a signal handler.
 const SIGNAL_FRAME: u64 = 1 << 10;
 
-/// Whether `place` is below all frames on this stack that the caller's handler may have
-/// interrupted. Then its frame is gone. It may be in a frame of this call, in a word that was not
-/// written yet.
+/// Whether `place` is below all frames on this stack that a signal handler, if one is calling, may
+/// have interrupted. Then the frame of the marker is gone, although `place` may still hold the
+/// marker: it may be a word of the handler's own frames that nothing has overwritten yet.
 fn is_below(place: u64) -> bool {
     let here = 0u8;
     let here = (&raw const here).addr() as u64;
@@ -157,7 +161,7 @@ fn is_below(place: u64) -> bool {
         return false;
     }
     // A signal handler on its own stack may have a higher address than the code that it has
-    // interrupted.
+    // interrupted. So `place` counts as below only if it is on the stack of this call.
     let mut stack = MaybeUninit::<libc::stack_t>::uninit();
     let asked = errno::preserve(|| {
         // SAFETY: the buffer has the size of a `stack_t`.
@@ -166,7 +170,7 @@ fn is_below(place: u64) -> bool {
     if !asked {
         return false;
     }
-    // SAFETY: filled just now.
+    // SAFETY: the call has succeeded, so it has filled the buffer.
     let stack = unsafe { stack.assume_init() };
     if stack.ss_flags & libc::SS_DISABLE != 0 {
         return true;
@@ -176,8 +180,9 @@ fn is_below(place: u64) -> bool {
     is_there(place) == is_there(here)
 }
 
-/// Whether a word at any address can be read. The call passes the word as a set of signals and an
-/// invalid operation: the kernel first reads the set, and fails with EFAULT if it cannot.
+/// Whether a word at any address can be read. The system call gets the address as a pointer to a
+/// set of signals, and an invalid operation. The kernel reads the set first, and fails with EFAULT
+/// if it cannot.
 fn is_readable(place: u64) -> bool {
     errno::preserve(|| {
         let nothing: *mut libc::c_void = ptr::null_mut();

@@ -59,7 +59,8 @@ impl MeteredPoint {
     /// Begins a region, to be ended with [`Self::end`] or [`Self::end_latched`] in the same thread
     /// or [context](crate::ExecutionContext). The end states the amounts, which may be known only
     /// then, such as the number of bytes received. As with [`Point::begin`], regions of the point
-    /// may nest. If a region inside is measured by a guard, it counts twice in inclusive time.
+    /// may nest. If a nested region of the point is measured by a guard, inclusive time counts it
+    /// twice.
     ///
     /// ```
     /// static RECEIVE: pfp::MeteredPoint = pfp::MeteredPoint::new("receive", &["bytes"]);

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use crate::Point;
 
-/// Functions that do nothing. A function that returns a value has it behind a `=`.
+/// Declares functions that do nothing. If a function returns a value, the value follows a `=`.
 macro_rules! nothing {
     ($(fn $name:ident($($given:tt)*) $(-> $returned:ty = $value:expr)?;)*) => {
         $(#[inline(always)]
@@ -29,8 +29,8 @@ impl Guard {
     }
 }
 
-// The measuring guards have a destructor, too. So no lint reports the binding of this guard, and
-// its lifetime is the same.
+// Guards that measure have a destructor, so this guard has one, too. Then the same programs
+// compile: no lint reports that the guard is unused, and borrows last equally long.
 impl Drop for Guard {
     #[inline(always)]
     fn drop(&mut self) {}
@@ -98,7 +98,7 @@ pub(crate) mod point {
     impl Alpha {
         pub(crate) const OFF: Self = Self;
 
-        /// An invalid weight is an error in this build, too.
+        /// `None` if the weight is invalid, which is an error in this build, too.
         pub(crate) fn new(alpha: f64) -> Option<Self> {
             (alpha > 0.0 && alpha <= 1.0).then_some(Self)
         }

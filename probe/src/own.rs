@@ -26,7 +26,7 @@ pub fn room<T>() -> Option<Box<MaybeUninit<T>>> {
     (!room.is_null()).then(|| unsafe { Box::from_raw(room.cast()) })
 }
 
-/// Frees the value when the thread ends.
+/// Calls these functions when the thread ends. Each frees one value of the thread.
 struct Left(RefCell<Vec<Box<dyn FnOnce()>>>);
 
 thread_local! {
@@ -40,17 +40,19 @@ impl<T> Default for Own<T> {
 }
 
 impl<T> Own<T> {
-    /// No value yet.
+    /// A place without a value.
     #[must_use]
     pub const fn new() -> Self {
         Self(Cell::new(ptr::null_mut()))
     }
 
-    /// The thread's value. `None` while the thread ends, or if memory runs out.
+    /// The thread's value, created by `make` at the first use. `None` while the thread ends, or if
+    /// memory runs out.
     #[inline(always)]
     pub fn get(&'static self, make: fn() -> Option<Box<T>>) -> Option<&'static T> {
         let own = self.0.get();
-        // SAFETY: null, or from the box made below, which is freed only when the thread ends.
+        // SAFETY: the pointer is null, or from the box that `first` makes, which is freed only when
+        // the thread ends.
         match unsafe { own.as_ref() } {
             None => self.first(make),
             found => found,
@@ -65,7 +67,8 @@ impl<T> Own<T> {
                 let own = Box::into_raw(make().filter(|_| has_room())?);
                 let leave = move || {
                     self.0.set(ptr::null_mut());
-                    // SAFETY: the pointer is from a box, and the thread ends.
+                    // SAFETY: the pointer is from a box, and this runs once: when the thread ends,
+                    // or below before the pointer is stored.
                     drop(unsafe { Box::from_raw(own) });
                 };
                 let keep = |leave| left.0.borrow_mut().try_push(leave);
@@ -74,12 +77,12 @@ impl<T> Own<T> {
                     return None;
                 }
                 self.0.set(own);
-                // SAFETY: the pointer was made just now.
+                // SAFETY: the pointer is from a box that is freed only when the thread ends.
                 Some(unsafe { &*own })
             })
         };
-        // The C library ends the program if it has no memory for a destructor of a thread. So check
-        // first.
+        // `LEFT` registers a destructor at its first use, and the C library ends the program if it
+        // has no memory for that. So check for memory first.
         errno::preserve(|| has_room().then(made))?.ok().flatten()
     }
 }

@@ -5,7 +5,8 @@ pub use crate::engine::elsewhere::Past;
 use crate::engine::{by_hand, elsewhere};
 use crate::{MeteredPoint, Point};
 
-/// Takes the place of a device timer's number in records.
+/// Number in the records of this module, where the records of a device timer have the timer's
+/// number.
 const NUMBER: u32 = 2;
 
 /// A point with wall-clock time, which does not count as CPU time.
@@ -43,8 +44,8 @@ pub fn record_wall_with(metered: &'static MeteredPoint, start: u64, elapsed: u64
     elsewhere::record_with(metered, (start, elapsed, NUMBER), &[amount, 0, 0, 0]);
 }
 
-/// Records time that the calling thread has spent outside its regions, after it has passed. If
-/// `is_inside`, the time counts as a child of the enclosing region.
+/// Records past time that the calling thread spent outside its regions. If `is_inside`, the
+/// enclosing region counts the time as child ticks.
 pub fn record(point: &'static Point, past: &Past, is_inside: bool) {
     elsewhere::record_past(point, past, is_inside);
 }

@@ -72,11 +72,13 @@ impl Point {
 
     /// Fences the point: its stamps wait for the work before them.
     ///
-    /// Without fences, a processor reads the end of a short region while its last loads and chains
-    /// of instructions are still running, and up to some 50 ns of it count for the enclosing
+    /// A stamp is a reading of the clock at the begin or end of a region. Without fences, a
+    /// processor takes the last stamp of a short region while the region's last loads and chains of
+    /// instructions are still running, so up to some 50 ns of the region count for the enclosing
     /// region. Fences cost some 45 ns, which are subtracted from the figures. The work on both
     /// sides of a stamp no longer overlaps, so the program becomes that much slower. `PFP_FENCE=1`
-    /// fences all points. Futures and threads without a lane of their own have no fences.
+    /// fences all points. Futures, and threads without a lane of their own (see `PFP_LANES`), have
+    /// no fences.
     ///
     /// ```
     /// static LOOKUP: pfp::Point = pfp::Point::new("lookup").fenced();

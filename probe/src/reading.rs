@@ -33,14 +33,13 @@ pub fn cpu_time() -> (u64, u64) {
     reading::cpu_time()
 }
 
-/// The thread's on-CPU clock. If the thread has none, the counter. `None` if nothing can be
-/// measured.
+/// The thread's on-CPU clock. If the thread has none, the counter. `None` if pfp is compiled out.
 #[must_use]
 pub fn now() -> Option<u64> {
     reading::now()
 }
 
-/// The core's true clock in hertz, given the counter's rate.
+/// The core's true clock in hertz, given the counter's rate. `None` if it cannot be measured.
 #[must_use]
 pub fn core_hz(ticks_per_second: f64) -> Option<f64> {
     reading::core_hz(ticks_per_second)

@@ -1,7 +1,7 @@
-//! Snapshot files, as `pfp-top snapshot` writes them: docs/snapshot-format.md.
+//! Writes snapshot files, as `pfp-top snapshot` does. docs/snapshot-format.md describes them.
 //!
-//! Written by hand, so that a program which links pfp does not also link a serializer, and so that
-//! a full heap is an error and no abort.
+//! The code has no serializer from another crate, so that a program that links pfp does not also
+//! link one, and so that a lack of memory is an error and does not abort the program.
 
 mod json;
 mod show;
@@ -31,7 +31,7 @@ use crate::engine::process::Process;
 
 use json::Json;
 
-/// Maximum number of polls for cells that could not be copied whole.
+/// Maximum number of polls, which are repeated while some cells change during their copy.
 const POLLS: u64 = 8;
 
 /// The error of a program without a segment.
@@ -54,13 +54,13 @@ fn polled(process: &Process) -> io::Result<Reader<&Segment>> {
     Ok(reader)
 }
 
-/// Writes the last figures of a process that exits. If that fails, the process exits in the same
-/// way.
+/// Writes the last figures of a process that exits. Errors are ignored, since the exit must not
+/// change.
 pub(crate) fn write_at_exit(process: &Process, path: &Path) {
     let _ = write(process, path, Existing::Keep);
 }
 
-/// A file to which only this process writes, and no child that it forks in the meantime.
+/// A file that refuses writes in a child, which is forked during the write and inherits the file.
 struct OwnFile<'a> {
     process: &'a Process,
     file: &'a mut WholeFile,
@@ -121,7 +121,8 @@ impl<W: Write> Write for Buffered<W> {
 }
 
 pub(crate) fn write(process: &Process, path: &Path, existing: Existing) -> io::Result<()> {
-    // The write may take long, so signals are not blocked. Their handlers do not write snapshots.
+    // Signals are not blocked, because the write may take long. This is safe, because handlers must
+    // not write snapshots.
     cold::uncancelled(|| write_uncancelled(process, path, existing))
 }
 
@@ -142,7 +143,7 @@ fn write_uncancelled(process: &Process, path: &Path, existing: Existing) -> io::
     file.finish()
 }
 
-/// Ticks from the creation of the segment to a moment of CLOCK_MONOTONIC_RAW.
+/// Ticks from the creation of the segment to a time of CLOCK_MONOTONIC_RAW.
 fn ticks_until(monotonic_ns: u64, facts: &Facts, picture: &Picture) -> u64 {
     let seconds = monotonic_ns.saturating_sub(facts.created_monotonic_ns) as f64 / 1e9;
     (seconds * picture.clock.ticks_per_second) as u64
@@ -179,7 +180,7 @@ impl Taken<'_> {
         let edges = self.calls.iter().flat_map(|of| of.edges.iter().map(|edge| (of.lane, edge)));
         let known = |caller| ![calls::UNKNOWN, calls::ELSEWHERE].contains(&caller);
         let mut edges = heap::collect(edges.filter(|(_, edge)| known(edge.caller)))?;
-        // Outermost regions come first.
+        // Outermost regions have no caller, so their edges come before a callee's other edges.
         let caller = |edge: &Call| Some(edge.caller).filter(|caller| *caller != calls::ROOT);
         edges.sort_unstable_by_key(|(lane, edge)| (edge.callee, caller(edge), *lane));
         json.name("edges")?.list(edges, |json, (lane, edge)| {
@@ -197,7 +198,8 @@ impl Taken<'_> {
         let created = self.facts.created_ticks;
         let records = self.records.iter().filter_map(|(lane, record)| {
             let start = record.start.saturating_sub(created);
-            // A record is never later than the picture that contains it.
+            // A snapshot has no records later than itself, so those that were written since the
+            // poll are left out.
             (start.saturating_add(record.span) <= self.elapsed_ticks)
                 .then_some((lane, start, record))
         });
@@ -217,7 +219,7 @@ impl Taken<'_> {
 
     fn point<W: Write>(&self, json: &mut Json<W>, of: &PointPicture) -> io::Result<()> {
         point(json, of)?;
-        // The time is later than the snapshot only if another process has forged it.
+        // The reset is later than the snapshot only if another process has forged its time.
         let since = of.reset_ns.map(|ns| ticks_until(ns, self.facts, self.picture));
         since.map_or(Ok(()), |since| json.plain("since_ticks", since.min(self.elapsed_ticks)))
     }
@@ -357,9 +359,10 @@ fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> 
     })
 }
 
-/// The measurements of a metered point on a lane: those of one tuple, or those in its own cell.
+/// Measurements of a metered point on a lane: those with one tuple of amounts, or those whose
+/// amounts are only summed.
 pub(crate) struct TupleSums {
-    /// Whether the amounts are those of each measurement, instead of their sums.
+    /// Whether each measurement has these amounts. Otherwise `amounts` are sums over all.
     pub(crate) each: bool,
     pub(crate) amounts: Amounts,
     /// Number of amounts.

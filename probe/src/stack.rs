@@ -1,8 +1,8 @@
 //! The regions that another tool's annotations have begun and not ended on a thread, by owner.
 //!
 //! An owner is either a domain, whose regions nest, or a single span. Regions of different owners
-//! may overlap: if an owner ends a region that encloses an open region of another owner, it stays
-//! on the stack until that region has ended, too.
+//! may overlap: if an owner ends a region that encloses an open region of another owner, the ended
+//! region waits on the stack until the inner one has ended, too.
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::{self, MaybeUninit};
@@ -20,7 +20,7 @@ const DEPTH: usize = 1024;
 pub struct Parts(Polls);
 
 impl Parts {
-    /// No parts yet.
+    /// A sum without parts.
     #[must_use]
     pub const fn new() -> Self {
         Self(Polls::None)
@@ -34,17 +34,17 @@ impl Parts {
 }
 
 /// Finds the [`Parts`] to which an owner's region belongs, and calls `take` with them; false if
-/// that is not possible.
+/// they cannot be found.
 pub type Lend = fn(owner: usize, take: &mut dyn FnMut(&mut Parts)) -> bool;
 
 /// An open region.
 pub struct Open {
-    /// The address of its owner.
+    /// A number that identifies the region's owner, such as its address.
     owner: usize,
     /// Number of enclosing regions of the same owner.
     level: u32,
     has_ended: bool,
-    /// How to find its parts, if it is a part of a measurement.
+    /// Finds the sum to which the region is added, if the region is only a part of a measurement.
     part_of: Option<Lend>,
     guard: Guard,
 }
@@ -60,8 +60,8 @@ impl Open {
         self.guard = point.measure();
     }
 
-    /// Begins a region of a point that is a part of a measurement, if the point is on. Called at
-    /// most once.
+    /// Like [`Self::measure`], for a region that is only a part of a measurement: its end adds it
+    /// to the sum that `lend` finds. Called at most once.
     #[inline]
     pub fn measure_part(&mut self, point: &'static Point, lend: Lend) {
         self.measure(point);
@@ -105,7 +105,7 @@ impl Drop for Open {
     }
 }
 
-/// Ends a region as a part of a measurement; false if that is not possible.
+/// Ends a region, and adds it to the sum that `lend` finds; false if there is no such sum.
 #[cold]
 fn end_part(owner: usize, tag: u64, lend: Lend) -> bool {
     lend(owner, &mut |parts| end_poll(tag, &mut parts.0, false))
@@ -195,8 +195,8 @@ pub fn innermost() -> Option<usize> {
     with(|stack| stack.open_ones().find(|open| !open.has_ended).map(|open| open.owner)).flatten()
 }
 
-/// Drops the regions of owners that are gone, without recording them or the ended regions that wait
-/// for them. Returns how many of the dropped regions had not ended.
+/// Drops the open regions of owners that are gone, and the ended regions that wait for them,
+/// without recording any of them. Returns how many of the dropped regions had not ended.
 #[cold]
 pub fn forget(is_gone: impl Fn(usize) -> bool) -> usize {
     with(|stack| stack.forget(|open| is_gone(open.owner))).unwrap_or(0)
@@ -226,19 +226,19 @@ impl Drop for Suspended {
     }
 }
 
-/// Moves the calling thread's open regions to `to`, which is empty. Without memory, the regions are
-/// abandoned, and count as mismatches.
+/// Moves the calling thread's open regions to `to`, which must be empty. If memory runs out, the
+/// regions are abandoned, and count as mismatches.
 pub fn suspend(to: &mut Suspended) {
     with(|stack| stack.suspend(to));
 }
 
-/// Moves regions to the calling thread, which has none open.
+/// Moves suspended regions back to the calling thread, which must not have any open regions.
 pub fn resume(from: &mut Suspended) {
     with(|stack| stack.resume(from));
 }
 
-/// Abandons a region that its owner has ended, and the regions inside it that have not ended.
-/// Returns the number of the latter.
+/// Abandons a region that its owner has ended but that waits for inner regions, and these inner
+/// regions. Returns the number of inner regions that had not ended.
 #[cold]
 pub fn forget_inside(owner: usize) -> usize {
     with(|stack| {
@@ -256,7 +256,7 @@ pub fn forget_inside(owner: usize) -> usize {
 
 impl Stack {
     fn new() -> Option<Box<Self>> {
-        // Allocated in place, because a small stack may have no room for it.
+        // The value is made in the allocation, because a small stack may have no room for it.
         let mut stack = own::room::<Self>()?;
         let words = stack.as_mut_ptr();
         // SAFETY: `words` points to uninitialized memory for a `Stack`. The slots of regions may
@@ -322,8 +322,8 @@ impl Stack {
         self.open_ones().find(|open| open.owner == owner && !open.has_ended)
     }
 
-    /// Abandons the regions that have not ended and are gone, and all regions inside which have
-    /// ended and wait for them, since those would be charged their time.
+    /// Abandons the open regions for which `is_gone` returns true, and the ended regions that wait
+    /// for them. Otherwise the time of the former would be charged to the latter.
     fn forget(&self, mut is_gone: impl FnMut(&Open) -> bool) -> usize {
         let mut forgotten = 0;
         for open in self.open_ones() {
@@ -376,8 +376,8 @@ impl Stack {
     /// Ends the innermost region, which has this index.
     #[inline(always)]
     fn end_last(&self, last: usize) {
-        // Dropped before the depth is reduced, so that a handler that interrupts the drop pushes
-        // its regions above this slot.
+        // The region is dropped before the depth is reduced, so that a signal handler that
+        // interrupts the drop pushes its regions above this slot.
         // SAFETY: the slot is below the depth, so it is filled. Only the calling thread uses it,
         // and never reads it again.
         unsafe { (*self.open[last].get()).assume_init_drop() };

@@ -41,7 +41,7 @@ pub struct Stats {
     /// Exponential average of the exclusive ticks. The averages of several threads are weighted by
     /// their counts. 0 while averaging is off.
     pub average: f64,
-    /// The weight of a new value in that average; 0 while averaging is off.
+    /// The weight of a new value in `average`; 0 while averaging is off.
     pub alpha: f64,
     pub(crate) mean: f64,
     pub(crate) variance: f64,
@@ -70,13 +70,14 @@ pub(crate) fn merged(mut buckets: Vec<Bucket>) -> Vec<Bucket> {
     buckets
 }
 
-/// The figures of [`Stats`] except the histogram.
+/// Number of figures in [`Stats`], not counting the histogram.
 #[cfg(feature = "enabled")]
 pub(crate) const FIGURES: usize = 13;
 
 impl Stats {
-    /// Replaces each figure by the result of `pass`, which gets it as a word. All copies of pfp
-    /// agree on the order. The histogram is unchanged.
+    /// Replaces each figure by the result of `pass`, which gets the figure as a word. All copies of
+    /// pfp in a process must use the same order, because they exchange figures as an array of
+    /// words. The histogram is unchanged.
     #[cfg(feature = "enabled")]
     pub(crate) fn each_figure(&mut self, mut pass: impl FnMut(u64) -> u64) {
         // All fields are named, so that a new figure does not compile until it is added here.
@@ -114,7 +115,7 @@ impl Stats {
         if histogram.try_reserve(other.histogram.len()).is_ok() {
             histogram.extend_from_slice(&other.histogram);
         } else {
-            // Memory ran out: the quantiles are unknown from now on.
+            // Memory ran out. An empty histogram means that the quantiles are unknown.
             histogram = Vec::new();
         }
         let histogram = merged(histogram);
@@ -255,7 +256,7 @@ impl Stats {
     }
 
     fn time(&self, ticks: f64) -> Duration {
-        // Without a rate, the result is not a number.
+        // Without a rate, the quotient is infinite or NaN, and the result is zero.
         Duration::try_from_secs_f64(ticks / self.rate).unwrap_or_default()
     }
 }
@@ -264,7 +265,7 @@ impl Stats {
 mod tests {
     use super::*;
 
-    /// The statistics of a point with one measurement of each of these ticks.
+    /// The statistics of a point with one measurement for each number of ticks.
     fn of(ticks: &[u64]) -> Stats {
         let count = ticks.len() as u64;
         let total = ticks.iter().sum::<u64>();

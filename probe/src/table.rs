@@ -34,8 +34,8 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
         }
     }
 
-    /// The value with this hash for which `is` returns true; created by `make` if there is none.
-    /// `None` if the table already has `most` values, or memory runs out.
+    /// The value with this hash for which `is` returns true; created by `make` if there is no such
+    /// value. `None` if the table already has `most` values, or memory runs out.
     #[inline(always)]
     pub fn get(
         &self,
@@ -56,9 +56,9 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
         is: impl Fn(&T) -> bool,
         make: impl FnOnce() -> Option<T>,
     ) -> Option<&'static T> {
-        // Most values are in the first slot that is searched. Pairs with `Release` below.
+        // Most values are in the first slot that is searched. Pairs with `Release` in `search`.
         let first = self.slots[hash as usize % SLOTS].load(Acquire);
-        // SAFETY: null, or never freed.
+        // SAFETY: the pointer is null, or leads to a value that is never freed.
         match unsafe { first.as_ref() } {
             Some(thing) if is(thing) => Some(thing),
             _ => self.search(hash, most, is, make),
@@ -67,8 +67,8 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
 
     /// All values in the table.
     pub fn iter(&self) -> impl Iterator<Item = &'static T> {
-        // Pairs with `Release` below.
-        // SAFETY: null, or never freed.
+        // Pairs with `Release` in `search`.
+        // SAFETY: the pointer is null, or leads to a value that is never freed.
         self.slots.iter().filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
     }
 
@@ -84,7 +84,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
         let mut made: Option<Box<T>> = None;
         for step in 0..SLOTS {
             let slot = &self.slots[(hash as usize).wrapping_add(step) % SLOTS];
-            // Pairs with the loads above: a thread that finds the value sees all of it.
+            // Pairs with `Release` below: a thread that finds the value sees all of it.
             let mut found = slot.load(Acquire);
             if found.is_null() {
                 if made.is_none() {
@@ -114,7 +114,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
             let thing = unsafe { &*found };
             if is(thing) {
                 if made.is_some() {
-                    // Another thread was faster.
+                    // Another thread has stored the value, so the one made here is dropped.
                     self.count.fetch_sub(1, Relaxed);
                 }
                 return Some(thing);
@@ -135,7 +135,7 @@ impl<T: Send + Sync> Default for Once<T> {
 }
 
 impl<T: Send + Sync> Once<T> {
-    /// No value yet.
+    /// A place without a value.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
@@ -144,12 +144,12 @@ impl<T: Send + Sync> Once<T> {
     /// The value, if it was created.
     #[inline(always)]
     pub fn get(&self) -> Option<&'static T> {
-        // Pairs with `AcqRel` below.
-        // SAFETY: null, or never freed.
+        // Pairs with `AcqRel` in `make`.
+        // SAFETY: the pointer is null, or leads to a value that is never freed.
         unsafe { self.0.load(Acquire).as_ref() }
     }
 
-    /// The value; created by `make` if there is none.
+    /// The value; created by `make` at the first call.
     #[inline(always)]
     pub fn get_or_make(&self, make: impl FnOnce() -> T) -> &'static T {
         self.get().unwrap_or_else(|| self.make(make))

@@ -1,10 +1,11 @@
 //! Single instructions of the hot path on words of the thread's own state. A signal handler can run
 //! before or after such an instruction, but not within it, and the word takes no register.
 //!
-//! A word is named by its offset in a struct. No other thread writes to it, so no instruction needs
-//! a lock prefix. On x86-64, `add` and `exchange` are assembly for correctness: a handler's change
-//! between a load and a store would be lost. The other functions are assembly because the compiler
-//! would load the word into a register first: a begin and an end would have 23 instructions more.
+//! A word is named by its offset `WORD` in the struct to which `of` points. No other thread writes
+//! to the word, so no instruction needs a lock prefix. On x86-64, `add` and `exchange` are assembly
+//! for correctness: a handler's change between a load and a store would be lost. The other
+//! functions are assembly because the compiler would load the word into a register first: a begin
+//! and an end would have 23 instructions more.
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(crate) use self::portable::*;
@@ -15,11 +16,12 @@ pub(crate) use self::x86_64::*;
 mod x86_64 {
     use std::arch::asm;
 
-    /// Compares a word with a value, and returns false if the jump is taken. To the compiler it is
-    /// a fence: no access to memory moves across it.
+    /// Compares a word with a value, and makes the enclosing function return false if the jump is
+    /// taken. The compiler moves no memory access across the comparison.
     macro_rules! compare {
         ($jump:literal, $word:literal, $of:ident, $($operand:tt)*) => {{
-            // SAFETY: the instruction reads a word of the state.
+            // SAFETY: callers pass a pointer to a live struct that has a word at this offset. The
+            // instruction only reads the word.
             unsafe {
                 asm!(
                     concat!("cmp qword ptr [", $word, "], {value}"),
@@ -35,11 +37,12 @@ mod x86_64 {
         }};
     }
 
-    /// Adds a word to a value, subtracts it, or sets its bits.
+    /// Adds a word to a value, subtracts the word from it, or sets the word's bits in it.
     macro_rules! read {
         ($instruction:literal, $word:literal, $of:ident, $value:ident $(, $operand:tt)*) => {{
             let mut value = $value;
-            // SAFETY: the instruction reads a word of the state.
+            // SAFETY: callers pass a pointer to a live struct that has a word at this offset. The
+            // instruction only reads the word.
             unsafe {
                 asm!(
                     concat!($instruction, " {value}, qword ptr [", $word, "]"),
@@ -57,7 +60,8 @@ mod x86_64 {
     /// Adds a value to a word.
     macro_rules! add {
         ($word:literal, $of:ident, $($operand:tt)*) => {
-            // SAFETY: the instruction adds to a word of the state.
+            // SAFETY: callers pass a pointer to a live struct that has a word at this offset, and
+            // no other thread writes to the word.
             unsafe {
                 asm!(
                     concat!("add qword ptr [", $word, "], {more}"),
@@ -70,19 +74,19 @@ mod x86_64 {
         };
     }
 
-    /// Whether a word equals a value. To the compiler it is a fence.
+    /// Whether a word equals a value. The compiler moves no memory access across the comparison.
     #[inline(always)]
     pub(crate) fn is<T, const WORD: usize>(of: *const T, value: u64) -> bool {
         compare!("jne", "{of} + {word}", of, value = in(reg) value)
     }
 
-    /// Like [`is`], for a constant, which takes no register.
+    /// Like [`is`], for a constant value, which takes no register.
     #[inline(always)]
     pub(crate) fn is_constant<T, const WORD: usize, const VALUE: i32>(of: *const T) -> bool {
         compare!("jne", "{of} + {word}", of, value = const VALUE)
     }
 
-    /// Whether the word `further` bytes behind it equals a value.
+    /// Like [`is`], for the word `further` bytes behind the offset `WORD`.
     #[inline(always)]
     pub(crate) fn is_further<T, const WORD: usize>(of: *const T, further: u64, value: u64) -> bool {
         compare!("jne", "{of} + {further} + {word}", of, further = in(reg) further, value = in(reg) value)
@@ -106,7 +110,7 @@ mod x86_64 {
         read!("sub", "{of} + {word}", of, value)
     }
 
-    /// A value minus the word `further` bytes behind it.
+    /// Like [`minus`], for the word `further` bytes behind the offset `WORD`.
     #[inline(always)]
     pub(crate) fn minus_further<T, const WORD: usize>(
         of: *const T,
@@ -116,8 +120,8 @@ mod x86_64 {
         read!("sub", "{of} + {further} + {word}", of, value, further)
     }
 
-    /// The bits of a value and of a word. Other processes may write the two halves of the word one
-    /// by one.
+    /// Bitwise OR of a value and a word. Other processes may write the two halves of the word
+    /// separately.
     #[inline(always)]
     pub(crate) fn or_halves<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
         read!("or", "{of} + {word}", of, value)
@@ -129,7 +133,7 @@ mod x86_64 {
         add!("{of} + {word}", of, more = in(reg) more);
     }
 
-    /// Adds a value to the word `further` bytes behind it.
+    /// Like [`add()`], for the word `further` bytes behind the offset `WORD`.
     #[inline(always)]
     pub(crate) fn add_further<T, const WORD: usize>(of: *const T, further: u64, more: u64) {
         add!("{of} + {further} + {word}", of, further = in(reg) further, more = in(reg) more);
@@ -144,7 +148,8 @@ mod x86_64 {
     /// Replaces a word by a value, if the word has the expected value; otherwise returns false.
     #[inline(always)]
     pub(crate) fn exchange<T, const WORD: usize>(of: *const T, expected: u64, value: u64) -> bool {
-        // SAFETY: the instruction changes a word of the state.
+        // SAFETY: callers pass a pointer to a live struct that has a word at this offset, and no
+        // other thread writes to the word.
         unsafe {
             asm!(
                 "cmpxchg qword ptr [{of} + {word}], {value}",

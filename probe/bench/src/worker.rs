@@ -1,4 +1,4 @@
-//! The worker, which runs one case on threads that it keeps.
+//! The worker, which runs batches of one case. Its threads last for all batches.
 
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -75,7 +75,7 @@ struct Times {
 
 impl Times {
     fn of(batch: impl FnOnce()) -> Self {
-        // Read outside the timed part, because it takes a system call.
+        // The CPU time is read outside the timed part, because the reading takes a system call.
         let cpu = thread_cpu_time();
         let start = Instant::now();
         batch();

@@ -1,4 +1,4 @@
-//! Runs a program with cases that starts itself, which needs its own `main`.
+//! Tests workers: this program starts itself once per case, so it needs a `main` of its own.
 
 use std::hint::black_box;
 use std::thread::sleep;

@@ -1,9 +1,9 @@
 /* Cost of annotations for other tools with libpfp_inject. This is a worker like
- * `region.c`. The clients' part, a load and a call, is the same as in their headers.
+ * `region.c`. Each annotation is a load and a call, as in the headers of NVTX and ITT.
  *
  *     annotated --case NAME
  *
- * LIBRARY is the library's file. */
+ * The macro LIBRARY is the path of libpfp_inject.so. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #define NOTHING() __asm__ volatile("" ::: "memory")
 
-/* ---- NVTX: connects to the tool like its header ---- */
+/* ---- NVTX: connects to the tool as NVTX's header does ---- */
 
 typedef void (*function)(void);
 typedef struct nvtx_event {
@@ -66,7 +66,7 @@ static const void *export_table(uint32_t number)
     return number == 1 ? &callbacks : NULL;
 }
 
-/* ---- ITT: connects to the tool like its header ---- */
+/* ---- ITT: connects to the tool as ITT's header does ---- */
 
 typedef struct itt_domain {
     volatile int flags;

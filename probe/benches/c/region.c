@@ -24,7 +24,7 @@ static void scope(unsigned long calls)
     }
 }
 
-/* Hides a value from the compiler, like the rows in Rust. */
+/* Hides a value from the compiler, as `black_box` does in the Rust cases. */
 static unsigned long opaque(unsigned long n)
 {
     __asm__ volatile("" : "+r"(n));

@@ -1,5 +1,6 @@
 //! Regions in C, measured together with their counterparts in Rust. The worker is a C program,
-//! linked with the static or the shared library. A further worker has annotations for other tools.
+//! linked with the static or the shared library. Another worker measures annotations for other
+//! tools.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -63,7 +63,8 @@ fn with_amounts(n: u64) {
     nothing();
 }
 
-/// A point that has no free slot for another tuple of amounts.
+/// Fills the eight slots for tuples of amounts in the point of [`with_rest`], so that further
+/// tuples have no figures of their own.
 fn of_the_rest() {
     (1..9).for_each(with_rest);
 }
@@ -79,9 +80,9 @@ fn two_rdtsc() {
     black_box(pfp::ticks().wrapping_sub(first));
 }
 
-/// As many independent instructions between the two readings as a region has. This row is slow if
-/// the core's other hyperthread is busy, or if no instruction executes in parallel with a reading
-/// of the counter.
+/// Runs 200 independent instructions between the two readings, somewhat more than a region has.
+/// This row is slow if the core's other hyperthread is busy, or if no instruction executes in
+/// parallel with a reading of the counter.
 fn two_rdtsc_and_instructions() {
     let first = pfp::ticks();
     #[cfg(target_arch = "x86_64")]

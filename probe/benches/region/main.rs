@@ -101,7 +101,6 @@ fn table(plan: &Plan) -> io::Result<()> {
     let (cases, rows) = (cases::all(), cases::rows());
     let mut workers =
         cases.iter().map(|case| Worker::spawn(case.name)).collect::<io::Result<Vec<_>>>()?;
-    // In the order of `cases`.
     let regions = |worker: &Worker| {
         let case = cases.iter().find(|case| case.name == worker.name());
         case.map_or(1, |case| u64::from(case.regions))
@@ -109,6 +108,7 @@ fn table(plan: &Plan) -> io::Result<()> {
     let samples = interleave(&mut workers, plan.rounds, |worker| {
         worker.run((plan.regions / regions(worker)).max(1), 1)
     })?;
+    // The samples are in the order of `cases`.
     let ns = |name: &str| {
         let at = cases.iter().position(|case| case.name == name);
         let samples = at.map_or(&[][..], |at| &samples[at]);

@@ -19,8 +19,8 @@ static CHUNK_NOW: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
 
 /// Maps zeroed private pages, which a forked child inherits.
 ///
-/// Uses the system call directly: ThreadSanitizer takes the C library's `mmap` for a write to all
-/// the pages, and would report each thread that uses some of them later.
+/// Uses the system call directly: ThreadSanitizer treats the C library's `mmap` as a write to all
+/// the pages, and would report a race with each thread that uses the pages later.
 pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
     // SAFETY: the kernel chooses the address, so the mapping replaces no other.
     let pages = probe::c::keeping_errno(|| unsafe {

@@ -6,13 +6,14 @@
 //! ```text
 //! address --> table ----------------------------> point --> its word: if off, return
 //!               | not there: first call             | if on
-//!               +--> symbols of its object --> name +--> frames: the guard, until
-//!                                                        the function's end
+//!               +--> symbols of its object --> name +--> frames: the open region,
+//!                                                        until the function's end
 //! ```
 //!
 //! All points start off: nothing is measured until a viewer or the environment enables some. A
 //! function may be called for the first time in a signal handler or in a forked child, so no code
-//! here takes a lock or allocates: memory is mapped, files are read, lists grow by one exchange.
+//! here takes a lock or calls the program's allocator: it maps memory, and publishes each new entry
+//! of a table or list with one compare-exchange.
 
 mod bounds;
 mod entry;
@@ -54,7 +55,8 @@ struct Call {
 fn once_inside<R>(sp: usize, work: impl FnOnce() -> R) -> Option<R> {
     let inside = &top::top()?.inside;
     let outer = inside.get();
-    // A marked frame deeper in the stack than this one was left by a jump.
+    // If the hook at `outer` is deeper in the stack than this one, a jump has left it, and its mark
+    // is stale.
     if outer != 0 && sp <= outer {
         return None;
     }
@@ -66,8 +68,8 @@ fn once_inside<R>(sp: usize, work: impl FnOnce() -> R) -> Option<R> {
     Some(result)
 }
 
-/// Hook at the start of a function, on processors for which it is not machine code. All arguments
-/// stay in registers, so a function that is off costs only the checks.
+/// Hook at the start of a function, for processors without an assembly version of these checks. All
+/// arguments stay in registers, so a function that is off costs only the checks.
 ///
 /// # Safety
 ///
@@ -101,8 +103,8 @@ extern "C" fn enter_further(function: usize, site: usize, sp: usize, to: usize, 
 #[cold]
 #[inline(never)]
 fn enter_new(function: usize, sp: usize) -> Option<&'static Point> {
-    // The resolver of an indirect function runs before the program's relocation is finished. Without
-    // room on the stack, the point is made at a later call.
+    // pfp cannot be used before the program is fully relocated, and the resolver of an indirect
+    // function runs earlier. Without room on the stack, a later call makes the point.
     let can = probe::c::has_started() && probe::c::has_room() && !sanitizer::checks_every_value();
     if can { make_new(function, sp) } else { None }
 }
@@ -163,7 +165,7 @@ fn get_ready(call: &Call, point: &'static Point) {
     });
 }
 
-/// Hook at the end of a function, on processors for which it is not machine code.
+/// Hook at the end of a function, for processors without an assembly version of these checks.
 ///
 /// # Safety
 ///
@@ -188,7 +190,7 @@ extern "C" fn exit_further(function: usize, site: usize, sp: usize, to: usize, f
 }
 
 /// Calibrates the cost of the hooks: fully at the first measured function, and a little more at
-/// each of the next new ones, so that one slow moment does not decide.
+/// each of the next new ones, so that the result does not depend on one slow measurement.
 #[cold]
 #[inline(never)]
 fn calibrate() {
@@ -207,7 +209,7 @@ fn calibrate() {
     }
 }
 
-/// A function that does nothing, as a compiler builds it.
+/// An empty function that calls both hooks, as a function that the compiler instruments does.
 #[inline(never)]
 fn empty() {
     let this = empty as *const () as usize;

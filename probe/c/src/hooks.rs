@@ -1,7 +1,7 @@
 //! Execution objects of a user-level scheduler, by handle.
 //!
 //! A handle is any pointer with which the program identifies an object. A hash table leads from the
-//! handle to the object's context. Hooks may read it in signal handlers at any time:
+//! handle to the object's context. Hooks may read the table in signal handlers at any time:
 //!
 //! ```text
 //! hash of the handle --> slot | handle | kind | context |
@@ -32,7 +32,7 @@ const SLOTS: usize = 2 * OBJECTS;
 /// Handle of a slot whose object was deleted. Probe sequences continue past it.
 const DELETED: *mut c_void = ptr::without_provenance_mut(1);
 
-/// The kind of object that a handle identifies.
+/// The kind of object that a handle identifies: a task, a software or a hardware interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Kind {
@@ -103,7 +103,7 @@ fn object(handle: *mut c_void, kind: Kind) -> Result<&'static ExecutionContext, 
         .ok_or_else(refused)
 }
 
-/// Counts a hook that does not fit, and returns its status.
+/// Counts a mismatch, and returns the status of a call with an unsuitable handle.
 fn refused() -> Status {
     probe::c::count_mismatch();
     Status::Handle

@@ -24,7 +24,7 @@ pub(crate) struct Held<'a, T> {
 }
 
 impl<T> Mutex<T> {
-    /// Statics only: a pthread mutex must not be moved after its first use.
+    /// Creates a mutex for a static: a pthread mutex must not be moved after its first use.
     pub(crate) const fn new(value: T) -> Self {
         Self {
             raw: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),

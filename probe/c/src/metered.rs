@@ -1,5 +1,5 @@
-//! Points with amounts. A site holds a pointer to a point of this library, like a site without
-//! amounts.
+//! Points by name whose regions carry amounts, which are numbers such as bytes. A site holds a
+//! pointer to a point of this library, as in [`named`](crate::named).
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr;
@@ -23,7 +23,7 @@ const AMOUNTS: usize = 4;
 /// `pfp_metered_site_t` of `pfp.h`.
 #[repr(C)]
 pub(crate) struct MeteredSite {
-    /// The point. Initially it points to a pointer to a word that reads as "not registered".
+    /// The point. Before the site is registered, a stand-in whose word reads as "not registered".
     point: AtomicPtr<MeteredPoint>,
     name: *const c_char,
     file: *const c_char,
@@ -113,7 +113,8 @@ pub(crate) unsafe extern "C" fn pfp_metered_begin_site(
     if word == probe::c::UNREGISTERED {
         begin_unregistered(scope, site);
     } else {
-        // SAFETY: only points of this library have other words, and those points are never freed.
+        // SAFETY: the word is not the stand-in's, so `point` is a point of this library, which is
+        // never freed.
         scope.tag = probe::c::begin_metered(unsafe { &*point }, scope.amounts);
     }
 }

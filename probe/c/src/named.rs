@@ -22,7 +22,7 @@ use crate::status::Status;
 /// `pfp_site_t` of `pfp.h`.
 #[repr(C)]
 pub(crate) struct Site {
-    /// Initially a point whose word reads as "not registered".
+    /// The point. Before the site is registered, a stand-in whose word reads as "not registered".
     point: AtomicPtr<Point>,
     name: *const c_char,
     file: *const c_char,
@@ -93,7 +93,8 @@ pub(crate) unsafe extern "C" fn pfp_scope_begin_site(scope: &mut MaybeUninit<Sco
     let word = unsafe { word(point) };
     let tag = match word {
         probe::c::UNREGISTERED => begin_unregistered(site),
-        // SAFETY: only points of this library have other words, and those points are never freed.
+        // SAFETY: the word is not the stand-in's, so `point` is a point of this library, which is
+        // never freed.
         word => probe::c::begin(unsafe { &*point }, word),
     };
     scope.write(Scope { tag });

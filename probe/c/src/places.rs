@@ -1,8 +1,8 @@
 //! All points by name and place.
 //!
 //! A signal handler that interrupted the host's allocator can be the first to reach a scope. So no
-//! code here takes a lock or uses the heap: the points are in a [`trie`](crate::trie), in memory of
-//! our own.
+//! code here takes a lock or uses the heap: the points are in a [`trie`](crate::trie), in memory
+//! from [`arena`].
 //!
 //! Texts are read and written byte by byte. ThreadSanitizer intercepts `memcpy` and `memcmp` and
 //! would report races, because it does not see the atomic operations of this library that order
@@ -28,8 +28,8 @@ struct PlacedPoint {
 
 static PLACES: Trie<PlacedPoint> = Trie::new();
 
-/// The point of a name and place. `None` if there are too many, or without memory. Bytes that are
-/// not UTF-8 are replaced.
+/// The point of a name and place. `None` if there are too many points, or memory runs out. Bytes
+/// that are not UTF-8 are replaced.
 pub(crate) fn point(name: &[u8], file: &[u8], line: u32) -> Option<&'static Point> {
     let is = |place: &PlacedPoint| {
         place.line == line && text(name).eq(bytes(place.name)) && text(file).eq(bytes(place.file))
@@ -77,6 +77,6 @@ pub(crate) fn keep(bytes: &[u8]) -> Option<(&'static [AtomicU8], &'static str)> 
     }
     // SAFETY: both types have the same layout, and the bytes are not changed any more.
     let kept_text = unsafe { std::slice::from_raw_parts(kept.as_ptr().cast::<u8>(), kept.len()) };
-    // SAFETY: filled just now, with text.
+    // SAFETY: the bytes come from `text`, which replaces invalid UTF-8.
     Some((kept, unsafe { std::str::from_utf8_unchecked(kept_text) }))
 }

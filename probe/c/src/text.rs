@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use crate::places;
 use crate::status::Status;
 
-/// Maximum length of a name in bytes, which is a segment's, too.
+/// Maximum length of a name in bytes. Names in a segment have the same limit.
 const LONGEST: usize = 1024;
 
 /// Copies a string of the caller. Bytes that are not UTF-8 are replaced.

@@ -32,7 +32,7 @@ struct Plan {
     calls_of_pair: u64,
 }
 
-/// A million regions in each half, on one thread.
+/// Each half of the rounds has a million regions of each case, on one thread.
 const FULL: Plan = Plan { rounds: 100, calls: 20_000, pairs: 31, calls_of_pair: 50_000 };
 const QUICK: Plan = Plan { rounds: 4, calls: 1_000, pairs: 3, calls_of_pair: 5_000 };
 

@@ -26,8 +26,8 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// Number of regions in a frame (puffin) or a trace (fastrace). Both libraries ask to end these
-/// groups often; their own benchmarks have groups of at least this size.
+/// Number of regions in a frame (puffin) or a trace (fastrace). The documentation of both asks
+/// programs to end these groups often; their own benchmarks have groups of at least this size.
 const GROUP: u64 = 1_000;
 
 /// Makes `calls` calls in groups. `group` makes as many calls as its argument states.

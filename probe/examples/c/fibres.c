@@ -4,7 +4,7 @@
  *
  * Task 0 runs once per period, and is interrupted in its inner region. The interrupt
  * makes task 1 ready, which has the higher priority. At its next scheduling point,
- * task 0 yields to it, with both of its regions open.
+ * task 0 yields to task 1. Both regions of task 0 are open then.
  *
  *     task 0    [2 1 ms ][3 2 ms ]                       [ 2 ms 3][ 1 ms 2]
  *     interrupt                   [5 0.5 ms ]
@@ -35,13 +35,13 @@ struct task {
     char stack[STACK];
 };
 
-/* In the order of their priorities, the highest last. */
+/* The tasks in the order of their priorities, the highest last. */
 static struct task tasks[2];
 /* The running task; NULL in the scheduler's loop. */
 static struct task *running;
 static ucontext_t scheduler;
 
-/* The interrupt. */
+/* The interrupt: its signal, and a variable whose address is its handle for pfp. */
 static const int signal_number = SIGUSR1;
 static char device;
 /* CPU time of all interrupts. */

@@ -28,10 +28,10 @@ enum { OVERHEAD, TUNING, OUTER, INNER, TASK_1, INTERRUPT };
 #define ALPHA (10.0f / 50.0f)
 
 /* Time between two readings of the clock near the end of a load. On average, a load
- * is half of it too long. */
+ * is half of this time too long. */
 #define STEP (2 * US)
 
-/* Loops that take 1 ms. */
+/* Number of loops that take 1 ms. */
 static uint64_t loops_per_ms;
 
 static int64_t now_ns(clockid_t clock)
@@ -102,7 +102,7 @@ static uint64_t loops_in(int64_t length_ns)
     return loops_per_ms * (uint64_t)length_ns / (uint64_t)MS;
 }
 
-/* Sum of the computing time in each point, by the clock that ends a load. */
+/* Sum of the times that the loads of each point took, by the clock that ends a load. */
 static int64_t computed_ns[INTERRUPT + 1];
 
 /* Computes for a given time, by a clock that stops while the caller does not run. Each

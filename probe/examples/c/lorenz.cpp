@@ -2,8 +2,8 @@
  * The Lorenz system on several OpenMP threads, with a reduction: each thread integrates
  * its share of the trajectories, and their ends are summed. Both regions state the bytes
  * that they move and the operations that they compute, so the program can print its
- * figures like the timers of HPC programs. `probe/examples/lorenz.rs` does this in Rust,
- * and computes the same sums.
+ * figures like the timers of HPC programs. `probe/timing/examples/lorenz.rs` does this in
+ * Rust, and computes the same sums.
  *
  *     c++ -O2 -fopenmp -ffp-contract=off lorenz.cpp $(pkg-config --cflags --libs pfp)
  *

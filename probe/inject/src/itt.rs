@@ -26,9 +26,11 @@ use crate::names::{Domain, Named, ROOM, RegionKind, Text, named, paired};
 use crate::{get_ready, name_thread, ompt, spans};
 
 const SYSTEM: &str = "itt";
-/// Part of the names of the domains in which LLVM's OpenMP runtime also reports its regions.
+/// Part of the names of domains in which LLVM's OpenMP runtime reports regions, in addition to
+/// OMPT.
 const OF_OPENMP: &str = "$omp$";
-/// Prefix of the kinds under which that runtime also reports its locks and barriers.
+/// Prefix of the kinds under which that runtime reports its locks and barriers, in addition to
+/// OMPT.
 const OPENMP_KIND: &str = "OMP ";
 
 /// Capacity of each table of objects, which are found by their addresses.
@@ -139,7 +141,8 @@ functions! {
     "notify_sync_acquired" => sync_done;
 }
 
-/// Our counterpart of an object that the program addresses. Entries are never removed.
+/// Our counterpart of an object that the program identifies by an address. Entries are never
+/// removed.
 struct Known<T: 'static> {
     address: usize,
     is: T,
@@ -180,7 +183,8 @@ unsafe fn domain(its: *const abi::IttDomain) -> Option<&'static Domain> {
     known(&DOMAINS, ptr::from_ref(its).addr(), make).map_or_else(make, |known| *known)
 }
 
-/// Whether the program has left a domain on.
+/// Whether the program has not switched a domain off. If the domain rests, this library has cleared
+/// the flag.
 #[inline]
 fn is_on(its: &abi::IttDomain) -> bool {
     its.flags.load(Relaxed) != 0 || rest::of(its).is_some_and(|rest| rest.rests())
@@ -251,7 +255,6 @@ unsafe extern "C" fn string_handle_create(name: *const c_char) -> *const abi::St
     })
 }
 
-/// Begins a task.
 #[inline]
 fn begin_task(its: &abi::IttDomain, named: &'static Named) {
     let owner = ptr::from_ref(its).addr();

@@ -18,7 +18,7 @@ pub(crate) struct Space {
     name: [c_char; 64],
 }
 
-/// Tells Kokkos not to fence around each kernel, which is its default.
+/// Switches off the fences that Kokkos by default puts around each kernel.
 ///
 /// # Safety
 ///

@@ -20,7 +20,7 @@ mod spans;
 
 use names::Text;
 
-/// Makes the segment, and the shared points for names that no longer fit into the tables.
+/// Makes the segment, and the text and the domain that further names share once a table is full.
 fn get_ready() {
     pfp::c::get_ready();
     names::prepare();

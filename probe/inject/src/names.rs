@@ -31,7 +31,8 @@ const POINTS: usize = 4096;
 const DOMAINS: usize = 256;
 /// Maximum length of a name in bytes. The middle of a longer name is replaced by [`GAP`].
 const LONGEST: usize = 256;
-/// Buffer size for a name in which every character was replaced, plus a few words beside it.
+/// Size in bytes of a buffer for a name and a few more words. Each byte of the name may have been
+/// replaced by U+FFFD, which has three bytes.
 pub(crate) const ROOM: usize = 4 * LONGEST;
 const HEAD: usize = 160;
 /// Replacement for the middle of a name that is too long.
@@ -188,7 +189,7 @@ fn hash_of(bytes: &[u8]) -> u64 {
     words.fold(bytes.len() as u64, |hash, word| mix(hash.rotate_left(5) ^ word))
 }
 
-/// Namespace of names: a system, and a domain within it.
+/// Namespace of names: a system such as `nvtx`, and a domain within it.
 pub(crate) struct Domain {
     /// `system:name`, or the system alone. Points have it in place of a source file.
     label: &'static str,
@@ -263,9 +264,9 @@ pub(crate) struct Named {
     pub(crate) measured: Measured,
 }
 
-// SAFETY: the pointers point to statics, and are only compared.
+// SAFETY: the pointers point to values that are never freed or changed.
 unsafe impl Sync for Named {}
-// SAFETY: the pointers point to statics, and are only compared.
+// SAFETY: the pointers point to values that are never freed or changed.
 unsafe impl Send for Named {}
 
 impl Named {

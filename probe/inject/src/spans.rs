@@ -13,8 +13,8 @@ use crate::names::{Measured, Named};
 
 /// Number of slots for open spans; a power of two.
 const SPANS: usize = 1 << 13;
-/// Slots that are probed for a key. If all of them are taken, the span is not measured and counts
-/// as refused.
+/// Number of slots that are probed for a key. If all of them are taken, the span is not measured
+/// and counts as refused.
 const REACH: usize = 64;
 
 const FREE: u64 = 0;
@@ -81,7 +81,8 @@ pub(crate) fn end(key: u64) -> bool {
     true
 }
 
-/// Records a finished span. Its length is 0 if the counter of the CPU that ends it is behind.
+/// Records a finished span. Its length is 0 if it ended on a CPU whose counter is behind the
+/// counter of the CPU on which it began.
 pub(crate) fn record(named: &'static Named, amount: u64, start: u64, end: u64) {
     let elapsed = (end.wrapping_sub(start) as i64).max(0) as u64;
     match &named.measured {

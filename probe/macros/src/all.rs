@@ -4,8 +4,8 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Attribute, ImplItem, ItemImpl, Path, parse_quote};
 
-/// Adds the attribute to each function of the block, except functions that cannot be measured, are
-/// skipped, or have an attribute of their own.
+/// Adds `#[pfp::function]` to each function of the block, except functions that cannot be measured,
+/// are skipped, or already have that attribute.
 pub(crate) fn expand(krate: &Path, mut block: ItemImpl) -> TokenStream {
     for item in &mut block.items {
         let ImplItem::Fn(function) = item else { continue };
@@ -14,7 +14,7 @@ pub(crate) fn expand(krate: &Path, mut block: ItemImpl) -> TokenStream {
         let is_skipped = function.attrs.len() < before;
         let has_its_own =
             function.attrs.iter().any(|found| is_ours(found, krate, &["function", "measure"]));
-        // A `const fn` may be evaluated by the compiler.
+        // A `const fn` cannot be measured, because the compiler may evaluate it.
         if !is_skipped && !has_its_own && function.sig.constness.is_none() {
             function.attrs.push(parse_quote! { #[#krate::function(crate = #krate)] });
         }

@@ -42,7 +42,8 @@ impl Parse for Krate {
     }
 }
 
-/// Parses `crate = path` and the comma after it. By default, the name in the manifest.
+/// Parses `crate = path` and the comma after it. Without this argument, the path is the crate's
+/// name in the manifest.
 fn path_of_the_crate(input: ParseStream<'_>) -> syn::Result<Path> {
     if !input.peek(Token![crate]) {
         return Ok(name::of_the_crate());

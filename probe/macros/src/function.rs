@@ -7,12 +7,12 @@ use syn::{AttrStyle, Block, Expr, ItemFn, ReturnType, Stmt, Type, parse_quote};
 
 use crate::arguments::{Amounts, Arguments};
 
-/// Expands the function, with its point.
+/// Expands to the function, with a static point in its body, and with its body measured.
 pub(crate) fn expand(arguments: Arguments, item: ItemFn) -> syn::Result<TokenStream> {
     let Arguments { krate, name, amounts } = arguments;
     let ItemFn { attrs, vis, sig, mut block, .. } = item;
-    // Gives the braces the macro's span, so that the compiler does not report them as unused if
-    // they enclose a single expression.
+    // The braces get the macro's span, so that the compiler does not report them as unused if they
+    // enclose a single expression.
     let written = block.brace_token.span.join();
     block.brace_token = Brace(Span::mixed_site().located_at(written));
     if let Some(constness) = sig.constness {
@@ -58,7 +58,7 @@ pub(crate) fn expand(arguments: Arguments, item: ItemFn) -> syn::Result<TokenStr
 
 /// The body of a function whose calls are measured.
 fn call(krate: &syn::Path, amounts: &Amounts, block: &Block) -> TokenStream {
-    // A name that the body cannot refer to.
+    // The span makes this a name that the body cannot refer to.
     let guard = Ident::new("__pfp_guard", Span::mixed_site());
     let values = (!amounts.is_empty()).then(|| amounts.values(krate));
     quote! {
@@ -85,7 +85,7 @@ impl MeasuredFuture<'_> {
     /// The body of an `async fn`.
     fn of_a_body(&self, output: &ReturnType, block: &Block) -> TokenStream {
         // In an `async` block, `return` and `?` work as in the function, but the compiler knows
-        // their type only from a `return` of that type. This one never runs.
+        // their type only from a `return` of that type. The `return` that is added here never runs.
         let typed = match output {
             ReturnType::Type(_, output) if can_be_named(output) => Some(quote! {
                 #[allow(unreachable_code, clippy::diverging_sub_expression)]

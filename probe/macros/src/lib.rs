@@ -116,8 +116,8 @@ fn measured(arguments: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Measures the rest of the block in laps: `pfp::laps!("first")` begins a region, and each
 /// following [`lap!`] ends the current region and begins the next. The end of the block ends the
-/// last one. `pfp::laps!()` begins no region, which suits a loop that goes from the last lap to the
-/// first. The crate's page has an example.
+/// last one. `pfp::laps!()` begins no region, which suits a loop in which the first lap follows the
+/// last lap of the previous round. The crate's page has an example.
 ///
 /// Both macros accept amounts, like `pfp::scope!`: `pfp::lap!("read", bytes = n)`.
 #[proc_macro]

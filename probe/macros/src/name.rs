@@ -26,7 +26,8 @@ pub(crate) fn of_the_crate() -> syn::Path {
     }
 }
 
-/// The other name in the manifest of a folder, or in its workspace's manifest.
+/// The crate's name in a folder's manifest, or in the manifest of its workspace. `None` if the
+/// crate is not renamed there.
 fn renamed_in(folder: &Path) -> Option<String> {
     let manifest = |folder: &Path| fs::read_to_string(folder.join("Cargo.toml")).ok();
     let own = manifest(folder)?;
@@ -50,7 +51,8 @@ fn renamed_in(folder: &Path) -> Option<String> {
 /// A dependency in a manifest, or some of its settings.
 struct Dependency {
     key: String,
-    /// Settings, without blanks and with only one kind of quotes.
+    /// The settings as they are written in the manifest, but without blanks, and with `'` replaced
+    /// by `"`.
     says: String,
 }
 

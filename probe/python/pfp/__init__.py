@@ -67,7 +67,7 @@ def _wrapped(wrapped, name):
             return (yield from _Driven(region, wrapped(*args, **kwargs)))
 
     elif inspect.isasyncgenfunction(wrapped):
-        # Its steps are measured as part of the code that awaits them.
+        # The steps of an asynchronous generator are measured as part of the code that awaits them.
         return wrapped
 
     else:

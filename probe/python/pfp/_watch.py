@@ -59,7 +59,7 @@ def _local():
 
 
 def _start_watcher():
-    # Not a thread of `threading`, because the program counts and joins those.
+    # This is no thread of `threading`, because the program counts and joins those.
     _thread.start_new_thread(_watch, ())
 
 
@@ -71,7 +71,7 @@ def _watch():
 
 
 def _tell_all_again():
-    # A forked child has no watcher.
+    # A forked child has no watcher, so the events of all functions are started again.
     _pfp.forget_told_off()
     _monitoring.restart_events()
 

@@ -47,13 +47,13 @@ static STARTS_WATCHER: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 static IS_ANY_OFF: AtomicBool = AtomicBool::new(false);
 
 impl Function {
-    /// The function of a code object. For a new one, Python decides whether it is measured.
+    /// The function of a code object. For a new one, the package's Python code decides whether it
+    /// is measured.
     #[inline]
     fn of<'a>(code: *mut PyObject) -> Option<&'a Self> {
         Self::known(code).or_else(|| Self::add(code, decided(code), false))
     }
 
-    /// The function, if it is known.
     #[inline]
     fn known<'a>(code: *mut PyObject) -> Option<&'a Self> {
         ALL.get(code)
@@ -131,7 +131,8 @@ fn decide(code: *mut PyObject) -> Option<&'static Point> {
     }
 }
 
-/// Makes the interpreter stop this event of this function. Returns the result for the interpreter.
+/// Returns the result with which a callback makes the interpreter stop this event of this function,
+/// and records that the events are stopped.
 #[cold]
 fn told_off(function: Option<&Function>) -> *mut PyObject {
     if let Some(function) = function.filter(|function| function.point.is_some()) {
@@ -294,7 +295,8 @@ pub(crate) unsafe extern "C" fn name_function(
         let point = name.map(|name| places::point(name, file, line));
         Function::add(code, point, true)
     });
-    // A function without an entry, because memory ran out, is not measured under any name.
+    // A function without an entry, because memory ran out, is not measured, so its name does not
+    // matter.
     let is_that = function
         .is_none_or(|known| known.is_named && known.point.map(Point::name).as_deref() == name);
     // SAFETY: both objects live as long as the interpreter.

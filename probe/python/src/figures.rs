@@ -65,7 +65,7 @@ fn all() -> Option<Owned> {
     }
 }
 
-/// Writes a snapshot.
+/// Writes a snapshot to the file `path`. Replaces an existing file.
 ///
 /// # Safety
 ///
@@ -78,7 +78,8 @@ pub(crate) unsafe extern "C" fn snapshot(_: *mut PyObject, path: *mut PyObject) 
     }
 }
 
-/// Records an orderly exit, and writes its last figures if the settings require it.
+/// Records that the process exits in an orderly way, and writes its last figures if the settings
+/// require it.
 ///
 /// # Safety
 ///

@@ -1,10 +1,10 @@
 //! Greenlets: each has open regions and a context of its own, which stop when greenlet switches to
 //! another one.
 //!
-//! greenlet calls a trace function after each switch of a thread. pfp sets its own on a thread at
-//! the thread's first region after the import of greenlet. The program may replace it, so each
-//! begin and end checks which greenlet runs. After a missed switch, the open regions of both
-//! greenlets are discarded and count as mismatches.
+//! greenlet calls a trace function after each switch of a thread. pfp sets its own trace function
+//! on a thread at the thread's first region after the import of greenlet. The program may replace
+//! that function, so each begin and end checks which greenlet runs. After a missed switch, the open
+//! regions of both greenlets are discarded and count as mismatches.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::c_void;
@@ -31,7 +31,7 @@ type GetCurrent = unsafe extern "C" fn() -> *mut PyObject;
 
 /// `PyGreenlet_GetCurrent`; null until greenlet is imported.
 static CURRENT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-/// `greenlet.settrace`, kept for good.
+/// `greenlet.settrace`, to which this library holds a reference for ever.
 static SET_TRACE: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 
 /// The tasks of greenlets that have run under pfp.
@@ -89,7 +89,8 @@ fn attribute(object: *mut PyObject, name: &std::ffi::CStr) -> Option<Owned> {
     Owned::take(unsafe { PyObject_GetAttrString(object, name.as_ptr()) })
 }
 
-/// Opens the regions of the running greenlet. Called before each begin and end.
+/// Switches to the regions of the running greenlet if a switch was missed. Called before each begin
+/// and end.
 #[inline(always)]
 pub(crate) fn check() {
     let current = CURRENT.load(Relaxed);
@@ -122,8 +123,8 @@ fn check_by(get_current: *mut c_void) {
 fn missed(current: *mut PyObject) {
     let before = RUNNING.get();
     if before.is_null() {
-        // This is the thread's first check. Its open regions began in its main greenlet, which has
-        // stopped if a switch came before.
+        // This is the thread's first check. The open regions began in the thread's main greenlet,
+        // which no longer runs if greenlet has switched before.
         let main = main_of(current);
         if !ptr::eq(main, current) {
             switch(main, current, Heard::Late);
@@ -135,7 +136,7 @@ fn missed(current: *mut PyObject) {
     set_trace();
 }
 
-/// The main greenlet of a thread, from any other one of the thread.
+/// The main greenlet of the thread to which `greenlet` belongs.
 fn main_of(greenlet: *mut PyObject) -> *mut PyObject {
     let mut at = greenlet;
     // A greenlet keeps its parent alive, so `at` stays valid without a reference of its own.
@@ -228,8 +229,8 @@ fn set_trace() {
     }
 }
 
-/// Whether a trace function is pfp's. It may be set already when a switch was missed, since greenlet
-/// does not call it for switches inside a trace function.
+/// Whether a trace function is pfp's. It may be set already when a switch was missed, since
+/// greenlet does not call it for switches inside a trace function.
 fn is_ours(function: *mut PyObject) -> bool {
     // SAFETY: the interpreter's lock is held. If `function` is not a C function, the call sets an
     // error and returns null.
@@ -242,7 +243,8 @@ fn is_ours(function: *mut PyObject) -> bool {
     function.is_some_and(|function| function as usize == ours as usize)
 }
 
-/// The trace function: `traced(event, (from, to))`, bound to the program's function, or None.
+/// The trace function: `traced(event, (from, to))`, bound to the program's own trace function or
+/// None.
 unsafe extern "C" fn traced(
     before: *mut PyObject,
     arguments: *mut *mut PyObject,

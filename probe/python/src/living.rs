@@ -1,7 +1,7 @@
-//! Values by objects of the interpreter, dropped as the objects die.
+//! A table from objects of the interpreter to values, which are dropped when the objects die.
 //!
-//! A weak reference to each object runs a callback before the object's address can be used again, so
-//! the table keeps no object alive: code that a program makes and drops leaves nothing behind.
+//! A weak reference to each object runs a callback before the object's address can be used again.
+//! So the table keeps no object alive, and code that a program makes and drops leaves no entry.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
@@ -16,7 +16,7 @@ use pyo3_ffi::{
 use crate::object::Owned;
 use crate::{Kept, method};
 
-/// Slots of the first table; a power of two, as all lengths are.
+/// Number of slots at first; a power of two, as all later numbers are.
 const FIRST_SLOTS: usize = 256;
 
 /// A hash table with linear probing, at most half full.
@@ -38,7 +38,8 @@ struct Entry<T> {
 unsafe impl<T> Sync for Living<T> {}
 
 impl<T> Living<T> {
-    /// An empty table. `forget` is called by the interpreter and calls [`Self::forget`].
+    /// An empty table. The interpreter calls `forget` when an object dies, and `forget` must call
+    /// [`Self::forget`].
     pub(crate) const fn new(forget: PyCFunction) -> Self {
         let call = PyMethodDefPointer { PyCFunction: forget };
         Self {
@@ -85,7 +86,7 @@ impl<T> Living<T> {
                 Owned::take(PyWeakref_NewRef(object, callback.get()))
             })
         };
-        // The interpreter may have run a finalizer, which has used this table.
+        // The interpreter may have run a finalizer, which may have added this object.
         let is_new = self.get(object).is_none();
         match reference.filter(|_| is_new && self.has_room()) {
             Some(reference) => {
@@ -112,8 +113,8 @@ impl<T> Living<T> {
     pub(crate) fn forget(&self, address: *mut PyObject) {
         // SAFETY: `address` is the number that `insert` has bound to the callback.
         let entry = unsafe { PyLong_AsVoidPtr(address) }.cast::<Entry<T>>();
-        // SAFETY: the callback of an entry runs once, and only this function frees entries of the table;
-        // the lock is held, so nothing else borrows the slots.
+        // SAFETY: the callback of an entry runs once, and only this function frees entries of the
+        // table; the lock is held, so nothing else borrows the slots.
         let gone = unsafe {
             let slots = &mut *self.slots.get();
             let Some(at) = place(slots, (*entry).object) else { return };

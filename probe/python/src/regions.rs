@@ -81,8 +81,9 @@ struct Scope {
     bound: [*mut PyObject; 2],
 }
 
-/// Type of scopes, and dictionary of all scopes by name.
+/// Python's type of scopes.
 static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(ptr::null_mut());
+/// Dictionary of all scopes by name.
 static ALL: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 
 static METHODS: Kept<[PyMethodDef; 3]> = Kept(UnsafeCell::new([
@@ -303,8 +304,8 @@ fn make(
         if PyDict_SetItem(all, name, made.get()) < 0 {
             return None;
         }
-        // The interpreter may have released its lock meanwhile, so another thread may have stored a
-        // scope of this name.
+        // The interpreter may have released its lock in between, so another thread may have stored
+        // a scope of this name.
         let kept = PyDict_GetItemWithError(all, name);
         (!kept.is_null()).then_some(kept)
     }

@@ -28,12 +28,12 @@ pub(crate) use read_by;
 
 /// Reads the tick counter.
 ///
-/// The reading is deliberately not fenced, since a fence would cost as much as the reading. To the
-/// compiler it is a barrier for memory, so that the program's work is not moved out of its region.
+/// The reading is deliberately not fenced, since a fence would cost as much as the reading. The
+/// compiler moves no memory access across the reading, so the program's work stays in its region.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
-    // The intrinsic leaves the sum in the register that the end of a region by hand needs next,
-    // which would cost one instruction more.
+    // This is not the intrinsic, because that leaves the sum in a register that the end of a region
+    // by hand needs next, which costs one instruction more.
     #[cfg(target_arch = "x86_64")]
     {
         read_by!("rdtsc", "shl rdx, 32", "lea {word}, [rax + rdx]"; out("rax") _, out("rdx") _)
@@ -93,12 +93,12 @@ pub(crate) fn ticks_and_cpu() -> (u64, Option<u32>) {
 
 /// The CPU that the calling thread runs on.
 pub(crate) fn cpu() -> Option<u32> {
-    // SAFETY: takes nothing.
+    // SAFETY: the function has no arguments and no preconditions.
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// Whether reading the counter raises SIGSEGV, after `prctl(PR_SET_TSC)` or strict seccomp. Asked
-/// once, so a later change is not noticed.
+/// Whether reading the counter raises SIGSEGV, after `prctl(PR_SET_TSC)` or strict seccomp. The
+/// kernel is asked only once, so a later change is not noticed.
 #[inline(always)]
 pub(crate) fn is_forbidden() -> bool {
     match FORBIDDEN.load(Relaxed) {
@@ -136,7 +136,8 @@ fn cpuid(leaf: u32) -> std::arch::x86_64::CpuidResult {
 
 #[cfg(target_arch = "x86_64")]
 fn has_rdtscp() -> bool {
-    /// 0: not asked yet; 1: no; 2: yes. Asking takes an exit to the hypervisor.
+    /// 0: not asked yet; 1: no; 2: yes. The answer is stored, because in a virtual machine `cpuid`
+    /// exits to the hypervisor.
     static KNOWN: AtomicU8 = AtomicU8::new(0);
     match KNOWN.load(Relaxed) {
         0 => {
@@ -162,22 +163,23 @@ pub(crate) fn thread_pointer() -> *const u8 {
     std::ptr::with_exposed_provenance(pointer)
 }
 
-/// Whether the thread pointer is set. A static program calls resolvers before that.
+/// Whether the thread pointer is set. A static program calls the resolvers of indirect functions
+/// before it sets the pointer.
 pub(crate) fn has_thread_pointer() -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         const ARCH_GET_FS: u64 = 0x1003;
         let (mut pointer, mut result) = (0u64, libc::SYS_arch_prctl);
-        // In assembly: a resolver may run before this library is relocated, and then the C
-        // library's function cannot be called.
-        // SAFETY: the system call writes one word of ours.
+        // This is assembly, because a resolver may run before this library is relocated, and then
+        // the C library's function cannot be called.
+        // SAFETY: the system call writes `pointer` only.
         unsafe {
             std::arch::asm!(
                 "syscall", inout("rax") result, in("rdi") ARCH_GET_FS, in("rsi") &raw mut pointer,
                 out("rcx") _, out("r11") _, options(nostack)
             );
         }
-        // Only a program that has started can have a filter that refuses the call.
+        // If a filter refuses the call, the program has started, since only then it can have one.
         result != 0 || pointer != 0
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
@@ -235,9 +237,9 @@ pub(crate) fn reported_rate() -> Option<f64> {
     }
 }
 
-/// Runs a chain of `$n` times 64 instructions, each of which needs the result of the one before.
-/// In assembly: a compiler may shorten such a chain, and without optimization it puts memory
-/// between the links.
+/// Runs a chain of `$n` times 64 instructions, each of which needs the result of the previous one.
+/// This is assembly, because a compiler may shorten such a chain, and without optimization it
+/// stores each result in memory.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! chain {
     ($instruction:literal, $n:expr) => {{
@@ -275,12 +277,12 @@ pub(crate) fn dependent_adds(n: u32) {
 pub(crate) const HAS_DEPENDENT_ADDS: bool =
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// CLOCK_MONOTONIC_RAW in nanoseconds: the machine's own rate, not steered.
+/// CLOCK_MONOTONIC_RAW in nanoseconds. It runs at the hardware's rate, which NTP does not adjust.
 pub(crate) fn monotonic_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0)
 }
 
-/// CLOCK_MONOTONIC in nanoseconds: steered to the length of a real second, and never set back.
+/// CLOCK_MONOTONIC in nanoseconds. NTP adjusts its rate, and it is never set back.
 pub(crate) fn wall_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC).unwrap_or(0)
 }

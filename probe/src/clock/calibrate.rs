@@ -1,8 +1,8 @@
 //! Measures the rates of the counter and of the core.
 //!
 //! The rate is measured against CLOCK_MONOTONIC_RAW: roughly when the process starts, and more
-//! exactly whenever a cold path runs later. The first instant is kept, so the error of the two
-//! readings matters less as the time between them grows.
+//! exactly whenever a cold path runs later. Each measurement starts at the same first instant, so
+//! the errors of the two readings matter less as the time between them grows.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -47,8 +47,8 @@ fn first_ticks_per_second() -> f64 {
     rate
 }
 
-/// Starts the measurement of the rate, unless another thread has. A later request for the rate then
-/// need not wait. Returns this instant.
+/// Starts the measurement of the rate, unless it was started before. A later request for the rate
+/// then need not wait. Returns the current instant.
 pub(crate) fn begin() -> Instant {
     origin();
     instant()
@@ -56,7 +56,7 @@ pub(crate) fn begin() -> Instant {
 
 /// The instant at which the measurement of the rate started.
 fn origin() -> Instant {
-    // origin: pairs with the store below.
+    // origin: pairs with the store of `has_origin` below.
     if state().has_origin.load(Acquire) {
         return Instant {
             ticks: state().origin_ticks.load(Relaxed),
@@ -113,7 +113,7 @@ pub(crate) struct Instant {
     pub(crate) ns: u64,
 }
 
-/// Reads both clocks at nearly the same moment: several readings, of which the fastest counts.
+/// Reads both clocks at nearly the same moment. The fastest of several readings counts.
 pub(crate) fn instant() -> Instant {
     let mut best = (u64::MAX, Instant::default());
     for _ in 0..8 {
@@ -170,13 +170,13 @@ pub(crate) fn core_hz(ticks_per_second: f64) -> Option<f64> {
     (arch::HAS_DEPENDENT_ADDS && best < u64::MAX).then(|| cycles / best as f64 * ticks_per_second)
 }
 
-/// CLOCK_MONOTONIC_RAW in the first time namespace, in nanoseconds. Other processes compare this
-/// time with theirs.
+/// CLOCK_MONOTONIC_RAW in the initial time namespace, in nanoseconds. Processes in other time
+/// namespaces compare this time with theirs.
 pub(crate) fn shared_ns() -> u64 {
     to_shared(arch::monotonic_ns())
 }
 
-/// Converts a reading of CLOCK_MONOTONIC_RAW to the first time namespace.
+/// Converts a reading of CLOCK_MONOTONIC_RAW to the initial time namespace.
 pub(crate) fn to_shared(ns: u64) -> u64 {
     let offset = match OFFSET_NS.load(Relaxed) {
         UNKNOWN => find_offset(),
@@ -198,7 +198,7 @@ pub(crate) fn find_offset() -> i64 {
 
 pub(crate) use arch::{is_invariant, monotonic_ns, reported_rate, unix_ns};
 
-// Miri has no system to ask.
+// Miri does not execute assembly.
 #[cfg(all(test, target_arch = "x86_64", not(miri)))]
 mod tests {
     use super::*;

@@ -48,7 +48,7 @@ pub(crate) fn is_steady(facts: Facts<'_>) -> bool {
     }
 }
 
-/// The facts of this machine.
+/// [`is_steady`] for the counter of this machine.
 fn is_steady_here() -> bool {
     const CURRENT: &CStr = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
     const AVAILABLE: &CStr = c"/sys/devices/system/clocksource/clocksource0/available_clocksource";
@@ -71,7 +71,7 @@ fn read<'a>(path: &CStr, to: &'a mut [u8]) -> Option<&'a str> {
     Some(str::from_utf8(to.get(..len)?).ok()?.trim())
 }
 
-/// No stamp was read yet.
+/// The source of stamps before the first stamp is read.
 const UNDECIDED: u8 = 0;
 const COUNTER: u8 = 1;
 /// The system's clock replaces the counter.
@@ -82,7 +82,7 @@ const FOLLOWED: u8 = 3;
 /// The function by which the leading copy of pfp reads a stamp. Null before there is a leader.
 static STAMP_OF_LEADER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// From now on, stamps come from another copy of pfp, so that both copies use the same clock.
+/// Makes this copy of pfp read its stamps from the leading copy, so that both use the same clock.
 pub(crate) fn follow(stamp: unsafe extern "C" fn() -> u64) {
     STAMP_OF_LEADER.store(stamp as *mut c_void, Relaxed);
     // fallback-clock: pairs with the load in `stamp_slow`.
@@ -140,7 +140,8 @@ fn stamp_slow() -> u64 {
         COUNTER => source::ticks(),
         FALLBACK => fallback(),
         FOLLOWED => stamp_of_leader(),
-        // Another thread is switching to the fallback clock, which continues this clock.
+        // No decision yet: another thread is about to store that the fallback clock is used. The
+        // fallback clock starts at this clock's value, so the stamps agree.
         _ => arch::monotonic_ns(),
     }
 }
@@ -151,7 +152,7 @@ fn decide() {
         return;
     }
     if !arch::is_forbidden() && errno::preserve(is_steady_here) {
-        // Relaxed, because nothing else is published with it.
+        // Relaxed, because no other word is published with the decision.
         let _ = state().source.compare_exchange(UNDECIDED, COUNTER, Relaxed, Relaxed);
     } else {
         // From here on, a tick is a nanosecond.
@@ -182,14 +183,13 @@ pub(crate) fn replace(ticks: u64) {
     shared::watch_closely();
 }
 
-/// How often the counter may go astray, and the time within which several reports count as one:
-/// after a suspend or a move to another machine, all threads of a program report it at the same
-/// time.
+/// The counter is replaced when it goes astray for the eighth time. All reports within this time
+/// count as one: after a suspend or a move to another machine, all threads of a program report at
+/// the same time.
 const TIMES: u32 = 8;
 const ONE_TIME_NS: u64 = 100_000_000;
 
-/// Counts that the counter went astray. True if that was once too often, so that it is given up
-/// now.
+/// Counts that the counter went astray. True if it did so too often, and is replaced now.
 pub(crate) fn doubt() -> bool {
     if is_replaced() {
         return false;

@@ -32,7 +32,7 @@ pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
         ClockKind::Cputime => arch::cpu_time_ns().is_some(),
         ClockKind::Wall => true,
     };
-    // Without the counter, every stamp is a system call anyway.
+    // Without the counter, every stamp is a system call anyway, so noticing switches saves nothing.
     let works = |kind: &ClockKind| {
         let notices = matches!(kind, ClockKind::Rseq | ClockKind::Perf);
         !(notices && counter::is_replaced()) && works(kind)
@@ -42,20 +42,22 @@ pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
     kind
 }
 
-/// Replaces a clock source that has missed a switch by the next lower one. Threads use that from
-/// their next refresh on.
+/// Replaces a clock source that has missed a switch by the next lower source that works. Threads
+/// use the new source from their next refresh on.
 pub(crate) fn demote(from: ClockKind) {
     let to = match from {
         ClockKind::Rseq if errno::preserve(perf::works) => ClockKind::Perf,
         ClockKind::Rseq | ClockKind::Perf => ClockKind::Cputime,
         _ => return,
     };
-    // The first thread decides; the others find the word changed.
+    // If several threads find the missed switch, the first one decides. The exchange fails for the
+    // others.
     let _ = state().kind.compare_exchange(from as u8, to as u8, Relaxed, Relaxed);
 }
 
-/// Reports that the counter went astray: it has decreased, or stood still. True if the counter is
-/// given up for that. Threads then read the system's clock from their next refresh on.
+/// Reports that the counter went astray: it has decreased, or stood still. True if the system's
+/// clock replaces the counter for that reason. Threads then read that clock from their next refresh
+/// on.
 pub(crate) fn doubt() -> bool {
     let given_up = errno::preserve(counter::doubt);
     if given_up && kind() != ClockKind::Wall {

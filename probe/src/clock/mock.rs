@@ -9,7 +9,7 @@ thread_local! {
     static CPU_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// One nanosecond of the mock's CPU time is one tick.
+/// Starts the mock clock for the calling thread. One nanosecond of its CPU time is one tick.
 pub(crate) fn start() {
     NOW.set(Some(1_000_000));
     CPU_NS.set(1_000_000);
@@ -38,8 +38,9 @@ pub(crate) fn ticks_per_ns_fixed() -> u64 {
     if NOW.get().is_some() { 1 << 32 } else { shared::ticks_per_ns_fixed() }
 }
 
-/// So many ticks that the clock never becomes stale, and the clock source alone decides which paths
-/// a program takes. A disturbed clock seems older still.
+/// With the mock, the limit is so high that the clock never becomes stale. Then only the clock
+/// source decides which paths a test takes. A disturbed clock still counts as stale, because bit 63
+/// of its last reading is set.
 pub(crate) fn stale_after() -> u64 {
     if NOW.get().is_some() { 1 << 62 } else { thread::stale_after() }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 
 use pfp_shm_layout::descriptors::above_standard;
 
-/// Size of the kernel's `struct perf_event_attr` in its first version, which has all the fields
-/// that are needed here.
+/// Size of the kernel's `struct perf_event_attr` in its first version, which has all fields that
+/// are needed here.
 const ATTR_SIZE: u32 = 64;
 const TYPE_SOFTWARE: u32 = 1;
 const COUNT_DUMMY: u64 = 9;
@@ -46,8 +46,8 @@ impl Page {
             flags: FLAGS,
             rest: [0; 2],
         };
-        // SAFETY: the kernel reads `size` bytes of the structure; this thread,
-        // any CPU, no group, close on exec.
+        // The arguments mean: this thread, any CPU, no group, close on exec.
+        // SAFETY: the kernel reads `size` bytes of `attr`, which is that large.
         let file = above_standard(|| unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attr, 0, -1, -1, 8) as i32
         });
@@ -95,8 +95,8 @@ impl Drop for Page {
     }
 }
 
-/// Maps zeros at the address of a parent's page, in a forked child. The mapping is never removed,
-/// because its last reader is unknown.
+/// Maps zeros at the address of the parent's page, in a forked child. The mapping is never removed,
+/// because it is not known when the child last reads it.
 pub(super) fn stand_in(address: u64) {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let at = std::ptr::with_exposed_provenance_mut(address as usize);
@@ -107,8 +107,8 @@ pub(super) fn stand_in(address: u64) {
 
 /// Whether a seccomp filter is set for the calling thread.
 fn has_filter() -> bool {
-    // SAFETY: the call takes plain numbers and writes no memory. It returns 22 or -1 on errors,
-    // which count as unfiltered.
+    // SAFETY: the call takes plain numbers and writes no memory. On an error it does not return the
+    // mode, so the thread counts as unfiltered.
     unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) == libc::SECCOMP_MODE_FILTER as i32 }
 }
 

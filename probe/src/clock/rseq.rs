@@ -3,7 +3,8 @@
 //! glibc from 2.35 on registers such an area for every thread. When a thread is switched out or
 //! takes a signal, the kernel reads the area's `rseq_cs` pointer. If the thread was not inside the
 //! critical section to which the pointer leads, the kernel sets the pointer to null. So a pointer
-//! to a section that is never executed stays exactly until the next switch or signal.
+//! to a section that is never executed stays exactly until the next switch or signal. A thread
+//! *arms* the word by storing this pointer in it.
 
 use std::ptr;
 use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering::Relaxed};
@@ -44,11 +45,11 @@ static SECTION: CriticalSection = CriticalSection {
 
 /// Offset of `rseq_cs` in the kernel's `struct rseq`.
 const RSEQ_CS: isize = 8;
-/// The location of the threads' areas, and the section that an armed word points to.
+/// The location of the threads' areas, and the section to which an armed word points.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Rseq {
-    /// Distance of `rseq_cs` from the thread pointer; 0 before it was looked up.
+    /// Distance of `rseq_cs` from the thread pointer; 0 while it is unknown.
     offset: AtomicIsize,
     section: &'static CriticalSection,
 }
@@ -103,7 +104,7 @@ impl Rseq {
 }
 
 /// The result of [`look_up`], which is called once; 0 if nothing was found. A forked child does not
-/// repeat the search, because it takes the loader's lock.
+/// repeat the search, because the search takes the loader's lock.
 static FOUND: AtomicIsize = AtomicIsize::new(NOT_ASKED);
 const NOT_ASKED: isize = isize::MIN;
 
@@ -123,8 +124,8 @@ pub(super) fn prepare() {
 }
 
 fn look_up() -> Option<isize> {
-    // Weak symbols of glibc >= 2.35: an older one, or another libc, has none.
-    // SAFETY: looks up names that end in zero.
+    // glibc has these symbols from 2.35 on. Other C libraries lack them.
+    // SAFETY: the names are NUL-terminated.
     let (offset, size) = unsafe {
         (
             libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>(),

@@ -32,7 +32,7 @@ pub(super) struct Calibration {
     pub(super) has_origin: AtomicBool,
     /// Whether a thread is storing the origin.
     pub(super) claimed: AtomicBool,
-    /// Time from the origin to the last, more exact measurement.
+    /// Time from the origin to the last measurement by `refine`; 0 before the first.
     pub(super) refined_ns: AtomicU64,
 }
 
@@ -46,8 +46,9 @@ pub(super) struct Counter {
     /// How often the counter went astray.
     pub(super) astray: AtomicU32,
     pub(super) last_astray_ns: AtomicU64,
-    /// The fallback clock continues from where the counter was given up, and at its rate, so that
-    /// figures from before and after can be added.
+    /// Start of the fallback clock, in ticks and in nanoseconds of the system's clock. The fallback
+    /// clock continues from the counter's last value and at its rate, so that figures from before
+    /// and after can be added.
     pub(super) from_ticks: AtomicU64,
     pub(super) from_ns: AtomicU64,
     /// Ticks per nanosecond, in units of 2^-32.

@@ -1,5 +1,5 @@
 //! One thread's clock: the word that it watches, and how it updates the off-CPU time after a
-//! context switch.
+//! context switch. "Both clocks" are the counter and the thread's CPU time.
 
 use std::mem::offset_of;
 use std::sync::atomic::{
@@ -25,8 +25,9 @@ const LEAST_SWITCH_NS: u64 = 500;
 /// time. In virtual machines under load, 3.9 us were seen.
 const SWITCH_ERROR_NS: u64 = 10_000;
 
-/// A further error, as a share of the off-CPU time: the kernel subtracts time that a hypervisor
-/// stole from whichever thread runs next. At most ten times [`SWITCH_ERROR_NS`].
+/// A further error, as a share of the off-CPU time (1/256, as a shift): the kernel subtracts the
+/// time that a hypervisor stole from the CPU time of any thread that runs next. The error is
+/// limited to ten times [`SWITCH_ERROR_NS`].
 const STOLEN_SHIFT: u32 = 8;
 
 /// Each reading reduces [`ThreadClock::late`] by this share, as a shift: a sixteenth. So on average
@@ -34,12 +35,12 @@ const STOLEN_SHIFT: u32 = 8;
 const LATE_SHIFT: u32 = 4;
 
 /// A thread that measures reads its CPU time at least after this many ticks, about once a
-/// millisecond. The kernel also subtracts time that the watched word does not show: a hypervisor's,
-/// and on some kernels that of interrupts. Only a reading of the CPU time shows it. So the first
-/// stamp after a long loss finds it, and no other region pays for it. The reading costs half a
-/// thousandth of the time.
+/// millisecond. The CPU time also lacks time during which the watched word does not change: time
+/// that a hypervisor stole and, on some kernels, the time of interrupts. Only a reading of the CPU
+/// time shows such a loss. With frequent readings, the first stamp after a long loss finds it, and
+/// no other region is charged for it. The readings cost half a thousandth of the time.
 ///
-/// A constant, because every stamp compares with it.
+/// This is a constant, because every stamp compares with it.
 const STALE: u64 = if cfg!(target_arch = "x86_64") { 1 << 21 } else { 1 << 18 };
 
 /// Ticks after which a thread that measures reads its CPU time.
@@ -62,17 +63,18 @@ static LEAST_WIDTH: AtomicU64 = AtomicU64::new(u64::MAX);
 /// whether its source has missed a switch.
 const LONG: u64 = 1 << 36;
 
-/// Off-CPU time without a noticed switch, from which on the clock source counts as broken: this
-/// time, and this share of the time on the CPU. Interrupts take some time without a switch, and the
-/// rate is not known exactly.
+/// A clock source counts as broken if a thread lost more than this time, and more than this share
+/// (a twentieth) of its CPU time, without a noticed switch. Less is normal: interrupts take some
+/// time without a switch, and the counter's rate is not known exactly.
 const LEAST_MISSED_NS: u128 = 1_000_000;
 const MISSED_SHARE: u128 = 20;
 
-/// Number of bits of [`ThreadClock::switches`] that count switches. The bits above contain the run.
+/// Number of bits of [`ThreadClock::switches`] that count switches. The bits above are the number
+/// of the context's run.
 const COUNTING: u32 = 40;
 
-/// A thread's clock. All words are private to the thread; they are atomics because a signal handler
-/// of the same thread may run in between.
+/// A thread's clock. All words are private to the thread. They are atomics because a signal handler
+/// of the thread may read and change them at any moment.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct ThreadClock {
@@ -81,14 +83,14 @@ pub(crate) struct ThreadClock {
     /// Value of the watched word as long as the thread was not switched out; [`NEVER`] while the
     /// clock is disturbed.
     expect: AtomicU64,
-    /// Ticks to subtract from the counter: the off-CPU time, and the shift of the current context's
-    /// clock.
+    /// Ticks to subtract from the counter to get the clock of the current context: time off the
+    /// CPU, and time in which the context was suspended or did not exist.
     off: AtomicU64,
     /// The counter when both clocks were last read, or when a reading failed. [`DISTURBED`] is set
     /// while the clock must not be trusted.
     looked: AtomicU64,
     /// Number of switches in the current context. The bits from [`COUNTING`] on are the number of
-    /// its run, which changes each time that a context is resumed.
+    /// the context's run, which changes each time that a context is resumed.
     switches: AtomicU64,
     /// Number of switches of the thread.
     all_switches: AtomicU64,
@@ -96,7 +98,8 @@ pub(crate) struct ThreadClock {
     /// Value of the watched word when it was armed, even while the clock is disturbed.
     armed: AtomicU64,
     kind: AtomicU64,
-    /// The process's clock source when this thread chose its own, which may be lower on the ladder.
+    /// The process's clock source when this thread last chose `kind`, which may be lower on the
+    /// ladder.
     asked: AtomicU64,
     perf_page: AtomicU64,
     /// The last two readings of both clocks, so that one store publishes a new reading. Reading
@@ -125,9 +128,10 @@ struct Anchor {
     before: AtomicU64,
 }
 
-/// Flag in [`ThreadClock::looked`]: other code than the begin or end that reads the clock has
-/// changed it, or is changing it, so the next stamp takes the slow path. The bits below count how
-/// often.
+/// Flag in [`ThreadClock::looked`]: the clock was changed by other code than the begin or end that
+/// reads it, or is changing now, so the next stamp takes the slow path. Each such change also adds
+/// 1 to the word, so that a refresh notices a change that a signal handler makes during the
+/// refresh.
 const DISTURBED: u64 = 1 << 63;
 
 /// A value that no watched word has.
@@ -163,7 +167,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// A reading without CPU time, which cannot be read.
+    /// A reading of the counter alone, because the CPU time cannot be read.
     fn without(now: u64) -> Self {
         Self { stamps: Stamps::one(now), cpu_ns: 0, switched: false }
     }
@@ -183,7 +187,7 @@ pub(crate) fn switches_between(first: u64, second: u64) -> u64 {
 
 impl ThreadClock {
     /// Whether a stamp at `now` must call [`Self::refresh`]: the thread was switched out, the last
-    /// reading is too old, or the counter is behind it.
+    /// reading is too old, or the counter is behind the last reading.
     #[inline(always)]
     pub(crate) fn is_outdated(&self, now: u64) -> bool {
         self.was_switched()
@@ -204,8 +208,9 @@ impl ThreadClock {
         self.looked.load(Relaxed) & DISTURBED != 0
     }
 
-    /// Makes the next stamp take the slow path, and makes a running refresh start again, because
-    /// the clock no longer has the state that an interrupted begin or end may have read.
+    /// Makes the next stamp take the slow path, even if this interrupts a refresh: the clock no
+    /// longer has the state that an interrupted begin or end may have read. Returns the new value
+    /// of `looked`.
     pub(crate) fn disturb(&self) -> u64 {
         let disturbed = self.looked.load(Relaxed).wrapping_add(1) | DISTURBED;
         self.looked.store(disturbed, Relaxed);
@@ -239,7 +244,8 @@ impl ThreadClock {
         self.off.load(Relaxed)
     }
 
-    /// Number of switches of the current context so far, with its run.
+    /// Number of switches of the current context so far, with the number of its run in the upper
+    /// bits.
     #[inline(always)]
     pub(crate) fn switches(&self) -> u64 {
         self.switches.load(Relaxed)
@@ -268,7 +274,8 @@ impl ThreadClock {
         self.switches.store(counted | run << COUNTING, Relaxed);
     }
 
-    /// Shifts the clock, so that a suspended context continues from where it stopped.
+    /// Sets the ticks to subtract, so that the clock of a resumed context continues from where it
+    /// stopped.
     pub(crate) fn set_off(&self, off: u64) {
         self.off.store(off, Relaxed);
     }
@@ -287,7 +294,7 @@ impl ThreadClock {
         self.refreshing.store(0, Relaxed);
     }
 
-    /// Stops watching.
+    /// Stops watching, on the thread itself.
     pub(crate) fn stop(&self) {
         if self.kind.load(Relaxed) == ClockKind::Rseq as u64
             && let Some(word) = state().rseq.word()
@@ -299,7 +306,7 @@ impl ThreadClock {
         self.forget();
     }
 
-    /// Stops watching for a thread that has ended.
+    /// Stops watching, on another thread, after the clock's thread has ended.
     pub(crate) fn forget(&self) {
         self.watch_nothing(0);
         self.release_page();
@@ -316,7 +323,7 @@ impl ThreadClock {
         }
     }
 
-    /// Updates `off`. Called after a switch, and at other times, too.
+    /// Reads both clocks and updates `off`. This is needed after a switch, and harmless otherwise.
     #[cold]
     pub(crate) fn refresh(&self) -> Stamps {
         self.refresh_and_verify(false)
@@ -344,8 +351,8 @@ impl ThreadClock {
         if was_left {
             self.recover();
         }
-        // Disturbed until the end of the refresh. If a handler jumps out in between, the clock
-        // stays disturbed.
+        // The clock is disturbed until the end of the refresh. If a signal handler jumps out of the
+        // refresh, the clock stays disturbed.
         let disturbed = self.disturb();
         compiler_fence(SeqCst);
         let stamps = self.refresh_alone(verify, was_left);
@@ -357,7 +364,8 @@ impl ThreadClock {
 
     /// Ends the disturbance after a reading, unless the clock was disturbed again in the meantime.
     fn clear_disturbed(&self, disturbed: u64, looked: u64) {
-        // Stored first, so that a handler that disturbs the clock after this overrides it.
+        // `expect` is stored first, so that a handler that disturbs the clock afterwards replaces
+        // it.
         self.expect.store(self.armed.load(Relaxed), Relaxed);
         compiler_fence(SeqCst);
         let cleared = looked & !DISTURBED;
@@ -413,8 +421,8 @@ impl ThreadClock {
         let last = self.last_anchor();
         let (last_ticks, last_ns) = (last.ticks.load(Relaxed), last.ns.load(Relaxed));
         let residue = last.residue.load(Relaxed);
-        // A thread's CPU time never decreases, so this is the CPU time of a child in its parent's
-        // memory, for which the thread waits. The reading does not belong to this thread.
+        // A thread's CPU time never decreases. So the caller is a child in its parent's memory, as
+        // after `vfork`, and the reading does not belong to this thread, which waits for the child.
         if (cpu_ns.wrapping_sub(last_ns) as i64) < 0 {
             return stamps;
         }
@@ -461,10 +469,10 @@ impl ThreadClock {
         Stamps { missed, ..stamps }
     }
 
-    /// Arms the word, and reads the counter and the CPU time at nearly the same moment. Neither a
-    /// switch nor an interrupt nor an exit to a hypervisor should happen in between. The last two
-    /// show only in the time that the reading took; they would be charged to the current region and
-    /// missing from the next one.
+    /// Arms the word, and reads the counter and the CPU time at nearly the same moment. If a
+    /// switch, an interrupt or an exit to a hypervisor happens in between, the reading is repeated.
+    /// Interrupts and exits show only in the time that the reading took. Without the repetition,
+    /// their time would be charged to the current region and missing from the next one.
     ///
     /// `None` if the CPU time cannot be read.
     fn read_both(&self) -> Option<Reading> {
@@ -492,8 +500,8 @@ impl ThreadClock {
             let least = LEAST_WIDTH.load(Relaxed);
             // The width of a counter that stands still is 0, which must not be stored.
             if (1..least).contains(&width) {
-                // A plain store, because threads would contend for the word on the clock source
-                // that reads it at every stamp. A lost update does no harm.
+                // This is a plain store, because with the clock source `cputime`, threads reach
+                // this at every stamp and would contend for the word. A lost update does no harm.
                 LEAST_WIDTH.store(width, Relaxed);
             }
             if width <= least.saturating_mul(WIDEST) {
@@ -513,8 +521,8 @@ impl ThreadClock {
     /// Arms the word. Returns whether the thread was switched out since the word was last armed.
     fn arm(&self) -> bool {
         match ClockKind::from_word(self.kind.load(Relaxed)) {
-            // In one instruction: an earlier switch shows in the result, and a later one in the
-            // word.
+            // One instruction reads and arms the word, so that no switch is lost: an earlier switch
+            // shows in the result, and a later one in the word.
             ClockKind::Rseq => {
                 let rseq = &state().rseq;
                 rseq.word().is_some_and(|word| word.swap(rseq.armed(), Relaxed) != rseq.armed())
@@ -527,7 +535,7 @@ impl ThreadClock {
         }
     }
 
-    /// Chooses the process's clock source, or the next lower one that works on this thread.
+    /// Takes the process's clock source, or `cputime` if that source does not work on this thread.
     fn take_source(&self) {
         self.watch_nothing(0);
         self.release_page();
@@ -559,7 +567,7 @@ impl ThreadClock {
             }
         }
         if kind == ClockKind::Cputime {
-            // A value that the word `still` never has.
+            // The word `still` is never 1, so every stamp reads the CPU time.
             self.watch_nothing(1);
         }
         self.kind.store(kind as u64, Relaxed);

@@ -11,7 +11,8 @@ use super::thread::Thread;
 use crate::marker::{self, Holder};
 
 impl Thread {
-    /// Whether the caller is a signal handler that has interrupted such work.
+    /// Whether the caller is a signal handler that has interrupted an end, a fold, or other
+    /// [busy](Self::busy) work.
     pub(crate) fn is_busy(&self) -> bool {
         match marker::holder(&self.position) {
             Holder::None => false,
@@ -20,7 +21,8 @@ impl Thread {
         }
     }
 
-    /// Repairs the work that a jump out of a signal handler has left in the middle. Returns false.
+    /// Repairs the work that a signal handler has interrupted and left by a jump. Returns false:
+    /// the thread is not busy any more.
     #[cold]
     fn recover(&self) -> bool {
         let Some(process) = process::current().filter(|_| self.is_alive()) else { return false };
@@ -41,7 +43,8 @@ impl Thread {
         }
         let mut marker = marker::new();
         marker::set(&mut marker, &self.position);
-        // Since `is_busy`, a handler may have put another fibre aside in the middle of such work.
+        // Since the call of `is_busy`, a handler may have suspended another fibre in the middle of
+        // such work.
         if marker::holder(&self.suspended) == Holder::Live {
             remove_marker(self);
             return None;
@@ -52,8 +55,8 @@ impl Thread {
     }
 }
 
-/// Removes a marker that was set in vain. If it was set over the marker of a suspended fibre, the
-/// latter is restored.
+/// Removes a marker whose work is not done. If it has overwritten the marker of a suspended fibre,
+/// restores that marker.
 #[cold]
 #[inline(never)]
 fn remove_marker(thread: &Thread) {

@@ -97,7 +97,7 @@ fn end_in(thread: &'static Thread, point: &'static Point, ticks: impl FnOnce() -
     let end = stamp_by(thread, ticks);
     let End { now, covered } = end;
     let tag = thread.inner_place();
-    // Also if none is open.
+    // This also holds if no region is open.
     if thread.is_full(tag) {
         return;
     }
@@ -136,7 +136,8 @@ fn stamp_by(thread: &Thread, ticks: impl FnOnce() -> u64) -> End {
     end
 }
 
-/// Slow path of an end: the region may be further out, or none is open. The arguments stay in the registers that they are in.
+/// Slow path of an end: the region may be further out, or no region is open. The arguments stay in
+/// the registers that they are in.
 #[cold]
 #[inline(never)]
 fn end_slow(point: &'static Point, now: u64, covered: u64) {
@@ -160,7 +161,7 @@ fn end_of(point: &'static Point, end: End, marked: bool) {
     }
 }
 
-/// Ends the innermost region of a point, but keeps what it measured; see [`Point::end_latched`].
+/// Ends the innermost region of a point, and latches what it measured; see [`Point::end_latched`].
 #[cold]
 pub(crate) fn end_latched(point: &'static Point) {
     by_leader!(end_latched(point));
@@ -194,8 +195,8 @@ fn end_far_with(metered: &'static MeteredPoint, latch: bool, amounts: &Amounts) 
     }
 }
 
-/// Ends a region of a metered point on the fast path, as a region of a tuple. `Err` has the stamp, for
-/// the slow path.
+/// Ends a region of a metered point on the fast path, as a region of a tuple. `Err` has the stamp,
+/// for the slow path.
 #[inline(always)]
 fn end_as(
     thread: &Thread,
@@ -204,7 +205,8 @@ fn end_as(
     end: End,
 ) -> Result<(), End> {
     let of = [tuple, metered].map(Point::offset);
-    // The cell of the tuple and the thread's own cell of the point must be of the same window.
+    // The thread's cells of the tuple and of the metered point must follow the same control word,
+    // so that the region counts in one window.
     let [follows, as_it] = of.map(|offset| thread.entry_at(offset).follows());
     let tag = region.tag() & !BY_HAND;
     if follows != as_it || tag & (IS_PLACE | FENCED) != IS_PLACE {

@@ -74,7 +74,7 @@ fn recording() -> Option<&'static Thread> {
 
 /// Measures what a fence costs in addition to a scope, and subtracts that cost from now on.
 fn calibrate_fences(point: &'static Point, thread: &Thread) {
-    /// The first batches run cold code.
+    /// Number of batches. Several are needed, because the first ones run cold code.
     const FENCE_BATCHES: usize = 8;
     let costs = overhead().replace(Costs::NONE);
     overhead().fence_inside.store(0, Relaxed);
@@ -164,8 +164,8 @@ fn batch(point: &'static Point, thread: &Thread) -> Costs {
     Costs { inside, pair: all / BATCH as u64, lap }
 }
 
-/// Runs `region` [`BATCH`] times. Returns the ticks of all, and the typical ticks of the thread's
-/// last measurement.
+/// Runs `region` [`BATCH`] times. Returns the ticks of the whole batch, and the typical exclusive
+/// ticks of one region.
 #[inline(always)]
 fn timed(thread: &Thread, mut region: impl FnMut()) -> (u64, u64) {
     let mut own = [0; BATCH];
@@ -179,7 +179,7 @@ fn timed(thread: &Thread, mut region: impl FnMut()) -> (u64, u64) {
     (all, typical(own))
 }
 
-/// The mean without the largest eighth, which interrupts may have made large.
+/// The mean of the measurements without the largest eighth, which interrupts may have made large.
 ///
 /// Some counters advance in steps as long as a region takes: 26 ticks on an AMD Zen 5. A median is
 /// then wrong by up to half a step, in every region.

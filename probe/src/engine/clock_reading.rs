@@ -13,7 +13,7 @@ use crate::point::Point;
 /// Maximum number of attempts to take a stamp while signal handlers interrupt.
 pub(super) const TRIES: u32 = 8;
 
-/// The counter, and the values that belong to it at the same moment.
+/// The counter, and the state of the thread at the same moment.
 #[derive(Clone, Copy)]
 pub(super) struct ClockReading {
     pub(super) now: u64,
@@ -29,8 +29,8 @@ impl Thread {
         self.stamp_after(ticks_or_stamp())
     }
 
-    /// A stamp for the program's own use. If this runs in a signal handler that has interrupted a
-    /// begin or end, and the clock changes, the interrupted code must read the clock again.
+    /// A stamp for the program's own use. If the clock changes, this marks it as disturbed, so that
+    /// a begin or end that a signal handler has interrupted reads the clock again.
     #[inline(always)]
     pub(crate) fn stamp_beside(&self) -> u64 {
         self.stamp_beside_after(ticks_or_stamp())
@@ -72,14 +72,14 @@ impl Thread {
         unreachable!("it returns when all tries are over")
     }
 
-    /// The clock of the current context minus the covered ticks. It stands still while the thread
-    /// is switched out, and while a handler measures.
+    /// The clock of the current context minus the covered ticks. It does not advance while the
+    /// thread is switched out, and while a handler measures.
     pub(super) fn uncovered_ticks(&self) -> u64 {
         let (reading, ()) = self.read_clock(None, || ());
         reading.now.wrapping_sub(reading.off).wrapping_sub(reading.covered)
     }
 
-    /// The stamp of an end, which has already read the counter.
+    /// The stamp of an end that has already read the counter as `now`.
     #[inline]
     fn stamp_after(&self, now: u64) -> u64 {
         if !self.clock.is_outdated(now) {
@@ -88,7 +88,7 @@ impl Thread {
         self.stamp_anew()
     }
 
-    /// The stamp if the clock is outdated.
+    /// Updates the clock, which is outdated, and returns the stamp.
     #[inline]
     fn stamp_anew(&self) -> u64 {
         let stamps = self.refresh();
@@ -102,7 +102,8 @@ impl Thread {
         if self.clock.is_outdated(now) { self.refresh().late } else { now }
     }
 
-    /// Updates the clock, and counts an anomaly if it had gone astray.
+    /// Updates the clock. Counts an anomaly if the counter went astray, or if the clock source
+    /// missed a switch.
     #[inline(always)]
     fn refresh(&self) -> Stamps {
         cold::put_right();
@@ -135,10 +136,10 @@ impl Thread {
         if ran_backwards(elapsed) {
             self.note_anomaly();
         }
-        // The difference may be negative although the counter advanced. The clock learns of time
-        // that was lost without a switch, such as a hypervisor's, up to a millisecond late. If that
-        // time is longer than this region, the rest is subtracted from the enclosing region, whose
-        // span becomes shorter.
+        // The difference may be negative although the counter advanced. The clock learns up to a
+        // millisecond late of time that was lost without a switch, such as to a hypervisor. If that
+        // time is longer than this region, the remainder is subtracted from the enclosing region,
+        // whose span becomes shorter.
         let off = at.off.wrapping_sub(begun.off);
         let raw = (elapsed.wrapping_sub(off) as i64).max(0) as u64;
         RegionPart {
@@ -212,9 +213,9 @@ pub(super) fn fenced_end(thread: &Thread) -> End {
     End { now: Stamp::Fenced.take(), covered }
 }
 
-/// Turns the page for the record of a region. Excludes from the region the ticks that were covered
-/// in the meantime, and the ticks that were added to its point's inclusive total, including a
-/// handler's. Returns the covered ticks.
+/// Calls [`Thread::turn_page`] for the record of a region. Excludes from the region the ticks that
+/// are covered during the call, and the ticks that are added to its point's inclusive total,
+/// including a handler's. Returns the covered ticks.
 ///
 /// `None` if the stack has no room, the page cannot be turned, or handlers measured during each
 /// try.
@@ -223,8 +224,8 @@ pub(super) fn turn_page(thread: &Thread, region: &Region, point: &Point) -> Opti
         return None;
     }
     let entry = thread.entry_at(point.offset());
-    // Reads the covered ticks and the added ticks at one moment. A switch to another fibre changes
-    // the place.
+    // Reads the covered ticks and the added ticks at one moment. The place differs if another fibre
+    // has run in between.
     let read = || {
         (0..TRIES).find_map(|_| {
             let (place, covered) = (thread.place(), thread.covered());

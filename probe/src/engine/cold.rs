@@ -1,9 +1,9 @@
 //! Cold sections: code that runs once for a process, a thread or a point.
 //!
 //! A section runs without signal handlers, except handlers of the thread's own faults. The thread
-//! cannot be cancelled in it, and `errno` stays the host's. A handler that runs nevertheless may
-//! jump out of the section. The thread finds that out when it next enters a section or refreshes
-//! its clock, and then repairs what the section left.
+//! cannot be cancelled in it, and `errno` stays the host's. A handler that still runs may jump out
+//! of the section. The thread finds that out when it next enters a section or refreshes its clock,
+//! and then repairs what the section left.
 //!
 //! A thread waits for others at most as long as [`super::spin`] allows, all its waits together.
 
@@ -30,7 +30,8 @@ pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
     })
 }
 
-/// Repairs what a jump out of a section has left, on a thread that may enter no further section.
+/// Repairs what a jump out of a section has left behind. A refresh of the clock calls this, because
+/// the thread may never enter another section.
 #[inline]
 pub(super) fn put_right() {
     if section::is_open() {

@@ -19,8 +19,8 @@ static LAST_POINT: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn next_context() -> u32 {
     loop {
         let number = CONTEXTS.fetch_add(1, Relaxed).wrapping_add(1);
-        // A place contains only some bits of the number. They must not all be 0, which stands for
-        // the thread's own context.
+        // A place contains only some bits of the number. They must not all be 0, because 0 is the
+        // thread's own context.
         if u64::from(number) & CONTEXT != 0 {
             return number;
         }

@@ -116,8 +116,8 @@ impl Handle {
         alive().is_some_and(|thread| thread.current.load(Relaxed) == self.as_ptr().cast_mut())
     }
 
-    /// Resets the context for another unit of execution, with no open regions. False if it is
-    /// current on a thread, or interrupted there.
+    /// Resets the context for another unit of execution, with no open regions. False if the context
+    /// is current or interrupted on a thread.
     pub(crate) fn renew(&self) -> bool {
         by_leader!(renew(self));
         self.shared().renew()
@@ -151,10 +151,11 @@ impl Clone for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         by_leader!(drop_context(self));
-        // Pairs with the fence, so that the freeing thread sees all changes through other handles.
+        // Pairs with the fence below, so that the freeing thread sees all changes through other
+        // handles.
         if self.counted().handles.fetch_sub(1, Release) == 1 {
             fence(Acquire);
-            // SAFETY: from a box, and this was the last handle.
+            // SAFETY: the pointer is from a box, and this was the last handle.
             drop(unsafe { Box::from_raw(self.0.as_ptr()) });
         }
     }
@@ -230,7 +231,7 @@ impl Shared {
         }
         self.regions.paused.covered.store(NOTHING_COVERED, Relaxed);
         self.entered.store(false, Relaxed);
-        // If it had interrupted a context, that context is lost with its thread.
+        // If this context had interrupted another one, the other one is lost with its thread.
         self.interrupted.store(ptr::null_mut(), Relaxed);
     }
 }
@@ -246,7 +247,8 @@ fn link(thread: &'static Thread, context: *const Shared) -> &'static AtomicPtr<S
     let mut link = &thread.current;
     loop {
         let at = link.load(Relaxed);
-        // SAFETY: null, or a context that its place in the chain keeps alive.
+        // SAFETY: the pointer is null, or leads to a context that its place in the chain keeps
+        // alive.
         match unsafe { at.as_ref() } {
             Some(interrupt) if !ptr::eq(at, context) && interrupt.entered.load(Relaxed) => {
                 link = &interrupt.interrupted;
@@ -321,13 +323,13 @@ unsafe extern "C" fn drop_shared(context: *const Shared) {
 }
 
 /// Suspends the current context, and makes an interrupt's context current; [`leave`] resumes the
-/// former. False if the interrupt's context already belongs to a thread.
+/// suspended one. False if the interrupt's context already belongs to a thread.
 pub(crate) fn enter(to: &Handle) -> bool {
     by_leader!(enter(to));
     let Some(thread) = prepare::thread() else { return false };
     undisturbed(|| {
-        // If an interrupt's context was suspended by a switch after it was entered, it still keeps
-        // the context that it has interrupted.
+        // If a switch has suspended an interrupt's context, that context still holds a pointer to
+        // the context that it has interrupted, so it cannot be entered again.
         let shared = to.shared();
         if shared.entered.load(Relaxed) || !shared.take(thread) {
             thread.count(|counters| &counters.mismatched);
@@ -342,7 +344,7 @@ pub(crate) fn enter(to: &Handle) -> bool {
     })
 }
 
-/// Resumes the context that [`enter`] suspended, or the one that a switch has put in its place.
+/// Resumes the context that [`enter`] suspended, or the context that a switch has put in its place.
 /// False if `from` is not current here, or was not entered.
 pub(crate) fn leave(from: &Handle) -> bool {
     by_leader!(leave(from));
@@ -353,7 +355,8 @@ pub(crate) fn leave(from: &Handle) -> bool {
             }
             let now = put_aside(thread);
             let interrupted = from.shared().interrupted.swap(ptr::null_mut(), Relaxed);
-            // SAFETY: null, or a context that its place in the chain keeps alive.
+            // SAFETY: the pointer is null, or leads to a context that its place in the chain keeps
+            // alive.
             if let Some(interrupted) = unsafe { interrupted.as_ref() } {
                 // `from` may have been entered on another thread, and moved here by a switch.
                 interrupted.held_by.store(thread.tid.load(Relaxed) as u32, Relaxed);

@@ -1,10 +1,10 @@
-//! Several copies of pfp in one process, as they see each other.
+//! How several copies of pfp in one process work together.
 //!
 //! A Rust program and the plugins it loads, or a C library, may each bring a copy, built by
 //! different compilers from different versions. One copy *leads*: it makes the process, and has the
-//! threads, their lanes and the contexts. The others *follow*: they call the leader for each region,
-//! through a [`FunctionTable`] of C functions. So a thread has one lane and one stack of open
-//! regions, whichever copies the regions are of.
+//! threads, their lanes and the contexts. The others *follow*: they call the leader for each
+//! region, through a [`FunctionTable`] of C functions. So a thread has one lane and one stack of
+//! open regions, whichever copies the regions are of.
 //!
 //! ```text
 //!              leader                              follower
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! Copies share no Rust type. Functions of the table take words, texts, and pointers to words, to a
-//! [`Declaration`], a [`Sink`], [`super::elsewhere::Past`] and [`super::polls::Polls`], which have C's
-//! layout. Only the copy that made a point or a context knows its layout.
+//! [`Declaration`], a [`Sink`], [`super::elsewhere::Past`] and [`super::polls::Polls`], which have
+//! C's layout. Only the copy that made a point or a context knows its layout.
 //!
 //! [`super::leader`] describes how the copies find each other.
 
@@ -154,7 +154,7 @@ pub(crate) fn followed() -> Option<&'static FunctionTable> {
     if leader == UNKNOWN {
         leader = look_for_leader();
     }
-    // SAFETY: null, or a static of an object that is not unloaded.
+    // SAFETY: the pointer is null, or leads to a static of an object that is not unloaded.
     unsafe { leader.as_ref() }
 }
 

@@ -18,9 +18,9 @@ use crate::point::Point;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
-    /// When the time began.
+    /// The counter when the time began.
     pub start: u64,
-    /// How long it was.
+    /// Ticks from the begin of the time to its end.
     pub span: u64,
     /// The wall-clock ticks to record. More than `span` if they include earlier time that was not
     /// recorded yet.

@@ -41,8 +41,8 @@ pub(super) static REFUSED: AtomicU64 = AtomicU64::new(0);
 /// segment.
 #[inline(always)]
 pub unsafe fn word(leads_to: *const AtomicPtr<AtomicU64>) -> u64 {
-    // Pairs with the store in `lead_to`: a thread that sees the word in the segment sees the point's
-    // number, too.
+    // Pairs with the store in `lead_to`: a thread that sees the word in the segment sees the
+    // point's number, too.
     // SAFETY: by the caller's promise, the pointer leads to a word that is never unmapped.
     unsafe { (*(*leads_to).load(Acquire)).load(Relaxed) }
 }
@@ -140,7 +140,7 @@ impl Point {
         matches!(self.state.name, Name::Tuple(_))
     }
 
-    /// Whether its regions carry amounts. If so, its cells have sums of amounts.
+    /// Whether the point's regions carry amounts. If so, its cells have sums of amounts.
     #[inline(always)]
     pub(crate) fn has_amounts(&self) -> bool {
         self.state.has_amounts
@@ -168,12 +168,12 @@ impl Point {
         device | if self.state.wall { WALL } else { 0 }
     }
 
-    /// Whether it measures from the start.
+    /// Whether the point was declared to measure from the start.
     pub(crate) fn starts_on(&self) -> bool {
         self.state.starts_on
     }
 
-    /// Whether it is one of the program's own points. Tuples, the calibration's point and refused
+    /// Whether the point is one of the program's own. Tuples, the calibration's point and refused
     /// points are not.
     pub(crate) fn is_listed(&'static self) -> bool {
         let number = match copies::followed() {
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// A thread that sees a point's word sees the point's number, although another thread is
+    /// A thread that sees a point's word also sees the point's number, even while another thread is
     /// entering the point. On x86-64 every order of loads shows this; Miri shows what other
     /// processors do.
     #[test]

@@ -20,7 +20,7 @@ use crate::clock::calibrate;
 use crate::point::Point;
 use crate::stats::{Bucket, Stats, merged};
 
-/// Whether a histogram is read beside the figures, which allocates.
+/// Whether the histogram is read, too, which allocates memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Histogram {
     Read,
@@ -46,7 +46,8 @@ pub(crate) fn of_points(
     all.histogram = (histogram == Histogram::Read).then(Vec::new);
     for point in points {
         for lane in &process.lanes {
-            // SAFETY: null, or pages that stay mapped as long as the process runs.
+            // SAFETY: the pointer is null, or leads to pages that stay mapped as long as the
+            // process runs.
             let Some(thread) = (unsafe { lane.load(Acquire).as_ref() }) else { continue };
             if let Some(cell) = thread.cell_of_any(point) {
                 all.add(&process.segment, cell, Some(thread)).ok()?;
@@ -87,8 +88,8 @@ pub(crate) fn of_points(
         alpha: control.alpha().unwrap_or(0.0),
         mean,
         variance,
-        // Callers in C read no histogram. They get ticks, which need no rate, and may be in a signal
-        // handler, where the rate must not be refined.
+        // Callers in C read no histogram. They get ticks, which need no rate, and may be in a
+        // signal handler, where the rate must not be refined.
         rate: histogram.as_ref().map_or(0.0, |_| rate(process)),
         histogram: histogram.map_or_else(Vec::new, merged),
     };
@@ -123,7 +124,7 @@ impl Collected {
         let read = read(segment, (cell, thread), self.epoch, self.histogram.as_mut())?;
         let Some(picture) = read else { return Ok(()) };
         self.weighted += picture.live.average_ticks() * picture.live.count as f64;
-        // Another process may have written any number there.
+        // The addition wraps, because another process may have written any number.
         self.averaged = self.averaged.wrapping_add(picture.live.count);
         self.sums.merge(&picture.live);
         self.sums.merge(&picture.retired);
@@ -206,7 +207,7 @@ fn read(
             picture.live = live;
             return Ok(Some(picture));
         }
-        // Some of the buckets belong to the next window, or to a fold.
+        // Some of the buckets may belong to the next window, or to a fold, so they are dropped.
         if let Some(buckets) = &mut histogram {
             buckets.truncate(before);
         }

@@ -26,8 +26,8 @@ pub(super) struct Ending<'a> {
     pub(super) amounts: Option<&'a Amounts>,
 }
 
-/// Pops the innermost region, which has `child` ticks of regions inside, and adds its ticks to the
-/// covered ones.
+/// Pops the innermost region, which has `child` ticks of regions inside. Adds its own ticks, and
+/// the overhead of measuring it, to the covered ticks.
 pub(super) fn pop_and_cover(thread: &Thread, child: u64, net: u64) {
     thread.cover(net.wrapping_add(overhead().pair()).wrapping_sub(child));
     thread.pop();
@@ -37,7 +37,7 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
     let Ending { begun, end, inside, latch, amounts } = ending;
     let part = thread.part(&begun, end);
     pop_and_cover(thread, part.child, part.net);
-    // The region may have no record.
+    // Shows the end to readers, because the region may write no record that would show it.
     thread.show_end(end.now);
     let sum = PartSum {
         own: part.own(),
@@ -61,8 +61,8 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
 
 /// Makes the thread's cell of a tuple follow the same control word as its cell of the metered
 /// point, as if this had been done at the region's begin. So the region counts in the window in
-/// which it began, even after a reset. If the cell already follows the current word, it is left
-/// alone, since it has newer regions.
+/// which it began, even if the point was reset since. If the tuple's cell already follows the
+/// current word, it is left alone, since it has newer regions.
 fn follow(thread: &Thread, tuple: &'static Point, metered: &Point) {
     let [at, word] = [tuple, metered].map(|point| thread.entry(point).follows());
     // If the counter must not be read, no cell follows a word: see `prepare::point`.

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The caller has marked the thread as busy: a signal handler that interrupts a fold records on
-//! another lane. A handler that jumps out leaves staged figures, which [`recover`] drops.
+//! another lane. A handler that jumps out leaves figures that are not published, which [`recover`]
+//! drops.
 
 mod mixed;
 mod run;
@@ -65,7 +66,8 @@ pub(super) fn recover(process: &Process, thread: &Thread) {
     fold_again(thread);
 }
 
-/// Drops the staged figures of a cell, and removes them from the histogram.
+/// Drops the figures that an interrupted change has left unpublished in a cell, and removes their
+/// measurements from the histogram.
 fn mend(segment: &Segment, thread: &Thread, point: u32, cell: &Cell) {
     let held = |chunk| {
         let Some(chunk) = segment.chunk(chunk) else { return 0 };
@@ -78,7 +80,8 @@ fn mend(segment: &Segment, thread: &Thread, point: u32, cell: &Cell) {
         let additions = not_folded.filter_map(|number| thread.slot(number).addition());
         let of_point = additions.filter(|addition| addition.point == point);
         let folded = of_point.map(|addition| addition.exclusive);
-        // If the measurement was recorded beside the ring, no other measurement is staged.
+        // A measurement that was recorded outside of the ring is the only one of its change. `last`
+        // has its ticks.
         for ticks in folded.chain([last]).take(counted as usize) {
             if let Some(bucket) = thread.bucket(cell, ticks) {
                 cell::add(bucket, u64::MAX);
@@ -108,8 +111,8 @@ fn fold_up_to_now(thread: &Thread) {
     }
 }
 
-/// Folds all records after an interrupted fold: some cells may hold some of them already, and a
-/// counted record may not be announced.
+/// Folds all records again after an interrupted fold. Some cells may already hold some of the
+/// records, and the number of folded records may lag behind a record that its cell already holds.
 fn fold_again(thread: &Thread) {
     let written = thread.written();
     for number in first(thread)..written {
@@ -154,13 +157,13 @@ fn fold_some(thread: &Thread, mut from: u64, end: u64) -> bool {
 /// After a run of this many records another run is likely.
 const LONG: usize = 8;
 
-/// Folds one record.
+/// Folds one record, out of line; see [`fold_here`].
 #[inline(never)]
 fn fold_one(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {
     fold_here(thread, entry, slot, end)
 }
 
-/// Like [`fold_one`], but adds no call.
+/// Folds one record, inline. False in a child that a signal handler has forked during the call.
 #[inline(always)]
 fn fold_here(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {
     let added = slot.added();
@@ -182,7 +185,8 @@ fn fold_here(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {
     thread.add_call(entry, slot.names(), calls_of(&one), end)
 }
 
-/// Like [`fold_one`], for a cell whose rare figures may change, too.
+/// Like [`fold_one`], for a cell that is not [simple](Cell::is_simple), or whose histogram lacks a
+/// part.
 #[cold]
 #[inline(never)]
 fn fold_alone(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {
@@ -233,13 +237,14 @@ struct RecordSums {
     both: Doubles,
     /// The squares of the exclusive ticks.
     squares: f64,
-    /// The least exclusive ticks, and the negated most: both are updated by a minimum.
+    /// The minimum of the exclusive ticks, and their negated maximum, so that one instruction
+    /// updates both.
     extremes: Doubles,
     count: u64,
 }
 
 impl RecordSums {
-    /// A page of squares of smaller ticks adds up to less than 2^53.
+    /// Ticks below this are small: the squares of a page of them add up to less than 2^53.
     const SMALL: u64 = 1 << 23;
 
     fn none() -> Self {
@@ -275,7 +280,7 @@ impl RecordSums {
             true => u128::from(whole(self.squares)),
             false => of_point(slots, point).map(|ticks| u128::from(ticks).pow(2)).sum(),
         };
-        // A region that was off the CPU has a counted record, which is not folded. The caller
+        // No region that was off the CPU is folded: its end adds it to the cell. The caller
         // computes the average.
         let (off_cpu, switches, average) = (0, 0, 0);
         Sums { count, exclusive, inclusive, off_cpu, switches, min, max, last, squares, average }
@@ -285,8 +290,8 @@ impl RecordSums {
 /// Converts a sum to an integer below 2^53.
 #[inline(always)]
 fn whole(sum: f64) -> u64 {
-    // SAFETY: the sum of fewer than 2^21 numbers of 32 bits is finite. A signed conversion, because
-    // the unsigned one sets the host's flag of inexact results.
+    // SAFETY: the sum of fewer than 2^21 numbers of 32 bits is finite. The conversion is signed,
+    // because an unsigned one sets the host's flag for inexact results.
     unsafe { sum.to_int_unchecked::<i64>() as u64 }
 }
 
@@ -307,7 +312,7 @@ fn add(entry: &Entry, cell: &Cell, sum: &RecordSums, slots: &[Slot], last: &Slot
     append(entry, cell, more, slots, end);
 }
 
-/// Like [`add`], for a cell whose rare figures may change, too.
+/// Like [`add`], for a cell that is not [simple](Cell::is_simple).
 #[inline(never)]
 fn append(entry: &Entry, cell: &Cell, mut more: Sums, slots: &[Slot], end: u64) {
     let (staged, control) = (cell.staged(), entry.follows());

@@ -86,7 +86,7 @@ fn poll_part<F: Future>(
     future: Pin<&mut F>,
     context: &mut Context<'_>,
 ) -> Poll<F::Output> {
-    // Polled apart from the others, because nothing is kept of a poll that is not measured.
+    // A poll that is not measured leaves no part to record.
     if guard.tag() == 0 {
         return future.poll(context);
     }
@@ -108,7 +108,7 @@ impl Drop for PollPart<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let tag = self.guard.tag();
-        // A future that is ready at its first poll is a region like any other.
+        // If no earlier poll waits to be recorded, the last poll is a region like any other.
         match self.last && !self.polls.wait() {
             true => measure::end(tag),
             false => end_poll(tag, self.polls, self.last),

@@ -1,8 +1,8 @@
 //! Runs once for the program or library that contains pfp: as it is loaded, before there is
 //! anything to measure, and as it ends.
 //!
-//! Later, it would take locks of the C library, which in a forked child may be held by a thread
-//! that only the parent has.
+//! The first part runs at loading, because it takes locks of the C library. Later, in a forked
+//! child, such a lock may be held by a thread that only the parent has.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::{self, MaybeUninit};
@@ -14,7 +14,7 @@ use super::thread::lane;
 use super::{cold, leader, overhead};
 use crate::{clock, errno, loaded, snapshot};
 
-// Miri runs it as well, but has no loader.
+// Miri would run this, too, but it has no loader.
 #[cfg(not(miri))]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -31,7 +31,7 @@ extern "C" fn at_load() {
     if IS_READY.swap(true, Relaxed) {
         return;
     }
-    // SAFETY: registers a function that any child may call.
+    // SAFETY: the registered function may be called in any forked child.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     clock::look_up();
     loaded::look_up();
@@ -40,11 +40,12 @@ extern "C" fn at_load() {
     leader::choose();
 }
 
-/// Does the same now if the loader has not called `at_load`.
+/// Does the work of `at_load` now, if the loader has not called it, and registers the work at the
+/// end of the process.
 pub(super) fn prepare() {
     if !IS_READY.load(Relaxed) {
         at_load();
-        // SAFETY: registers a function that may be called at any time.
+        // SAFETY: the registered function may be called at any time.
         unsafe { libc::atexit(at_process_exit) };
     }
 }
@@ -58,11 +59,12 @@ extern "C" fn in_child() {
         making::forget();
         switches::leave_parents();
         overhead::CALIBRATING.release_if(|_| true);
-        // A handler of another copy, or of the host, may have measured already.
+        // A fork handler of another copy, or of the host, may have measured already, so that the
+        // child has its own process.
         if process::current().is_some() {
             return;
         }
-        // Only the copy of pfp that made the parent's process has it to detach.
+        // A copy of pfp that follows has no process, so it has nothing to detach.
         if let Some(parents) = process::newest() {
             parents.detach();
         }
@@ -75,9 +77,9 @@ extern "C" fn at_process_exit() {
     end_by(snapshot::write_at_exit);
 }
 
-/// Does the same before an end by `_exit`, but writes no file that several processes share. Forked
-/// children end before the program does, and the first file of a name is kept: a shared name is
-/// left for the program's own figures.
+/// Like [`at_process_exit`], before an end by `_exit`, but writes no file that several processes
+/// share. The first file of a name is not replaced, and forked children end before the program
+/// does, so a child would take the name of the program's own figures.
 pub(crate) fn at_immediate_exit() {
     end_by(|process, path| {
         if process.has_own_file() {
@@ -87,7 +89,7 @@ pub(crate) fn at_immediate_exit() {
 }
 
 fn end_by(write_snapshot: impl FnOnce(&Process, &Path)) {
-    // A copy that follows has none.
+    // Only the leading copy of pfp has a process.
     if let Some(process) = process::current() {
         cold::section(|| process.end(write_snapshot));
     }
@@ -98,17 +100,18 @@ type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 /// Keeps the shared library with this code loaded: threads refer to it until they end.
 fn pin() {
     let mut object = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the address of this function; `object` is valid for writes.
+    // SAFETY: the first argument is the address of this function, and `object` is valid for writes.
     if unsafe { libc::dladdr(pin as *const c_void, object.as_mut_ptr()) } == 0 {
         return;
     }
-    // SAFETY: zeroed, and then filled in by the call.
+    // SAFETY: `object` was zeroed, and then filled in by the call.
     let object = unsafe { object.assume_init() };
     if object.dli_fname.is_null() || is_program(object.dli_fbase.addr()) {
         return;
     }
-    // Found by its name: a statically linked program has no `dlopen`, and a linker would warn.
-    // SAFETY: a NUL-terminated name that outlives the call.
+    // `dlopen` is found by its name, because a statically linked program has none, and a linker
+    // would warn.
+    // SAFETY: the name is NUL-terminated and outlives the call.
     let dlopen = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dlopen".as_ptr()) };
     if dlopen.is_null() {
         return;
@@ -116,7 +119,8 @@ fn pin() {
     // SAFETY: the C library's function of that name has this type.
     let dlopen = unsafe { mem::transmute::<*mut c_void, Dlopen>(dlopen) };
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-    // SAFETY: a NUL-terminated name; the object is loaded already. The handle is kept.
+    // SAFETY: the name is NUL-terminated, and the object is loaded already. The handle is never
+    // closed.
     unsafe { dlopen(object.dli_fname, flags) };
 }
 

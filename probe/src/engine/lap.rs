@@ -49,8 +49,8 @@ impl Guard {
         let covered = thread.covered();
         let now = ticks();
         let elapsed = region.elapsed(now);
-        // Read before the marker is set: a handler or fibre that measures later adds to the totals,
-        // too.
+        // These are read before the marker is set, so that the tests below notice a handler or
+        // fibre that measures after the reads and adds to the totals.
         let offset = point.offset();
         let inside = thread.less_total(offset, region.inclusive());
         let (position, switches) = (thread.position(), thread.clock.switches());
@@ -63,18 +63,20 @@ impl Guard {
                 false => self.lap_turned(next),
             };
         }
-        // As in `end_at`. A handler that jumps out from here on leaves no region open.
+        // From here on, signal handlers and other fibres do not use the ring; see
+        // `measure::record`.
         let marker = &mut marker::new();
         if !thread.mark_at(position, marker::prepare(marker)) {
             return self.lap_slow(next);
         }
-        // A handler that ran since the stamp has covered some ticks. A handler that runs from now
-        // on is inside the next region.
+        // A handler that has measured since the stamp has changed the covered ticks. What a handler
+        // measures from now on is inside the next region.
         let next_total = thread.entry_at(next_offset).total();
         if !thread.has_covered(covered) {
             busy::unmark(thread, true);
             return self.lap_slow(next);
         }
+        // If a handler jumps out from here on, dropping this guard ends no region.
         self.set_tag(0);
         compiler_fence(SeqCst);
         // Each word is stored as soon as it is known, and words of the region are loaded again, so
@@ -134,7 +136,7 @@ impl Guard {
             && let Some(took) =
                 region.point().and_then(|point| clock_reading::turn_page(thread, region, point))
         {
-            // Moves the begin of the region by the time that this took.
+            // The begin of the region moves by the time that turning the page took.
             region.delay(took);
             return self.lap_on::<true>(next, next.control());
         }

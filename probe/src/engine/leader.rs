@@ -1,15 +1,15 @@
 //! Decides which copy of pfp in a process leads, and how the others find it.
 //!
-//! The [`copies`] find each other by a note in the headers of the object that contains each of
-//! them. `dlsym` does not find statics of Rust programs or hidden symbols. Notes are loaded no
-//! matter how a program is linked, and are gone after an `exec`. A note has the [`VERSION`] of the
+//! The [`copies`] find each other by an ELF note in the object that contains each of them. `dlsym`
+//! does not find statics of Rust programs or hidden symbols. Notes are loaded no matter how a
+//! program is linked, and are gone after an `exec`. A note has the [`VERSION`] of the
 //! [`FunctionTable`] and the location of the [`CopyInfo`]. Copies with other versions are not
 //! compatible: each of them makes a segment of its own.
 //!
 //! Each copy chooses the leader when it is loaded: a copy that already leads, else the first copy
-//! that searches. The loader's list is locked then, so that no object in it can be unloaded. Later
-//! the lock may be held by another thread, which does not exist in a forked child. A copy searches
-//! only once its own object cannot be unloaded any more.
+//! that searches. The search locks the loader's list, so that no object in it can be unloaded.
+//! After loading, that lock may be held by another thread, and would never be released in a forked
+//! child. A copy searches only once its own object cannot be unloaded any more.
 
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
@@ -40,14 +40,16 @@ impl CopyInfo {
     /// version. A copy that finds such a leader does not follow it, and makes a segment of its own.
     fn table(&self) -> Option<&'static FunctionTable> {
         let table = self.table.load(Relaxed);
-        // SAFETY: a static of an object that is not unloaded, which begins with its own size.
+        // SAFETY: the table is a static of an object that is not unloaded, and begins with its own
+        // size.
         let is_whole = unsafe { (&raw const (*table).size).read() } >= size_of::<FunctionTable>();
-        // SAFETY: a static of an object that is not unloaded, and as large as this copy expects.
+        // SAFETY: the table is a static of an object that is not unloaded, and as large as this
+        // copy expects.
         is_whole.then(|| unsafe { &*table })
     }
 }
 
-/// This copy.
+/// What other copies read about this copy.
 static COPY: CopyInfo = CopyInfo {
     leads: AtomicBool::new(false),
     elected: AtomicPtr::new(ptr::null_mut()),
@@ -81,7 +83,7 @@ struct NoteHeader {
     kind: u32,
 }
 
-/// A note of pfp.
+/// The note of a copy of pfp, as it is loaded.
 #[repr(C)]
 struct Note {
     header: NoteHeader,
@@ -108,7 +110,7 @@ pub(super) fn choose() {
         true => search(true, found.elected).leader,
         false => found.leader,
     };
-    // SAFETY: null, or a copy that leads.
+    // SAFETY: the pointer is null, or leads to the `CopyInfo` of a copy that leads.
     let leader = unsafe { leader.as_ref() }.filter(|leader| !ptr::eq(*leader, &raw const COPY));
     copies::set_leader(leader.and_then(CopyInfo::table));
 }
@@ -207,7 +209,7 @@ unsafe fn each_copy(start: usize, bytes: usize, mut found: impl FnMut(&'static C
     let mut at = 0;
     while bytes - at >= size_of::<NoteHeader>() {
         let place = ptr::with_exposed_provenance::<u8>(start + at);
-        // SAFETY: at least a header is left of the bytes.
+        // SAFETY: at least the size of a header is left of the bytes.
         let header = unsafe { place.cast::<NoteHeader>().read_unaligned() };
         let [name, content] =
             [header.name, header.content].map(|it| (it as usize).next_multiple_of(4));

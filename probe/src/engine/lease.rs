@@ -1,6 +1,6 @@
 //! Leases: work that one thread at a time does, in a [cold section](super::cold::section).
 //!
-//! A word holds the thread that does it, and the time since when:
+//! A word holds the id of the thread that does the work, and the time at which it began:
 //!
 //! ```text
 //! 31          22 21                            0
@@ -12,7 +12,8 @@
 //! No thread waits for a holder that has ended or has jumped out of its section. In a forked child
 //! the parent's other threads count as ended. Taking over from a thread that is merely slow must be
 //! harmless, so all work under a lease is published by one exchange. Work that cannot be published
-//! so needs a lease that is [exclusive](Lease::acquire_exclusive), which a slow thread keeps.
+//! in this way needs an [exclusive](Lease::acquire_exclusive) lease, which is never taken from a
+//! slow thread.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -27,7 +28,7 @@ use crate::clock::calibrate::monotonic_ns;
 const FREE: u32 = 0;
 const DONE: u32 = u32::MAX;
 
-/// The kernel has no greater ids.
+/// Bits of a kernel id: the kernel assigns no greater ids.
 const ID_BITS: u32 = 22;
 const IDS: u32 = (1 << ID_BITS) - 1;
 /// Number of different intervals, so that no word equals [`DONE`].
@@ -37,11 +38,11 @@ const INTERVAL_BITS: u32 = 27;
 /// A lease expires after this many intervals, a second.
 const EXPIRES_AFTER: u64 = 8;
 
-/// How often the threads that do not wait check whether the holder still exists.
+/// Interval at which threads that do not wait check whether the holder still exists.
 const CHECK_NS: u64 = 10_000_000;
 static CHECKED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// A lease: the thread that does some work, and the time since when.
+/// A lease: the thread that does some work, and the time at which it began.
 #[derive(Debug)]
 pub(crate) struct Lease(AtomicU32);
 
@@ -61,7 +62,7 @@ pub(crate) enum NotAcquired {
 pub(crate) struct LeaseGuard {
     lease: &'static Lease,
     word: u32,
-    /// The lease that the thread acquired before this one, and still holds; or null.
+    /// The innermost lease that the thread already held; null without one.
     around: *const Lease,
 }
 
@@ -163,7 +164,7 @@ impl Lease {
         }
     }
 
-    /// Marks the work as done for good, whichever thread does it.
+    /// Marks the work as done for good, even if another thread holds the lease.
     pub(crate) fn set_done(&self) {
         // Pairs with the loads in `is_done` and `acquire_from`.
         self.0.store(DONE, Release);
@@ -177,7 +178,7 @@ impl Lease {
         }
     }
 
-    /// Stores a holder that does not exist, as a thread does that ends while it holds the lease.
+    /// Makes the lease look as if a thread had ended while it held the lease.
     #[cfg(test)]
     pub(crate) fn hold_as_dead_thread(&self) {
         self.0.store((interval() as u32) << ID_BITS | (IDS - 1), Relaxed);
@@ -211,10 +212,10 @@ fn replace_innermost(lease: *const Lease) -> *const Lease {
     local::get().map_or(ptr::null(), |local| local.lease.replace(lease))
 }
 
-/// The calling thread has jumped out of a section: releases the lease that it held there.
+/// Releases the lease that the calling thread held in a section that it has jumped out of.
 pub(super) fn release_after_jump() {
     let innermost = replace_innermost(ptr::null());
-    // SAFETY: null, or from the `&'static Lease` that `acquire_from` received.
+    // SAFETY: the pointer is null, or from the `&'static Lease` that `acquire_from` received.
     if let Some(lease) = unsafe { innermost.as_ref() } {
         let me = tid() & IDS;
         lease.release_if(|holder| holder == me);

@@ -24,7 +24,7 @@ use super::thread::Thread;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
 mod pool;
 
-/// State of a thread.
+/// The state of a thread that belongs to this copy of pfp.
 #[repr(C)]
 pub(crate) struct Local {
     /// State of the thread's lane, which may be a wiped copy of a parent's; null before the first
@@ -37,10 +37,10 @@ pub(crate) struct Local {
     pub(super) waited_ns: Cell<u64>,
     /// True while the thread claims a lane.
     pub(super) is_claiming: Cell<bool>,
-    /// The lane that the thread has claimed and not moved into: one more than its number, and its
-    /// generation.
+    /// The lane that the thread has claimed but not moved into yet: its number plus one, and its
+    /// generation. Zeros if there is none.
     pub(super) claimed: Cell<(usize, u32)>,
-    /// The lane's state that the thread is taking over.
+    /// The state of the lane that the thread is moving into; null at other times.
     pub(super) moving_in: Cell<*const Thread>,
     pub(crate) functions: Functions,
 }
@@ -99,8 +99,8 @@ mod access {
     const SP: usize = offset_of!(Local, functions) + offset_of!(Functions, sp);
 
     /// The address of the descriptor of a thread's `Local` or, after the linker of a program has
-    /// replaced the instruction, the distance of the `Local` from `fs`. In assembly, as is the
-    /// `Local` itself: the compiler makes no TLS descriptor on this processor.
+    /// replaced the instruction, the distance of the `Local` from `fs`. This and the `Local` itself
+    /// are assembly, because the compiler makes no TLS descriptors on this processor.
     #[unsafe(naked)]
     extern "C" fn descriptor_or_distance() -> isize {
         naked_asm!(
@@ -128,12 +128,15 @@ mod access {
         )
     }
 
-    /// `fs:[UNKNOWN]` always reads 0: i386 keeps the address of its system calls there, between
-    /// the thread's own address and the stack protector's value, whose places compilers know.
+    /// Value of [`DISTANCE`] while the distance is not known. `fs:[UNKNOWN]` always reads 0,
+    /// because only i386 uses that field of the C library's thread header. The field cannot move:
+    /// compilers know the offsets of its neighbours, the thread's own address and the stack
+    /// protector's value.
     const UNKNOWN: isize = 0x20;
 
     /// Distance of the calling thread's `Local` from `fs`. It remains [`UNKNOWN`] if the storage is
-    /// dynamic or the processor's counter must not be read, so that each region reads null first.
+    /// dynamic or the processor's counter must not be read, so that each region reads a null
+    /// pointer and takes the slow path.
     static DISTANCE: AtomicIsize = AtomicIsize::new(UNKNOWN);
 
     /// Distance of thread-local storage from `fs`, if the storage is static.
@@ -144,18 +147,19 @@ mod access {
         }
         // SAFETY: in a library this is the address of a descriptor, two words that the loader
         // writes before any code runs: a function, and its argument. For static storage the
-        // argument is the distance, which is negative on this processor. Otherwise it is an
-        // address of user space, which is not.
+        // argument is the distance, which is negative on this processor. Otherwise it is an address
+        // of user space, which is positive.
         let argument = unsafe { (found as *const isize).add(1).read() };
         (argument < 0).then_some(argument)
     }
 
-    /// State of the calling thread's lane by the cached distance; null if that is not known.
+    /// State of the calling thread's lane, found by the cached distance; null while the distance is
+    /// not known.
     #[inline(always)]
     pub(crate) fn thread() -> *const Thread {
-        // The first word of the thread's own `Local`, or a word of the C library. The compiler would
-        // address `DISTANCE` through the global offset table, by one load more, because another
-        // object may define it, too. So it is hidden from other objects.
+        // Reads the first word of the thread's `Local`, or `fs:[UNKNOWN]`. `DISTANCE` is hidden
+        // from other objects: if another object could define it, too, the compiler would first load
+        // its address from the global offset table.
         let thread = read_by!(
             ".hidden {distance}",
             "mov {word}, qword ptr [rip + {distance}]",
@@ -165,9 +169,9 @@ mod access {
         ptr::with_exposed_provenance(thread)
     }
 
-    /// State of the calling thread's lane, wherever it is; null before the first region. Caches the
-    /// distance if it exists and the processor's counter may be read: callers of [`thread`] read
-    /// the counter if they find a lane.
+    /// State of the calling thread's lane, in static storage or in the pool; null before the first
+    /// region. Caches the distance, but only if the processor's counter may be read, because
+    /// callers of [`thread`] read the counter once they find a lane.
     #[cold]
     #[inline(never)]
     pub(crate) fn find() -> *const Thread {
@@ -191,7 +195,7 @@ mod access {
         near().or_else(|| far(pool::get))
     }
 
-    /// The calling thread's state by the cached distance.
+    /// The calling thread's state, found by the cached distance; `None` while that is not known.
     #[inline(always)]
     fn near() -> Option<&'static Local> {
         match DISTANCE.load(Relaxed) {
@@ -209,8 +213,8 @@ mod access {
     #[inline(always)]
     fn at(distance: isize) -> &'static Local {
         let local = clock::thread_pointer().wrapping_offset(distance).cast::<Local>();
-        // SAFETY: the words of `descriptor_or_distance`, which no other thread uses and which last as
-        // long as this one.
+        // SAFETY: the distance leads to the thread's `Local`, which `descriptor_or_distance`
+        // defines. No other thread uses it, and it lasts as long as this thread.
         unsafe { &*local }
     }
 }
@@ -266,7 +270,7 @@ pub(super) fn make_key(
         return Ok(key);
     }
     let mut key = 0;
-    // SAFETY: makes a key with a destructor of the right type.
+    // SAFETY: `key` is valid for writes, and the destructor has the type that the call expects.
     let refused = unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) };
     if refused != 0 {
         return Err(io::Error::from_raw_os_error(refused));

@@ -11,10 +11,10 @@
 //! recorded                                 B - 0            A - B
 //! ```
 //!
-//! A signal handler may measure between any two instructions, which changes the covered ticks. So
-//! these are read before and after each stamp. If they differ, the stamp is taken again. If a
-//! handler measures before the region is pushed, it uses the same slot of the stack, which also
-//! shows in the covered ticks.
+//! A signal handler may measure between any two instructions, which changes the covered ticks. So a
+//! begin or end reads the covered ticks before and after its stamp, and takes the stamp again if
+//! they differ. If a handler measures before the region is pushed, it uses the same slot of the
+//! stack, which also shows in the covered ticks.
 //!
 //! The cost is the longest chain of dependent instructions after the counter is read. So everything
 //! that does not depend on the counter is done before, and rare cases are left to [`super::slow`].
@@ -47,15 +47,15 @@ pub(crate) fn ready(
     if thread.follows(offset, control) { Some((thread, thread.entry_at(offset))) } else { None }
 }
 
-/// [`ready`] for a fenced point. Its cells follow the word without the flag, so no cell follows the
-/// word itself.
+/// [`ready`] for a fenced point. Its cells follow the control word without the flag of fenced
+/// points, so the comparison in [`begin_in`] fails for each of its begins.
 pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'static Entry)> {
     let control = point.control();
     let is_fenced = control.fenced() && control.enabled() && control.0 != UNREGISTERED;
     if is_fenced { ready(point, control.sanitized()) } else { None }
 }
 
-/// A region whose tag a guard keeps.
+/// A region whose tag a guard stores.
 pub(crate) const SCOPE: u64 = 0;
 /// A region that is begun and ended by hand, and is found by its point.
 pub(crate) const HAND: u64 = BY_HAND;
@@ -79,8 +79,8 @@ pub(super) fn begin_in<const HOW: u64>(
     point: &'static Point,
     control: Control,
 ) -> u64 {
-    // All loads come before the test: in a forked child they read zero, and so does the word that
-    // is tested.
+    // All loads come before the test: if one of them reads a page that was wiped in a forked child,
+    // the tested word is wiped, too.
     let tag = thread.place();
     let offset = point.offset();
     let mut covered = thread.covered();
@@ -159,9 +159,9 @@ fn end_in(thread: &'static Thread, tag: u64, ticks: impl FnOnce() -> u64) {
 /// Pops the innermost region, whose tag is `tag`, and writes its record. If that is impossible,
 /// calls `slow` with whether the thread is [marked](marker), and with the counter. The former is a
 /// constant at each call and the latter is computed again, so neither takes a register. With
-/// `TURNED`, the ring has room for the record, and the ticks that turning the page took were
-/// covered. The record is for the point `of`; inclusive time is added to the point `total`, which
-/// is the region's own.
+/// `TURNED`, [`Thread::turn_page`] has made room for the record, and `at` includes the ticks that
+/// it covered. The record is for the point `of`; inclusive time is added to the point `total`,
+/// which is the region's own.
 #[inline(always)]
 pub(super) fn record<const TURNED: bool, const HOW: u64>(
     thread: &Thread,
@@ -184,8 +184,8 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     }
     // From here on, signal handlers and other fibres do not use the ring. If one of them wrote a
     // record since the position was read, the position has moved. If one measured since the counter
-    // was read, the covered ticks have changed. In a child that one of them forked, they are 0. In
-    // all three cases nothing may be written.
+    // was read, the covered ticks have changed. In a child that one of them forked, the covered
+    // ticks are 0. In all three cases nothing may be written.
     let marker = &mut marker::new();
     if !thread.mark_at(position, marker::prepare(marker)) {
         return slow(false, now());
@@ -216,7 +216,7 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     thread.publish(position);
 }
 
-/// The words of a region's record beside its ticks.
+/// The words of a region's record that are not ticks: its point, caller and place.
 pub(crate) fn what(thread: &Thread, point: &Point, tag: u64) -> What {
     What::at(point.offset().bytes(), thread.caller(tag), tag as u32)
 }

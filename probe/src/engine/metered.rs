@@ -11,7 +11,7 @@
 //! sums of their amounts. So if a tuple cannot be added, because there is no slot or no memory, or
 //! because a signal handler interrupts that, no region is lost, and all sums stay exact.
 //!
-//! All of this is in the point's static, so the first use of a tuple allocates nothing, for example
+//! All of this is in the point's static, so the first use of a tuple allocates nothing, and may be
 //! in a signal handler.
 
 use std::fmt::{self, Display, Write};
@@ -38,8 +38,8 @@ use super::{cold, current, room};
 use crate::point::Point;
 use crate::stats::Stats;
 
-/// Value in place of a first amount: this slot has no pair. A tuple that begins with this amount
-/// has no pair either; its regions are found by all four amounts.
+/// In place of a first amount: the slot has no pair. A tuple that begins with this very amount has
+/// no pair either, and its regions are found by all four amounts.
 const NONE: u64 = u64::MAX;
 /// Maximum length of an amount's name in bytes. Longer names are cut.
 const LONGEST_NAME: usize = 32;
@@ -124,9 +124,9 @@ impl MeteredPoint {
         self.names
     }
 
-    /// The point that comes first.
+    /// The metered point's own point, which is its first field.
     pub(crate) fn itself(&'static self) -> &'static Point {
-        // Pairs with `Point::metered` and `Point::tuple_of`.
+        // `Point::metered` and `Point::tuple_of` use the exposed address.
         let _ = (&raw const *self).expose_provenance();
         &self.point
     }
@@ -135,7 +135,7 @@ impl MeteredPoint {
     #[inline(always)]
     pub(crate) fn begin_with(&'static self, [a, b, c, d]: Amounts) -> Guard {
         let control = self.point.control();
-        // The amounts stay in registers.
+        // The amounts are passed one by one, so that they stay in registers.
         Guard::of(match [c, d] {
             _ if !control.enabled() => 0,
             [0, 0] => self.begin_two(control, a, b),
@@ -165,7 +165,7 @@ impl MeteredPoint {
     /// Begins a region whose amounts have no tuple yet.
     #[inline(never)]
     fn begin_other(&'static self, control: Control, amounts: &Amounts) -> u64 {
-        // The tuples of a follower's point are the leader's.
+        // A follower's point has no tuples of its own: the leader's point has them.
         by_leader!(begin(self.itself(), SCOPE, Some(amounts)));
         if let Some(tuple) = self.add(amounts) {
             return guard::begin(tuple, control);
@@ -177,8 +177,9 @@ impl MeteredPoint {
         }
     }
 
-    /// [`Self::find`] for amounts that are 0 from the third on. With two iterators instead of one over
-    /// both, the point's place is a sum instead of a product.
+    /// [`Self::find`] for amounts that are 0 from the third on. It uses two iterators instead of
+    /// one over both, so that the compiler finds the point's address by additions, without a
+    /// multiplication.
     #[inline(always)]
     fn find_two(&'static self, a: u64, b: u64) -> Option<&'static Point> {
         let mut tuples = self.tuples.iter();
@@ -243,11 +244,11 @@ impl MeteredPoint {
         words.iter().zip(amounts).for_each(|(word, amount)| word.store(*amount, Relaxed));
         let tuple = &self.tuples[place as usize];
         if !process::current().is_some_and(|process| tuple.register_in_section(process)) {
-            // Given back, unless another thread has taken the next place.
+            // Release the slot, unless another thread has taken the next one.
             let _ = self.taken.compare_exchange(place + 1, place, Relaxed, Relaxed);
             return None;
         }
-        // A point without a number is refused, because the table is full.
+        // If the tuple has no number, it was refused, because the table is full.
         tuple.number()?;
         // Pairs with the loads in `find` and `find_two`.
         self.known.fetch_or(1 << place, Release);
@@ -281,7 +282,8 @@ impl MeteredPoint {
                 end -= 1;
             }
             text.list("");
-            // Characters that separate names: the comma here, the other one in exports.
+            // A comma separates names here, and `=` is a separator in exports, so both are
+            // replaced.
             let is_free = |letter| !matches!(letter, ',' | '=');
             let letters = name[..end].chars().map(|it| if is_free(it) { it } else { '_' });
             letters.for_each(|letter| _ = text.write_char(letter));
@@ -362,7 +364,8 @@ impl Write for AmountList {
 impl Point {
     /// The metered point whose first field this is.
     pub(crate) fn metered(&'static self) -> Option<&'static MeteredPoint> {
-        // SAFETY: `MeteredPoint::of` alone makes such a point, and puts it there.
+        // SAFETY: only `MeteredPoint::of` makes points with this mark, and it stores them at this
+        // offset in a `MeteredPoint`.
         self.has_amounts().then(|| unsafe { self.container(0) })
     }
 
@@ -371,7 +374,8 @@ impl Point {
         let Name::Tuple(place) = self.state.name else { return None };
         let place = usize::from(place);
         let offset = offset_of!(MeteredPoint, tuples) + place * size_of::<Self>();
-        // SAFETY: `MeteredPoint::of` alone makes such a point, and puts it there.
+        // SAFETY: only `MeteredPoint::of` makes points with this mark, and it stores them at this
+        // offset in a `MeteredPoint`.
         Some((unsafe { self.container(offset) }, place))
     }
 
@@ -382,7 +386,7 @@ impl Point {
         // A reference to a field does not reach beyond the field, so the address is used that
         // `MeteredPoint::itself` has exposed.
         let start = (&raw const *self).addr() - offset;
-        // SAFETY: by the caller's promise.
+        // SAFETY: by the caller's promise, a static `MeteredPoint` starts at this address.
         unsafe { &*ptr::with_exposed_provenance::<MeteredPoint>(start) }
     }
 }

@@ -22,8 +22,8 @@ impl Names {
     }
 }
 
-/// It returns only to the last `*`, so that no pattern takes longer than its length times the
-/// name's.
+/// Whether a pattern matches a name. After a mismatch the search resumes at the last `*` only, so
+/// it takes at most as many steps as the product of both lengths.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut in_name) = (0, 0);
     let mut star = None;

@@ -20,7 +20,7 @@ pub(crate) static POINTS: [Point; NUMERIC as usize] = {
 /// The point of all numbers beyond the range.
 static NO_SUCH_POINT: Point = Point::never();
 
-/// The point of a number. `None` beyond the range, which is counted.
+/// The point of a number. `None` beyond the range, which is counted as a refusal.
 #[inline]
 pub(crate) fn point(id: u32) -> Option<&'static Point> {
     let point = POINTS.get(id as usize);

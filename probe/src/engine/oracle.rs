@@ -20,7 +20,8 @@ use crate::clock::mock;
 use crate::{Point, Stats};
 
 static POINTS: [Point; 32] = [const { Point::new("oracle") }; 32];
-/// Points that most programs use: with more points, they would have more callers than a lane keeps.
+/// Number of points that most programs use. With more points, they would have more callers than a
+/// lane has edges.
 const FEW: u64 = 6;
 const ALPHA: f64 = 0.25;
 
@@ -76,7 +77,7 @@ struct Task {
     /// On-CPU ticks for which the context has run.
     ran: u64,
     open: Vec<usize>,
-    /// Latched parts: by point, the nodes.
+    /// The nodes of the latched parts, by point.
     latched: [Vec<usize>; POINTS.len()],
 }
 
@@ -175,7 +176,7 @@ impl Reference {
         if self.nodes[node].from_lap { self.costs.lap } else { self.costs.inside }
     }
 
-    /// Below zero if the overhead is greater than the measured ticks.
+    /// On-CPU ticks of a region minus its overhead. Negative if the overhead is greater.
     fn net(&self, node: usize) -> i64 {
         let Node { started, ended, .. } = self.nodes[node];
         ended.map_or(0, |ended| ended.1 - started.1) as i64 - self.inside(node) as i64
@@ -310,8 +311,8 @@ fn variance_of(own: &[u64]) -> f64 {
     if own.len() < 2 { 0.0 } else { squares / (own.len() - 1) as f64 }
 }
 
-/// A random program with regions begun by hand: any order, latched, in several
-/// contexts.
+/// A random program with regions that are begun by hand: they end in any order, some are latched,
+/// and several contexts take turns.
 fn by_hand(random: &mut Random, reference: &mut Reference) {
     let contexts: Vec<_> = (0..3).map(|_| Handle::new()).collect();
     reference.tasks.resize_with(contexts.len() + 1, Task::default);
@@ -341,7 +342,7 @@ fn by_hand(random: &mut Random, reference: &mut Reference) {
                 reference.end(point, true);
             }
             10 => {
-                // The innermost region, which is the right one to end.
+                // Ends the innermost region, as a program without mistakes does.
                 if let Some(&node) = reference.task().open.last() {
                     let point = reference.nodes[node].point;
                     POINTS[point].end();
@@ -399,7 +400,8 @@ fn with_guards(random: &mut Random, reference: &mut Reference, depth: u32) {
     }
 }
 
-/// A random program that has few or many points in turn, with callers that differ, in long pages.
+/// A random program of nested pairs of regions. The inner regions have few or many points, and one
+/// to three callers.
 fn in_turn(random: &mut Random, reference: &mut Reference) {
     reference.tasks.resize_with(1, Task::default);
     let (points, callers) = (1 + random.below(POINTS.len() as u64), 1 + random.below(3));
@@ -410,7 +412,7 @@ fn in_turn(random: &mut Random, reference: &mut Reference) {
         let (inner, ticks) = (random.below(bound) as usize, random.below(1 << octave));
         let around = POINTS[outer].measure();
         reference.begin(outer);
-        // The overhead may be greater than what is left of shorter regions.
+        // Shorter regions could be shorter than the overhead.
         mock::run(100);
         reference.run(100);
         let within = POINTS[inner].measure();
@@ -502,8 +504,8 @@ fn check(
             let ticks_per_ns = crate::ticks_per_second() / 1e9;
             let time = found.quantile(q).expect("it has measured").as_nanos() as f64;
             let (found, expected) = (time * ticks_per_ns, sorted[rank.max(1) - 1] as f64);
-            // Allowed errors: half a bucket, whose width is that share of its value and 32 more; a rate
-            // that becomes more exact; and whole nanoseconds.
+            // Allowed errors: half a bucket, whose width is proportional to the value plus
+            // `BUCKETS`; a rate that becomes more exact; and whole nanoseconds.
             const BUCKETS: f64 = histogram::BUCKETS as f64;
             assert!(
                 (found - expected).abs() <= 0.018 * (expected + BUCKETS) + 2.0 * ticks_per_ns,
@@ -556,7 +558,7 @@ fn overhead_is_taken_out_of_the_region_and_of_the_one_around() {
     many_seeds(SOME, |random, reference| with_guards(random, reference, 0));
 }
 
-/// Any of a point's nested regions may be begun by hand.
+/// Each of a point's nested regions may be begun by hand or by a guard.
 #[test]
 fn recursion_counts_once() {
     static POINT: Point = Point::new("in itself");

@@ -16,16 +16,16 @@ pub(crate) struct OverheadWords {
     /// Overhead inside a region that a lap began, which includes the recording of the region before
     /// it.
     pub(super) lap: AtomicU64,
-    /// Ticks by which such a region starts after the stamp, so that subtracting `inside` subtracts
-    /// all of `lap`.
+    /// Ticks by which a region that a lap began starts after the lap's stamp: `lap` minus `inside`.
+    /// The late start and subtracting `inside` together remove all of `lap`.
     pub(super) late: AtomicU64,
     /// Overhead, beyond `inside`, inside a function that a compiler's hooks begin and end.
     pub(super) hooks_inside: AtomicU64,
-    /// Overhead, beyond `pair`, of such a function in the region around it.
+    /// Overhead, beyond `pair`, of a function with hooks in the enclosing region.
     pub(super) hooks_pair: AtomicU64,
     /// Overhead, beyond `inside`, inside a region of a fenced point.
     pub(super) fence_inside: AtomicU64,
-    /// Overhead, beyond `pair`, of such a region in the region around it.
+    /// Overhead, beyond `pair`, of a region of a fenced point in the enclosing region.
     pub(super) fence_pair: AtomicU64,
 }
 
@@ -74,13 +74,13 @@ mod arch {
 
     use super::OVERHEAD;
 
-    /// Reads the field `{at}` of the overhead, as an operand of an instruction. In assembly, since an
-    /// end would have four instructions more: for each field the compiler would load the address of
-    /// the static, which another object may define, too, and then the word. Hidden, it is this
-    /// object's own.
+    /// Runs instructions that read the overhead's field at offset `{at}` as an operand. Without
+    /// assembly an end would have four instructions more: the compiler would load the address of
+    /// the static before each field, because another object may define the static, too. Here the
+    /// static is hidden from other objects.
     macro_rules! apply {
         ($($instruction:literal),+; $at:expr, $($operand:tt)*) => {
-            // SAFETY: reads an aligned word of a static.
+            // SAFETY: the instructions only read an aligned word of a static.
             unsafe {
                 asm!(
                     ".hidden {overhead}",
@@ -142,8 +142,8 @@ pub(crate) fn overhead() -> &'static OverheadWords {
     &OVERHEAD
 }
 
-/// The ticks of a region less the overhead inside it: first the difference, which may be below
-/// zero, then at least zero.
+/// The ticks of a region minus the overhead inside it. The first result may be negative; the second
+/// is the same, but at least 0.
 #[inline(always)]
 pub(super) fn less_inside(ticks: u64) -> (u64, u64) {
     arch::less_inside(ticks)

@@ -1,15 +1,15 @@
 //! Decides whose memory the caller runs in.
 //!
 //! A child of `vfork`, and of any `clone` with CLONE_VM, runs in its parent's memory under an id of
-//! its own. A segment made there would stay the parent's and bear the child's id, and a lane would
-//! belong to a thread that has ended. So all code that ties memory to the calling process or thread
-//! asks here first.
+//! its own. A segment that it made would remain with the parent but carry the child's id, and a
+//! lane that it claimed would belong to a thread that has ended. So all code that ties memory to
+//! the calling process or thread asks here first.
 //!
-//! Memory that leads to a [`super::process::Process`] knows its owner: in a copy of it, the pages
-//! that lead there read as zeros. Without a process, the C library is asked. It keeps each thread's
-//! kernel id in the thread's memory, and updates it in a child of `fork`. If that id is not the
-//! caller's, the caller runs in that thread's memory, or in a copy that the library does not know
-//! (a bare `clone`). Such a caller makes no process.
+//! If there is a [`super::process::Process`], the page that leads to it shows the owner, because it
+//! reads as zeros in a copy of the memory. Without a process, the C library shows the owner. It
+//! stores each thread's kernel id in the thread's memory, and updates it in a child of `fork`. If
+//! that id is not the caller's, the caller runs in that thread's memory, or in a copy that the
+//! library does not know (a bare `clone`). Such a caller makes no process.
 
 use super::process_page;
 use crate::errno;
@@ -21,10 +21,10 @@ pub(super) fn is_anothers() -> bool {
 
 /// Kernel id of the calling thread.
 pub(crate) fn tid() -> u32 {
-    // A filter may refuse even this call, and set `errno`.
+    // A seccomp filter may refuse even this call, and set `errno`.
     // SAFETY: no preconditions.
     let told = errno::preserve(|| unsafe { libc::syscall(libc::SYS_gettid) });
-    // No thread has the ids that mean "done" and "failed".
+    // A result of 0 or less is not a thread's id: the call was refused.
     if told > 0 { told as u32 } else { library_tid().unwrap_or(1) }
 }
 
@@ -42,12 +42,13 @@ pub(crate) fn exists(tid: u32) -> bool {
     })
 }
 
-/// The kernel id that the C library keeps of the calling thread; `None` if it does not report one.
+/// The kernel id of the calling thread, as the C library has stored it; `None` if it does not
+/// report one.
 pub(super) fn library_tid() -> Option<u32> {
     let mut clock = 0;
     // SAFETY: the calling thread exists, and `clock` is valid for writes.
     let refused = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
-    // The kernel encodes a thread's clock as the id, inverted, above three bits.
+    // The kernel's id of a thread's clock is the thread's id, inverted, above three other bits.
     let id = !(clock >> 3);
     (refused == 0 && id > 0).then_some(id as u32)
 }

@@ -67,7 +67,8 @@ impl Point {
         }
     }
 
-    /// The name that the point was given since it was registered, or then.
+    /// The point's current name in the table. `None` if the point is not in the table, or if memory
+    /// runs out.
     pub(super) fn name_in_the_table(&'static self) -> Option<String> {
         let segment = &process::current()?.segment;
         let name = segment.entry(self.number()? as usize)?.read()?.name;

@@ -88,7 +88,7 @@ impl Polls {
         }
     }
 
-    /// Whether some poll was measured and is not recorded yet.
+    /// Whether some poll was measured that is not recorded yet.
     #[inline(always)]
     pub(crate) fn wait(&self) -> bool {
         matches!(self, Self::Some { .. })

@@ -1,8 +1,8 @@
-//! The slow path that makes the process, claims a lane, registers a point or makes a cell, or reports
-//! that this is impossible now.
+//! The slow path that makes the process, claims a lane, registers a point or makes a cell, or
+//! reports that this is impossible now.
 //!
-//! A begin without a cell enters here, and so do callers that need the process, the calling thread's
-//! lane, or a point's word.
+//! A begin without a cell enters here, and so do callers that need the process, the calling
+//! thread's lane, or a point's word.
 
 use std::sync::atomic::AtomicU64;
 
@@ -116,11 +116,12 @@ impl Point {
         cold::section(|| self.register_in_section(process))
     }
 
-    /// [`Self::register`] in a section. It enters no section of its own: within 1 KiB of the stack, that
-    /// would count the section around it as left by a jump.
+    /// [`Self::register`] for a caller in a section. It enters no section of its own: within 1 KiB
+    /// of the stack, that would count the section around it as left by a jump.
     pub(crate) fn register_in_section(&'static self, process: &'static Process) -> bool {
         let tid = owner::tid();
-        // A thread that the process does not know must not keep others waiting.
+        // A child that shares this process's memory must not take the lease, because threads of
+        // this process would wait for it.
         let is_registered =
             process.is_callers_threads(tid) && self.register_under_lease(process, tid);
         if is_registered {
@@ -130,7 +131,7 @@ impl Point {
     }
 }
 
-// Miri has no system to ask.
+// The tests need a system, which Miri does not have.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use std::ptr;
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
     use crate::engine::process::entries::NotEntered;
 
-    /// A child finds a point that a thread of its parent's was registering: in one case not yet in
+    /// A child finds a point that a thread of its parent was registering: in one case not yet in
     /// the list, in the other already in it. The point must then be in the list once, and the list
     /// must end.
     #[test]
@@ -185,7 +186,7 @@ mod tests {
             SLOW.number().expect("it is registered")
         });
         let number = other.join().expect("it does not wait");
-        // The stopped thread goes on where it was stopped.
+        // The stopped thread continues where it was stopped.
         let found = SLOW.state.control.load(Relaxed);
         assert!(SLOW.lead_to(process, SLOW.enter(process, None), found) && SLOW.is_enabled());
         assert_eq!(SLOW.number(), Some(number));

@@ -40,8 +40,9 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) segment: Segment,
-    /// The beacon, lit once the process is announced, and removed at an orderly exit. Null without
-    /// a beacon. Once the process is announced, nothing frees the box.
+    /// The beacon: the file by which viewers find the segment. It is lit once the process is
+    /// announced, and removed at an orderly exit. Null without a beacon. Once the process is
+    /// announced, nothing frees the box.
     beacon: AtomicPtr<Beacon>,
     /// The page that leads to this process. It is never unmapped once the process is announced.
     page: &'static ProcessPage,
@@ -52,7 +53,8 @@ pub(crate) struct Process {
     pub(crate) lanes: Box<[AtomicPtr<Thread>]>,
     /// Whether the known overhead is outdated.
     outdated: AtomicBool,
-    /// The counter until which no space is requested again.
+    /// Value of the counter until which no space is requested again, because a request has failed
+    /// just now.
     no_space_until: AtomicU64,
     /// A block that was taken and could not be backed; 0 without one.
     spare_block: AtomicU64,
@@ -77,16 +79,16 @@ static FAILED: AtomicU64 = AtomicU64::new(0);
 /// start count.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
-/// The process, if this process made it and no parent did.
+/// The process. `None` before it is made, and in a forked child that has not made its own.
 #[inline]
 pub(crate) fn current() -> Option<&'static Process> {
-    // SAFETY: null, or a process that is never freed.
+    // SAFETY: the pointer is null, or leads to a process that is never freed.
     unsafe { process_page::process().cast::<Process>().as_ref() }
 }
 
 /// The process that was made last, by this process or a parent.
 pub(super) fn newest() -> Option<&'static Process> {
-    // SAFETY: null, or a process that is never freed.
+    // SAFETY: the pointer is null, or leads to a process that is never freed.
     unsafe { NEWEST.load(Acquire).as_ref() }
 }
 
@@ -122,13 +124,14 @@ impl Process {
         }
     }
 
-    /// Discards a process that was not announced, because another thread has announced one: only
-    /// this thread has seen it.
+    /// Discards a process that was not announced, because another thread has announced one. Only
+    /// the calling thread has seen the discarded one.
     fn discard(self: Box<Self>) {
         self.segment.unlink();
         let beacon = self.beacon.swap(ptr::null_mut(), Acquire);
         if !beacon.is_null() {
-            // SAFETY: the pointer is from `Box::into_raw`, and the swap has made it this thread's alone.
+            // SAFETY: the pointer is from `Box::into_raw`, and after the swap no other thread can
+            // find it.
             let _ = unsafe { Box::from_raw(beacon) }.extinguish();
         }
     }
@@ -144,8 +147,8 @@ impl Process {
     }
 
     fn beacon(&self) -> Option<&Beacon> {
-        // SAFETY: null, or a box that nothing frees once the process is announced. The load pairs
-        // with the store of the thread that made the process.
+        // SAFETY: the pointer is null, or leads to a box that nothing frees once the process is
+        // announced. The load pairs with the store in `make_as_named`.
         unsafe { self.beacon.load(Acquire).as_ref() }
     }
 
@@ -221,7 +224,7 @@ impl Process {
     }
 }
 
-/// A rate in the unit of the segment.
+/// Converts a rate per second to the unit of the segment, per 1000 seconds.
 fn thousand_seconds(rate: f64) -> u64 {
     (rate * 1000.0) as u64
 }

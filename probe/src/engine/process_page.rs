@@ -7,25 +7,26 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// A page that reads zero in a forked child, even after a raw clone that runs no handler, because
-/// the process that a child inherits is not its own.
+/// The page that leads to this process's [`super::process::Process`]. It reads zero in a forked
+/// child, even after a raw clone that runs no handler, so that the child does not use its parent's
+/// process.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct ProcessPage {
-    /// The [`super::process::Process`]; null before it exists.
+    /// The process; null before it exists.
     pub(super) process: AtomicPtr<c_void>,
-    /// Whether this process made it.
+    /// 1 if this process made the page; 0 in a forked child.
     pub(super) is_ours: AtomicU64,
-    /// The page that this one replaces.
+    /// The page that was published before this one, of this process or a parent; or null.
     pub(super) before: AtomicPtr<Self>,
     /// Id of the process whose memory the page is in.
     pub(super) pid: AtomicI32,
 }
 
-/// The published page: this process's, a parent's, or null.
+/// The page that was published last, by this process or by a parent; null before the first one.
 static PUBLISHED: AtomicPtr<ProcessPage> = AtomicPtr::new(ptr::null_mut());
 
-/// The published page: this process's, a parent's, or null.
+/// The page in [`PUBLISHED`].
 #[inline]
 pub(super) fn published() -> *mut ProcessPage {
     // Pairs with the exchange in `publish`.
@@ -35,13 +36,13 @@ pub(super) fn published() -> *mut ProcessPage {
 /// The process; null if there is none, and in a forked child.
 #[inline]
 pub(super) fn process() -> *mut c_void {
-    // SAFETY: null, or a page that is never unmapped.
+    // SAFETY: the pointer is null, or leads to a page that is never unmapped.
     unsafe { published().as_ref() }.map_or(ptr::null_mut(), |page| page.process.load(Acquire))
 }
 
 /// Id of the process whose memory this is. `None` without a process, and in a forked child.
 pub(super) fn pid() -> Option<libc::pid_t> {
-    // SAFETY: null, or a page that is never unmapped.
+    // SAFETY: the pointer is null, or leads to a page that is never unmapped.
     let page = unsafe { published().as_ref() }?;
     Some(page.pid.load(Relaxed)).filter(|pid| *pid != 0)
 }

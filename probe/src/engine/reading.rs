@@ -30,7 +30,8 @@ fn on_cpu_ticks_far() -> Option<u64> {
     Some(thread.stamp_beside().wrapping_sub(thread.clock.off()))
 }
 
-/// The thread's on-CPU clock. If the thread has none, the counter. `None` if pfp does not measure.
+/// The thread's on-CPU clock, or the counter if the thread has none. `None` only in `none.rs`, the
+/// engine of a build without measuring.
 pub(crate) fn now() -> Option<u64> {
     Some(on_cpu_ticks().unwrap_or_else(stamp))
 }

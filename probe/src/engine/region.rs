@@ -2,7 +2,7 @@
 //!
 //! The open regions of a context are a stack: an array of [`Region`], indexed by the number of
 //! enclosing regions. Guards, regions begun by hand, laps, polls and the hooks of compilers all
-//! push to it and pop from it. Each of them keeps the *tag* of its region, one word:
+//! push to it and pop from it. Each of them stores the *tag* of its region, one word:
 //!
 //! ```text
 //! | is place 1 | fenced 1 | run 14 | generation 12 | level 12 | 0 2 | noted 1 | amounts 1 | by hand 1 | context 19 |
@@ -34,8 +34,9 @@ use crate::word;
 pub(crate) const IS_PLACE: u64 = 1 << 63;
 /// In a tag: the point is fenced.
 pub(crate) const FENCED: u64 = 1 << 62;
-/// The number of the context's current run, modulo 2^14. No other recent run of the process has the
-/// same number. A thread's own context keeps the number of its first run.
+/// The number of the context's current run, modulo 2^14. A run begins when a thread claims a lane
+/// or resumes a context. No other recent run of the process has the same number. A thread's own
+/// context keeps the number of its first run.
 pub(super) const RUN: u32 = 48;
 pub(super) const RUNS: u64 = FENCED - (1 << RUN);
 /// One generation. A new one begins when the clock is read on the slow path, or when regions are
@@ -73,7 +74,7 @@ pub(crate) struct Region {
     /// only half begun.
     tag: AtomicU64,
     point: AtomicPtr<Point>,
-    // See the fields of `Begun`.
+    // The state at the begin: see `Begun`. `inclusive` is the point's inclusive total then.
     start: AtomicU64,
     covered: AtomicU64,
     inclusive: AtomicU64,
@@ -153,7 +154,7 @@ impl Region {
 
     /// The point. `None` in a stack that was never used at this level.
     pub(super) fn point(&self) -> Option<&'static Point> {
-        // SAFETY: null, or a point, which is a static or never freed.
+        // SAFETY: the pointer is null, or leads to a point, which is a static or never freed.
         unsafe { self.point.load(Relaxed).as_ref() }
     }
 
@@ -206,7 +207,7 @@ impl Region {
         self.covered.store(ticks, Relaxed);
     }
 
-    /// The clock's offset when the region began, if the clock has changed since.
+    /// The clock's offset when the region began. Valid only if the clock has changed since.
     pub(super) fn off(&self) -> u64 {
         self.off.load(Relaxed)
     }
@@ -249,8 +250,8 @@ impl Region {
         Begun { start: self.start(), covered: self.covered(), off, switches }
     }
 
-    /// Excludes `covered` ticks, which were covered since the region began but not inside it, and
-    /// `added` ticks, which were added to its point's inclusive total.
+    /// Excludes from the region `covered` ticks, which were covered after its begin but not inside
+    /// it, and `added` ticks, which were added to its point's inclusive total.
     pub(super) fn leave_out(&self, covered: u64, added: u64) {
         self.set_covered(self.covered().wrapping_add(covered));
         self.set_inclusive(self.inclusive().wrapping_add(added));
@@ -292,14 +293,13 @@ pub(crate) struct RegionPart {
 }
 
 impl RegionPart {
-    /// Exclusive ticks. Not negative, although calibration may subtract a tick more than a short
-    /// region took.
+    /// Exclusive ticks, at least 0; see [`not_below_zero`].
     #[inline(always)]
     pub(crate) fn own(&self) -> u64 {
         not_below_zero(self.net.wrapping_sub(self.child))
     }
 
-    /// Inclusive ticks. Not negative either.
+    /// Inclusive ticks, at least 0.
     #[inline(always)]
     pub(crate) fn span(&self) -> u64 {
         not_below_zero(self.net)

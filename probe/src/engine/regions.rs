@@ -38,20 +38,22 @@ pub(crate) struct Regions {
 pub(crate) struct Shared {
     pub(super) number: AtomicU32,
     pub(super) regions: Regions,
-    /// Kernel id of the thread that holds it; 0 if it is free, or a number that no thread has.
+    /// Kernel id of the thread that holds the context; 0 if the context is free. While the context
+    /// is reset, a number that no thread has.
     pub(super) held_by: AtomicU32,
     /// Whether the context was entered as an interrupt of another one.
     pub(super) entered: AtomicBool,
-    /// The context that was interrupted; null for the thread's own context.
+    /// The context that this one has interrupted; null for the thread's own context.
     pub(super) interrupted: AtomicPtr<Shared>,
     /// The process in which the context last ran. A forked child has copies of its parent's
     /// contexts, and recognizes them by this.
     pub(super) process: AtomicPtr<c_void>,
-    /// Frees one handle of the context.
+    /// Drops one handle of the context.
     pub(super) drop: unsafe extern "C" fn(*const Shared),
 }
 
-/// A latched part of a point: it was measured, and waits for the rest of its measurement.
+/// A latched part of a point: figures of regions that have ended, which are added to the point's
+/// next measurement in this context.
 #[repr(C)]
 #[derive(Debug)]
 struct Latched {
@@ -60,7 +62,7 @@ struct Latched {
     inclusive: AtomicU64,
     off: AtomicU64,
     switches: AtomicU64,
-    /// Amounts, for a point with amounts.
+    /// Sums of the regions' amounts; zeros for a point without amounts.
     amounts: [AtomicU64; MAX_AMOUNTS],
 }
 
@@ -68,20 +70,20 @@ struct Latched {
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Paused {
-    /// Whether the fields below are valid. If a signal handler runs while contexts are switched, it
-    /// may suspend the next context before that one continues. Then the handler has nothing to
-    /// store.
+    /// Whether the fields below are valid. A handler of a fault that runs while contexts are
+    /// switched may suspend the next context before that one has resumed. The fields are still
+    /// valid then, so the handler does not store them again.
     pub(super) is_paused: AtomicBool,
-    /// Reading of its clock.
+    /// The reading of the context's clock when it was suspended.
     pub(super) clock: AtomicU64,
-    /// Switches that its clock has noticed.
+    /// Switches that the context's clock has noticed.
     pub(super) switches: AtomicU64,
     /// The covered ticks, as in [`super::thread::Thread::covered`].
     pub(super) covered: AtomicU64,
     pub(super) place: AtomicU64,
     /// The number of the run in the tags of its regions, if the context is a thread's own.
     pub(super) run: AtomicU64,
-    /// Its in-progress [markers](crate::marker): the context may have been interrupted in an end, a
+    /// The context's in-progress [markers](crate::marker): it may have been suspended in an end, a
     /// fold, or a refresh of the clock.
     pub(super) at_work: AtomicU64,
     pub(super) refreshing: AtomicU64,
@@ -158,8 +160,8 @@ impl Regions {
             let more = amounts.map_or(0, |amounts| amounts[at]);
             kept.store(before.saturating_add(more), Relaxed);
         }
-        // Stored last: if a signal handler jumps out before this, the part does not count for
-        // another point.
+        // The point is stored last. So if a signal handler jumps out before this, the figures do
+        // not count for another point.
         latched.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
         self.waiting.store(waiting.max(at + 1) as u64, Relaxed);
         true
@@ -189,7 +191,7 @@ impl Regions {
         sum
     }
 
-    /// Number of latched parts.
+    /// Number of slots that may have latched parts; 0 if none has.
     pub(super) fn waiting(&self) -> u64 {
         self.waiting.load(Relaxed)
     }

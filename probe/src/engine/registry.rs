@@ -77,7 +77,8 @@ impl Point {
     /// Enters the point, unless another thread has entered it. False if this is not possible now.
     /// `tid` is the calling thread's kernel id.
     pub(super) fn register_under_lease(&'static self, process: &'static Process, tid: u32) -> bool {
-        // A thread that has waited enough registers the point, too, which costs a number.
+        // A thread that has used up its budget for waiting registers the point, too. Then one of
+        // the two reserved numbers stays unused.
         let _lease = match self.state.registering.acquire_as(tid) {
             Ok(lease) => Some(lease),
             Err(NotAcquired::Done) => return true,
@@ -86,8 +87,8 @@ impl Point {
         };
         let found = self.state.control.load(Relaxed);
         let entered = self.enter(process, None);
-        // If memory runs out, the next begin tries again, and this one is counted. In a child that
-        // was forked in between, this registration has no effect.
+        // If memory runs out, the next begin tries again, and this one is counted as missed. In a
+        // child that was forked in between, this registration has no effect.
         if matches!(entered, Err(NotEntered::NoMemory)) || !self.lead_to(process, entered, found) {
             return false;
         }
@@ -144,14 +145,15 @@ impl Point {
         true
     }
 
-    /// Stores the pointer to this point's control word in a follower's point, too, if this point was
-    /// declared for one.
+    /// Stores the pointer to this point's control word in a follower's point, too, if this point
+    /// was declared for one.
     pub(super) fn lead_follower(&self) {
         let other = self.state.other.load(Acquire).cast::<AtomicPtr<AtomicU64>>();
-        // SAFETY: null, or part of a static of an object that is not unloaded.
+        // SAFETY: the pointer is null, or leads to part of a static of an object that is not
+        // unloaded.
         let Some(other) = (unsafe { other.as_ref() }) else { return };
         let mut word = self.state.control.load(Acquire);
-        // Another thread may store another word meanwhile.
+        // Another thread may change the pointer in between. Then its new value is stored once more.
         for _ in 0..2 {
             other.store(word, Release);
             match self.state.control.load(Acquire) {
@@ -161,7 +163,8 @@ impl Point {
         }
     }
 
-    /// The number of the point: this one, unless another thread was faster.
+    /// Gives the point the reserved number, unless another thread has given it one. Returns the
+    /// point's number.
     pub(crate) fn decide_number(&self, reserved: u32) -> u32 {
         common::note_point(reserved);
         let offset = reserved << POINT_SHIFT;

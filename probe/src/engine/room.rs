@@ -31,8 +31,8 @@ pub(crate) fn has_room() -> bool {
 impl Thread {
     /// Whether the calling thread's stack has room for a slow path.
     ///
-    /// Makes a system call, unless the thread was found on this page before. So a stack for signal
-    /// handlers that the host has since put on this page is not noticed.
+    /// Makes a system call, unless the thread was found on this page before. So it does not notice
+    /// if the host has since put a stack for signal handlers on this page.
     pub(crate) fn has_room(&self) -> bool {
         let here = 0u8;
         let here = (&raw const here).addr() as u64;
@@ -44,7 +44,8 @@ impl Thread {
         self.roomy_page(page).load(Relaxed) == page || self.look_for_room(page)
     }
 
-    /// The word in which a page is remembered. Adjacent pages have different words.
+    /// The word that stores a page that was found to have room. Adjacent pages have different
+    /// words.
     fn roomy_page(&self, page: u64) -> &AtomicU64 {
         &self.roomy_pages[page as usize % 2]
     }
@@ -68,8 +69,8 @@ impl Thread {
     #[inline(never)]
     pub(super) fn leave_out(&self, tag: u64) {
         self.abandon_from(level_of(tag));
-        // This handler may have interrupted a begin. The change of the covered ticks shows the
-        // interrupted code that its slot of the stack was used.
+        // The caller may be a signal handler that has interrupted a begin. The change of the
+        // covered ticks shows the interrupted begin that its slot of the stack was used.
         self.cover(1);
         self.show_end(ticks());
         process::miss();

@@ -1,4 +1,4 @@
-//! The section that a thread is in: it blocks signals and keeps the thread from being cancelled.
+//! Sections: while a thread is in a section, signals are blocked and it cannot be cancelled.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -16,7 +16,8 @@ const fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// Signals that a thread raises by a fault of its own. Blocked, they would end the program.
+/// Signals that a thread raises by a fault of its own. If one of them is blocked, the fault ends
+/// the program.
 const OF_FAULTS: u64 = bit(libc::SIGTRAP)
     | bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)
@@ -27,11 +28,11 @@ const OF_FAULTS: u64 = bit(libc::SIGTRAP)
 const OF_THE_LIBRARY: u64 = bit(32) | bit(33) | if cfg!(target_env = "musl") { bit(34) } else { 0 };
 /// Signals that the kernel never blocks.
 const NEVER: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
-/// The signals that are blocked in a section, as the kernel counts them.
+/// The signals that are blocked in a section, as the kernel's bit set.
 const BLOCKED: u64 = !(OF_FAULTS | OF_THE_LIBRARY | NEVER);
 
 /// The state of the sections that a thread is in. If the thread jumps out of them, at any moment,
-/// this still has the values that the outermost section has to restore. A handler that returns
+/// the state still has the values that the outermost section has to restore. A handler that returns
 /// leaves every field unchanged.
 #[repr(C)]
 pub(super) struct Section {
@@ -45,14 +46,14 @@ pub(super) struct Section {
     depth: Cell<u32>,
     /// The [`marker`] of the outermost section; 0 outside of sections.
     holder: AtomicU64,
-    /// Whether the section has changed everything that it restores: a handler finds the signals
+    /// Whether the outermost section has been entered completely. A handler then finds the signals
     /// blocked.
     is_ready: Cell<bool>,
 }
 
 pub(super) const UNCHANGED: libc::c_int = -1;
-/// In place of a set of blocked signals: no set is known. Not a possible set, because some signals
-/// are never blocked.
+/// Stands for a set of blocked signals that is not known. It is not a possible set, because some
+/// signals are never blocked.
 pub(super) const NONE_BLOCKED: u64 = u64::MAX;
 
 unsafe extern "C" {
@@ -73,9 +74,9 @@ pub(super) fn was_left() -> bool {
     local::known().is_some_and(|local| local.section.was_left())
 }
 
-/// Enters a section, until the first value is dropped. Also returns whether the thread had jumped
-/// out of an earlier section. If memory for the thread's state cannot be mapped, `instead` is the
-/// section's state; then a jump out of the section is not noticed.
+/// Enters a section, which lasts until the returned guard is dropped. Also returns whether the
+/// thread had jumped out of an earlier section. If memory for the thread's state cannot be mapped,
+/// `instead` holds the section's state; then a jump out of the section is not noticed.
 pub(super) fn enter<'a>(
     marker: &mut MaybeUninit<u64>,
     instead: &'a Section,
@@ -85,8 +86,8 @@ pub(super) fn enter<'a>(
     (SectionGuard { section, how }, was_left)
 }
 
-/// Whether no other section is around the thread's section. Then a lease that the thread seems to
-/// hold was left by a jump.
+/// Whether the thread's section is its outermost one. If so, a lease that the thread seems to hold
+/// was left behind by a jump.
 pub(super) fn is_outermost() -> bool {
     local::known().is_none_or(|local| local.section.depth.get() == 1)
 }
@@ -113,7 +114,7 @@ impl Before {
     const NOTHING: Self = Self { depth: 0, cancelling: UNCHANGED, signals: NONE_BLOCKED };
 }
 
-/// A section that the thread has entered, until this is dropped.
+/// A section that the thread has entered. Dropping this leaves the section.
 pub(super) struct SectionGuard<'a> {
     section: &'a Section,
     how: How,
@@ -183,7 +184,8 @@ impl Section {
     fn was_left(&self) -> bool {
         match marker::holder(&self.holder) {
             Holder::None => false,
-            // A jump may have restored the signals.
+            // The frame still seems to exist. If the signals are not blocked, a jump out of the
+            // section has restored them.
             Holder::Live => self.is_ready.get() && !is_blocked(blocked_signals()),
             Holder::Gone => true,
         }
@@ -219,8 +221,8 @@ impl Section {
     fn start_beside(&self, before: Before) -> How {
         self.depth.set(before.depth + 1);
         let (mut signals, mut cancelling) = (NONE_BLOCKED, UNCHANGED);
-        // If the outer section has not stored the previous state yet, store it in the outer
-        // section's field, for a jump out of both sections.
+        // If the outer section has not stored the previous state yet, the inner section stores it
+        // in the outer one's field, so that it is restored after a jump out of both.
         let noted =
             if before.signals == NONE_BLOCKED { self.signals.as_ptr() } else { &mut signals };
         change_signals(libc::SIG_BLOCK, BLOCKED, noted);
@@ -284,8 +286,10 @@ fn blocked_signals() -> u64 {
 
 /// Changes which signals are blocked, and stores the set from before.
 fn change_signals(how: libc::c_int, signals: u64, before: *mut u64) {
-    // The bare system call: the C library's own signals are not in the set.
-    // SAFETY: both sets have the given size; the second one is null or the caller's.
+    // The set does not contain the C library's own signals, so the system call may bypass the
+    // library.
+    // SAFETY: both sets have the given size. `before` is null, or the caller's and valid for
+    // writes.
     unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const signals, before, size_of::<u64>());
     }

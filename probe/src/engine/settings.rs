@@ -29,11 +29,11 @@ pub(crate) struct Settings {
     pub(super) clock: Option<String>,
     /// Whether points named in the source measure from the start.
     pub(super) on_by_default: bool,
-    /// Whether stamps wait for the work before them.
+    /// Whether all points are fenced: their stamps wait until earlier instructions are done.
     pub(super) fence: bool,
     /// The points that measure from the start in any case, by name.
     pub(super) enabled_names: Names,
-    /// The file for the last figures of an orderly exit.
+    /// The file to which a process writes its last figures at an orderly exit.
     pub(super) snapshot: Option<Asked>,
     /// Id of the `pfp-top run` that started the program or an ancestor; 0 without one.
     pub(super) run: u64,
@@ -44,18 +44,18 @@ static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(ptr::null_mut());
 /// The settings, which the first call reads.
 pub(super) fn get() -> Result<&'static Settings, NoMemory> {
     // Pairs with the exchange below.
-    // SAFETY: null, or settings that are never freed.
+    // SAFETY: the pointer is null, or leads to settings that are never freed.
     if let Some(known) = unsafe { SETTINGS.load(Acquire).as_ref() } {
         return Ok(known);
     }
     let new = Box::into_raw(heap::boxed(read()?)?);
     match SETTINGS.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
-        // SAFETY: made above, and never freed from here on.
+        // SAFETY: `new` was made above, and is never freed once it is published.
         Ok(_) => Ok(unsafe { &*new }),
         Err(known) => {
-            // SAFETY: made above by `Box::into_raw`, and no other thread has seen it.
+            // SAFETY: `new` is from `Box::into_raw` above, and no other thread has seen it.
             drop(unsafe { Box::from_raw(new) });
-            // SAFETY: never freed.
+            // SAFETY: published settings are never freed.
             Ok(unsafe { &*known })
         }
     }
@@ -93,7 +93,7 @@ fn read() -> Result<Settings, NoMemory> {
     })
 }
 
-/// The value of `PFP_SNAPSHOT`: the file for the last figures of processes.
+/// The value of `PFP_SNAPSHOT`: the file to which processes write their last figures.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// The folder in which the program starts. Relative paths begin there, even if the program
@@ -131,10 +131,10 @@ impl Asked {
 
 /// The working directory of the process; empty if it is unknown.
 pub(super) fn current_folder() -> Result<PathBuf, NoMemory> {
-    // On the heap, because the stack may be a signal handler's.
+    // The buffer is on the heap, because the stack may be a signal handler's.
     let mut folder = Vec::new();
     folder.try_resize_with(libc::PATH_MAX as usize, || 0_u8)?;
-    // SAFETY: writes at most `folder.len()` bytes.
+    // SAFETY: the call writes at most `folder.len()` bytes.
     let found = unsafe { libc::getcwd(folder.as_mut_ptr().cast(), folder.len()) };
     match CStr::from_bytes_until_nul(&folder) {
         Ok(folder) if !found.is_null() => heap::path(&[folder.to_bytes()]),

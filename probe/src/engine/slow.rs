@@ -230,8 +230,8 @@ pub(super) fn end_turned(
     if is_recorded::<true>(thread, region, place, of, turned) {
         return Ok(());
     }
-    // The next stamp is later by the time that this took, so the region's begin moves by the same
-    // time.
+    // The next stamp is later by the time that turning the page took, so the region's begin moves
+    // by the same time.
     region.delay(took);
     Err(end)
 }
@@ -245,7 +245,7 @@ pub(super) fn is_recorded<const TURNED: bool>(
     of: [Offset; 2],
     end: End,
 ) -> bool {
-    // In a child that was forked while the page was turned, the place and the covered ticks are 0.
+    // The test fails in a child that was forked while the page was turned, because its place is 0.
     if !thread.is_in(place) {
         return false;
     }
@@ -322,7 +322,7 @@ mod tests {
             (Sent(guards), Sent([METERED.measure([1]), METERED.measure([1000])]))
         };
         let before = mismatched();
-        // The first thread has a lane and regions, the second nothing.
+        // The first thread has a lane and regions, the second one does not.
         let (guards, metered) = begin();
         let other = thread::spawn(move || {
             let start = crate::ticks();
@@ -403,7 +403,7 @@ mod tests {
         }
     }
 
-    /// A loop that leaves a region by a jump in each round is measured on, even when the stack is
+    /// A loop that leaves a region by a jump in each round still measures, even when the stack is
     /// full of such regions.
     #[test]
     fn a_stack_that_is_full_of_what_was_left_is_used_again() {
@@ -435,7 +435,7 @@ mod tests {
                 drop(Guard::begin(&OWN));
                 while guards.pop().is_some() {}
                 let is_right = count(&DEEP) == 0 && count(&OWN) == 1;
-                // SAFETY: ends the child at once.
+                // SAFETY: the call ends the child at once.
                 unsafe { libc::_exit(i32::from(!is_right)) };
             }
             let mut status = 0;

@@ -23,7 +23,7 @@ pub(crate) fn spin_budget() -> impl Iterator<Item = ()> {
 }
 
 /// Iterations that spin for a millisecond at most, outside of the budget, until another thread
-/// releases a lock. Its caller reports a failure if they end before.
+/// releases a lock. If the iterations end first, the caller reports a failure.
 pub(crate) fn brief_spin() -> impl Iterator<Item = ()> {
     bounded_spin(BUDGET_NS).map(drop)
 }

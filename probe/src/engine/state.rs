@@ -22,30 +22,32 @@ pub(super) const UNLISTED: *mut State = ptr::without_provenance_mut(1);
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct State {
-    /// Pointer to its control word, in the segment. It is the first field, as C's inline functions
-    /// expect.
+    /// Pointer to the point's control word, in the segment. It is the first field, as C's inline
+    /// functions expect.
     pub(super) control: AtomicPtr<AtomicU64>,
-    /// Its number in the point table, as an offset in a thread's table.
+    /// The point's number in the segment, as an offset in a thread's table.
     pub(super) offset: AtomicU32,
-    /// Held by the thread that registers it.
+    /// Held by the thread that registers the point.
     pub(super) registering: Lease,
     /// The next point in the process's list, or [`UNLISTED`].
     pub(super) next: AtomicPtr<Self>,
     pub(crate) name: Name,
     pub(super) file: &'static str,
     pub(super) line: u32,
-    /// Whether it measures from the start.
+    /// Whether the point measures from the start.
     pub(super) starts_on: bool,
-    /// Whether its stamps wait for the work before them from the start.
+    /// Whether the point is fenced from the start: its stamps wait until earlier instructions are
+    /// done.
     pub(super) fenced: bool,
     pub(super) device: bool,
     pub(super) wall: bool,
-    /// Whether it is the first field of a [`crate::MeteredPoint`].
+    /// Whether the point is the first field of a [`crate::MeteredPoint`].
     pub(super) has_amounts: bool,
-    /// Whether [`crate::set_enabled`] has switched it off.
+    /// Whether [`crate::set_enabled`] has switched the point off.
     pub(super) paused: AtomicBool,
-    /// In a follower's point: the leader's point. In the leader's point for it: the address of the
-    /// follower's `control`. Null in all other points.
+    /// Links a point to its counterpart in another [copy of pfp](super::copies). In a follower's
+    /// point: the leader's point. In the leader's point for it: the address of the follower's
+    /// `control`. Null in all other points.
     pub(super) other: AtomicPtr<c_void>,
 }
 
@@ -56,7 +58,7 @@ pub(crate) enum Name {
     /// A path that is not known before the program runs.
     Function(fn() -> &'static str),
     Number,
-    /// Its place among the tuples of a [`crate::MeteredPoint`].
+    /// The index of the point among the tuples of a [`crate::MeteredPoint`].
     Tuple(u8),
 }
 

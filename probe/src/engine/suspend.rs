@@ -1,4 +1,4 @@
-//! Puts a context aside, and resumes it.
+//! Suspends a context, and resumes it.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -17,14 +17,14 @@ use super::thread::Thread;
 use crate::clock::counter::stamp;
 use crate::marker;
 
-/// Runs work while no signal handler of this thread can interrupt it: a handler would find a state
-/// between two contexts, and a hook in it would put that state aside.
+/// Runs work while no signal handler of this thread can interrupt it. A handler would find a state
+/// between two contexts, and if it switched contexts, too, it would store that state.
 pub(super) fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
     cold::section(work)
 }
 
-/// Stores the thread's state of its current context; returns the moment at which the context
-/// stopped.
+/// Stores the thread's state in its current context, which is suspended. Returns the stamp at which
+/// the context stops.
 pub(super) fn put_aside(thread: &Thread) -> u64 {
     let now = thread.stamp();
     keep(thread, now);
@@ -54,7 +54,7 @@ fn keep(thread: &Thread, now: u64) {
 /// Returns the context that was current. If a signal handler runs in between, it pushes above the
 /// regions of both contexts.
 pub(super) fn replace_current(thread: &Thread, next: *mut Shared) -> *mut Shared {
-    // SAFETY: null, or a context that the caller keeps alive.
+    // SAFETY: the pointer is null, or leads to a context that the caller keeps alive.
     let regions = unsafe { next.as_ref() }.map_or(&thread.own, |next| &next.regions);
     let level = regions.paused.place.load(Relaxed);
     thread.set_level(level.max(thread.level() * LEVEL));
@@ -66,7 +66,8 @@ fn open(thread: &Thread) -> impl Iterator<Item = &'static Region> {
     (0..thread.open_levels()).map(|level| thread.region_at(level))
 }
 
-/// Stores the ticks that were added to inclusive totals: the next thread has other totals.
+/// Stores in each open region the ticks that were added to its point's inclusive total since the
+/// begin. The thread that resumes the context may have other totals.
 fn keep_added(thread: &Thread) {
     for region in open(thread) {
         if let Some(total) = total(region, thread) {
@@ -75,7 +76,8 @@ fn keep_added(thread: &Thread) {
     }
 }
 
-/// Makes the regions continue with the totals of a thread.
+/// Converts the ticks that `keep_added` has stored to the totals of the thread that resumes the
+/// context.
 fn go_on_in(thread: &Thread) {
     for region in open(thread) {
         if let Some(total) = total(region, thread) {
@@ -89,7 +91,7 @@ fn total(region: &Region, thread: &Thread) -> Option<u64> {
     Some(thread.entry(region.point()?).total())
 }
 
-/// Shows the open regions of a context that is resumed.
+/// Shows readers the open regions of a context that is resumed.
 fn show(thread: &Thread, now: u64) {
     let Some(calls) = thread.calls() else { return };
     for (level, region) in open(thread).enumerate() {
@@ -104,7 +106,7 @@ fn show(thread: &Thread, now: u64) {
 /// Resumes the context that has become current, from the moment `now`.
 pub(super) fn resume(thread: &Thread, now: u64) {
     let current = thread.current.load(Relaxed);
-    // SAFETY: null, or a context that stays alive while it is current.
+    // SAFETY: the pointer is null, or leads to a context that stays alive while it is current.
     let number = unsafe { current.as_ref() }.map_or(0, Shared::number);
     let regions = thread.regions();
     let paused = &regions.paused;
@@ -124,13 +126,15 @@ pub(super) fn resume(thread: &Thread, now: u64) {
     marker::resume(&thread.clock.refreshing, &paused.refreshing);
     compiler_fence(SeqCst);
     paused.is_paused.store(false, Relaxed);
-    // A begin or end that a handler's hooks have interrupted starts again.
+    // If a handler has switched contexts in the middle of a begin or end, that one must read the
+    // clock again.
     thread.clock.disturb();
 }
 
-/// Releases a context that has left a chain. Null is ignored.
+/// Releases a context that has left a thread's [chain](super::context). Null is ignored.
 pub(super) fn release(context: *const Shared) {
-    // SAFETY: null, or a context that is counted until the call below.
+    // SAFETY: the pointer is null, or leads to a context that the chain keeps alive until the call
+    // below.
     if let Some(held) = unsafe { context.as_ref() } {
         let drop = held.drop;
         // Pairs with the exchange in `hold`.
@@ -141,7 +145,7 @@ pub(super) fn release(context: *const Shared) {
     }
 }
 
-/// The thread ends: releases its contexts, which can continue elsewhere.
+/// Releases the contexts of a thread that ends, so that other threads can resume them.
 pub(super) fn release_all(thread: &Thread) {
     undisturbed(|| {
         if !thread.current.load(Relaxed).is_null() {
@@ -149,7 +153,8 @@ pub(super) fn release_all(thread: &Thread) {
             keep(thread, stamp());
         }
         let mut at = thread.set_current(ptr::null_mut());
-        // SAFETY: null, or a context that its place in the chain keeps alive.
+        // SAFETY: the pointer is null, or leads to a context that its place in the chain keeps
+        // alive.
         while let Some(context) = unsafe { at.as_ref() } {
             let around = context.interrupted.swap(ptr::null_mut(), Relaxed);
             context.entered.store(false, Relaxed);

@@ -107,8 +107,8 @@ pub(crate) struct Thread {
     pub(super) regions: AtomicPtr<Regions>,
 
     // The fields below read zero in a forked child, and start on a page of their own. The child
-    // keeps the fields above, so that it finds no null pointer if it goes on in the middle of
-    // something.
+    // keeps the fields above, so that it finds no null pointer if it was forked in the middle of a
+    // begin or end.
     wiped: WipedFromHere,
     /// Ticks of all ended regions of the current context, nested regions counted once, with the
     /// overhead of measuring them. Never zero.
@@ -130,13 +130,14 @@ pub(crate) struct Entry {
     /// The control word that the cell follows; 0 while the thread has none.
     follows: AtomicU64,
     /// Inclusive ticks of the ended regions, recursion counted once. A region stores the total when
-    /// it begins. Ticks that have been added when it ends were measured inside it.
+    /// it begins. What has been added to the total when it ends was measured inside it.
     total: AtomicU64,
     cell: AtomicPtr<Cell>,
-    /// During a fold, bytes from the first batch to the point's last one; else 0.
+    /// During a fold, the offset in bytes of the point's last batch from the first batch of all;
+    /// else 0.
     pub(super) batch: AtomicU32,
-    /// Bytes from the start of the calls to the edge that the point's last call was added to, in
-    /// the epoch of `follows`; 0 without one.
+    /// The offset in bytes, from the start of the calls, of the edge to which the point's last call
+    /// was added in the epoch of `follows`; 0 without one.
     pub(super) edge: AtomicU32,
 }
 
@@ -158,7 +159,7 @@ impl Entry {
     #[inline(always)]
     pub(crate) fn cell(&self) -> Option<&Cell> {
         let cell = self.cell.load(Relaxed);
-        // SAFETY: null, or it leads to a cell in the segment, which is never unmapped.
+        // SAFETY: the pointer is null, or leads to a cell in the segment, which is never unmapped.
         unsafe { cell.as_ref() }
     }
 
@@ -192,7 +193,7 @@ impl<'a> EntryTable<'a> {
     }
 }
 
-/// The start of a page.
+/// Aligns the fields after it to a page, which the kernel wipes in a forked child.
 #[repr(align(4096))]
 #[derive(Debug)]
 struct WipedFromHere;
@@ -207,7 +208,8 @@ const KEPT: usize = offset_of!(Thread, wiped);
 const _: () = assert!(KEPT == PAGE && PAGE == align_of::<WipedFromHere>());
 /// Offset of the table.
 const TABLE: usize = offset_of!(Thread, table);
-/// Entries of the table that fill the page: padding must not be written.
+/// Number of entries that fill the rest of the page. Without them the struct would end with
+/// padding, which must not be written through a reference to it.
 const FIRST: usize = (PAGE - 4 * size_of::<u64>()) / size_of::<Entry>();
 const _: () = assert!(size_of::<Entry>() == 1 << POINT_SHIFT);
 const _: () = assert!(TABLE + FIRST * size_of::<Entry>() == size_of::<Thread>());
@@ -218,11 +220,11 @@ impl Thread {
         self.entry(point).cell()
     }
 
-    /// A thread's cell of a point, for any caller.
+    /// The thread's cell of a point. Other threads may call this, too.
     pub(crate) fn cell_of_any(&self, point: &Point) -> Option<&Cell> {
         // Pairs with the store in `Entry::set_cell`: the cell is prepared.
         let cell = self.entry(point).cell.load(Acquire);
-        // SAFETY: null, or a cell in the segment, which is never unmapped.
+        // SAFETY: the pointer is null, or leads to a cell in the segment, which is never unmapped.
         unsafe { cell.as_ref() }
     }
 
@@ -239,7 +241,7 @@ impl Thread {
         self.table().entry(u64::from(number) << POINT_SHIFT)
     }
 
-    /// All entries.
+    /// The thread's table of entries.
     #[inline(always)]
     pub(super) fn table(&self) -> EntryTable<'_> {
         let first = ptr::from_ref(self).addr() + TABLE;
@@ -253,11 +255,11 @@ impl Thread {
         numbers.map_while(|number| Some((number, self.entry_of(number)?)))
     }
 
-    /// The address behind the table in the mapping.
+    /// The address just after the table, where the index of the edges begins.
     pub(super) fn behind_table(&self) -> *mut u8 {
         let points = self.points.load(Relaxed) as usize;
         let behind = ptr::from_ref(self).addr() + TABLE + points * size_of::<Entry>();
-        // `map_pages` has exposed the address, as for `entry`.
+        // `map_pages` has exposed the address, as for `entry_at`.
         ptr::with_exposed_provenance_mut(behind)
     }
 
@@ -317,8 +319,8 @@ impl Thread {
         self.covered.store(covered, Relaxed);
     }
 
-    /// Makes the open regions read the clock when they end. Called before the clock changes, so
-    /// that a jump out of the change cannot skip it.
+    /// Makes the ends of the open regions take the slow path, which reads the clock. Called before
+    /// the clock changes, so that a jump out of the change cannot skip it.
     pub(crate) fn outdate(&self) {
         self.note_clock();
         self.outdate_by(next_generation);
@@ -332,8 +334,8 @@ impl Thread {
     }
 
     /// Begins a run of a context with `level` open regions, in units of
-    /// [`LEVEL`](super::region::LEVEL). One store, because a signal handler in between must not
-    /// push onto an open region.
+    /// [`LEVEL`](super::region::LEVEL). The place is stored at once, because a signal handler that
+    /// found the wrong level would overwrite an open region.
     pub(super) fn begin_run(&self, run: u64, context: u32, level: u64) {
         let generation = next_generation(self.place.load(Relaxed));
         let run = run << RUN & RUNS;
@@ -379,7 +381,7 @@ impl Thread {
     #[inline(always)]
     pub(crate) fn sums(&self, cell: &Cell) -> Option<&SumWords> {
         let chunk = u64::from(cell.amounts());
-        // This test catches 0 and forged numbers, as in `bucket`.
+        // This test catches 0 and forged numbers, as in `chunk`.
         if chunk.wrapping_sub(self.first_chunk.load(Relaxed)) >= self.chunk_count.load(Relaxed) {
             return None;
         }
@@ -391,7 +393,7 @@ impl Thread {
     /// The counters of the lane.
     #[inline(always)]
     pub(crate) fn counters(&self) -> &LaneCounters {
-        // SAFETY: set when the lane was claimed, to an address in the segment.
+        // SAFETY: the pointer was set when the lane was claimed, to an address in the segment.
         unsafe { &*self.counters.load(Relaxed) }
     }
 
@@ -406,7 +408,8 @@ impl Thread {
         self.alive.load(Relaxed) != 0
     }
 
-    /// Like [`Self::is_alive`], for a thread that was alive so far: compares the word in memory.
+    /// Like [`Self::is_alive`], for a thread that was alive so far. Compares the word in memory, so
+    /// it takes no register.
     #[inline(always)]
     pub(super) fn is_still_alive(&self) -> bool {
         word::is_constant::<Self, { offset_of!(Thread, alive) }, 1>(self)

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 use std::io::{self, Write};
 
-/// Writes one value after another.
+/// Writes JSON piece by piece, and puts the commas between the pieces.
 pub(super) struct Json<W> {
     out: W,
     /// Whether the innermost object or list is still empty.

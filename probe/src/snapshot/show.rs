@@ -1,4 +1,5 @@
-//! Prints the figures of this process in the format of timers of HPC programs.
+//! Prints the figures of this process in the format that timers of HPC programs use: JSON, by
+//! thread and label.
 
 use std::io::{self, Write};
 

@@ -7,8 +7,8 @@
 //! processors does not matter, because a point measures only on-CPU time. All figures are for a
 //! pass over an array that fits into the first-level cache.
 //!
-//! Run it with `cargo run --release -p pfp-timing --example inner_loop -- [ROUNDS] [--hold]`. With 0
-//! rounds, it runs until its standard input ends. At the same time,
+//! Run it with `cargo run --release -p pfp-timing --example inner_loop -- [ROUNDS] [--hold]`. With
+//! 0 rounds, it runs until its standard input ends. At the same time,
 //!
 //! ```text
 //! pfp-top --name inner_loop --columns name,rate,avg,items,per-item,thr --unit cycles

@@ -75,7 +75,7 @@ pub(crate) fn load(library: &Path) -> Result<&'static Driver> {
         // `dlopen`.
         let why = unsafe { libc::dlerror().as_ref() };
         let why = why.map(|text| {
-            // SAFETY: not null, so it is such a string, and ends with NUL.
+            // SAFETY: not null, so it is the loader's message, which ends with NUL.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         });
         return Err(NoGpu::NoDriver(why.unwrap_or_else(|| "not loaded".into())));
@@ -110,9 +110,10 @@ fn checked(result: c_uint) -> Result<()> {
 impl Driver {
     /// # Safety
     ///
-    /// `handle` is an open library. If it has functions of these names, `cuda.h` declares them.
+    /// `handle` is an open library. Its functions that are looked up here have the types that
+    /// `cuda.h` declares.
     unsafe fn of(handle: *mut c_void) -> Result<Self> {
-        // SAFETY: the caller passes such a library, and the types are those in `cuda.h`.
+        // SAFETY: the caller passes an open library whose functions have the types in `cuda.h`.
         let (mut driver, init, count) = unsafe {
             let init: unsafe extern "C" fn(c_uint) -> c_uint = function(handle, c"cuInit")?;
             let count: unsafe extern "C" fn(*mut c_int) -> c_uint =
@@ -151,7 +152,7 @@ impl Driver {
 
     pub(crate) fn destroy(&self, event: Event) {
         // SAFETY: an event of this driver that is not used again. If the device has not reached it,
-        // the driver keeps it until then.
+        // the driver frees it afterwards.
         let _ = unsafe { (self.event_destroy)(event.0) };
     }
 
@@ -180,7 +181,7 @@ impl Driver {
     /// Milliseconds between two events that the device has reached, by the device's clock.
     pub(crate) fn between(&self, start: Event, end: Event) -> Result<f64> {
         let mut ms = 0f32;
-        // SAFETY: two events of this driver; it writes only to `ms`.
+        // SAFETY: two events of this driver, which writes only to `ms`.
         checked(unsafe { (self.event_elapsed_time)(&raw mut ms, start.0, end.0) })?;
         Ok(f64::from(ms))
     }

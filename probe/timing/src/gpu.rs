@@ -99,7 +99,7 @@ impl Gpu {
 /// [`synchronize`](Self::synchronize) where waiting does no harm. A point that is switched off
 /// records no events.
 ///
-/// The device reports how long it took, but not when it began by the host's clock. The viewer's
+/// The device reports how long work took, but not when it began by the host's clock. The viewer's
 /// timeline shows each measurement in a row of the device, as early as possible: not before its
 /// start was called, and as long after the previous one as the device reports.
 ///
@@ -148,7 +148,7 @@ pub struct GpuTimer {
 struct Open {
     /// Start event. `None` if the measurement is not timed.
     event: Option<Event>,
-    /// Host's counter before the start event.
+    /// Reading of the host's counter just before the start event was recorded.
     asked: u64,
 }
 
@@ -358,9 +358,9 @@ fn in_ticks(ms: f64) -> u64 {
     (ms / 1e3 * pfp::ticks_per_second()) as u64
 }
 
-/// Estimates on the host's counter when the device began the work: not before `asked`, and early
-/// enough to end before `found`. Within these limits, it is the time after the previous
-/// measurement, or the earliest possible one.
+/// Estimates, on the host's counter, when the device began work that took `took` ticks: at
+/// `after_previous`, or at `asked` if that is unknown. The estimate is limited to times that are
+/// not before `asked` and let the work end by `found`.
 fn begun(asked: u64, after_previous: Option<u64>, found: u64, took: u64) -> u64 {
     let latest = found.saturating_sub(took).max(asked);
     after_previous.unwrap_or(asked).clamp(asked, latest)

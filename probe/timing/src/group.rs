@@ -17,8 +17,8 @@ pub struct Synced {
     /// Number of members that this wait found dead: threads that have ended, and processes that
     /// were killed. Later phases do not wait for them.
     pub dead: u32,
-    /// Number of members that were stated and have not arrived in time. Later phases do not wait
-    /// for them.
+    /// Number of members that had not joined in time, out of the number for which the group was
+    /// created. Later phases do not wait for them.
     pub absent: u32,
     /// True if the caller is not a member, so it did not wait: it has left, it is a forked child,
     /// or the group is full.
@@ -53,16 +53,16 @@ impl ThreadGroup {
     /// A phase begins when `members` threads have arrived (at most 4,096). With 0, a phase begins
     /// when all threads that have joined have arrived; there can be up to 256.
     ///
-    /// An existing group keeps its number of members. A group is removed when its last value is
-    /// dropped.
+    /// An existing group keeps its number of members. A group is removed when the last value of
+    /// this type for it is dropped.
     #[must_use]
     pub fn named(name: &str, members: u32) -> Self {
         Self { threads: Threads::named(name, members) }
     }
 
-    /// Sets the maximum time to wait for members that were stated and have never arrived; the
-    /// default is a minute. The group never waits for members that have arrived before and have
-    /// ended.
+    /// Sets the maximum time to wait for members that have not joined yet, out of the number for
+    /// which the group was created. The default is a minute. The group never waits for members that
+    /// have joined and have ended.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         self.threads.set_patience(patience);
@@ -85,8 +85,9 @@ impl ThreadGroup {
 ///
 /// This process is a member from [`join`](Self::join) until this value is dropped or the process
 /// ends, in any way. A killed process delays the others by about a tenth of a second at most. The
-/// group's memory is an object beside the segments, which only this user can open. The last member
-/// to leave removes it; after killed processes, it is removed together with their segments.
+/// group's memory is a shared-memory object beside the segments, which only this user can open. The
+/// last member to leave removes it; after killed processes, it is removed together with their
+/// segments.
 #[derive(Debug)]
 pub struct ProcessGroup {
     pub(super) processes: Processes,
@@ -106,8 +107,8 @@ impl ProcessGroup {
         Ok(Self { processes: Processes::join(name, members)? })
     }
 
-    /// Sets the maximum time to wait for members that were stated and have never arrived; the
-    /// default is a minute.
+    /// Sets the maximum time to wait for members that have not joined yet, out of the number for
+    /// which the group was created. The default is a minute.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.processes.set_patience(patience);

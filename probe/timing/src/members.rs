@@ -50,7 +50,7 @@ const MAX_MEMBERS: u32 = 4096;
 /// Capacity of a group whose number of members was not stated.
 const ROOM: u32 = 256;
 
-/// Default of the maximum time to wait for members that were stated and have never arrived.
+/// Default of the maximum time to wait for members that were stated and have never joined.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Synced {
@@ -88,8 +88,8 @@ fn identity(member: &Member) -> Identity {
 /// Maximum time that a thread waits for another one to join or leave a group.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Acquires a lock, even if a panic of the program has poisoned it. Gives up in a forked child,
-/// whose parent's thread may have held the lock.
+/// Acquires a lock, even if a panic of the program has poisoned it. Gives up after
+/// [`LOCK_PATIENCE`], because in a forked child, the holder may be a thread of the parent.
 fn locked<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     let mut since = None;
     loop {

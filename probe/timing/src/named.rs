@@ -10,8 +10,8 @@ use pfp::Point;
 #[cfg(feature = "cuda")]
 use pfp::reading;
 
-/// Maximum number of names; further names get no point. Points are never freed, so a program that
-/// keeps generating names must not use more and more memory.
+/// Maximum number of names; further names get no point. Points are never freed, so without the
+/// limit, a program that keeps generating names would use more and more memory.
 const MAX_POINTS: u32 = 4096;
 
 /// A point and its name, never freed.
@@ -36,9 +36,9 @@ fn find(mut at: *const Named, name: &str) -> Option<&'static Named> {
     None
 }
 
-/// The point of a name, the same one on each call. `None` if there are too many.
+/// The point of a name, created by the first call. `None` if there are too many names.
 ///
-/// The list grows by CAS instead of under a lock, because a fork can happen at any time.
+/// The list grows by CAS instead of under a lock, which a fork could leave locked in the child.
 pub(crate) fn point(name: &str) -> Option<&'static Point> {
     find_or_make(name, |name| Point::at(name, "", 0))
 }

@@ -17,7 +17,7 @@ const TREND_THAT_MATTERS: f64 = 0.01;
 const STABLE: f64 = 0.05;
 /// Half-width of the confidence interval, as a fraction of the mean, above which the text warns.
 const WIDE: f64 = 0.25;
-/// Relative difference of the core's clock before and after that exceeds the error of its
+/// Relative difference of the core's clock before and after the runs that exceeds the error of its
 /// measurement.
 const CLOCK_CHANGED: f64 = 0.02;
 
@@ -36,9 +36,9 @@ pub struct Sampled {
     pub mean: f64,
     /// Sample standard deviation; 0 below two samples.
     pub deviation: f64,
-    /// Smallest and greatest time.
+    /// Smallest time of a run on the CPU; 0 without samples.
     pub least: f64,
-    /// See `least`.
+    /// Greatest time of a run on the CPU; 0 without samples.
     pub greatest: f64,
     /// Median: the middle time, or the mean of the two in the middle.
     pub median: f64,
@@ -92,7 +92,7 @@ impl Settled {
 }
 
 /// Runs `work` `warmups` times and then `samples` times. Returns how long one of the `samples` runs
-/// takes on a CPU, and how reliable that is. Each of them is also a measurement of the point
+/// takes on a CPU, and how reliable that is. Each of these runs is also a measurement of the point
 /// `name`; the warm-ups are not recorded.
 ///
 /// ```

@@ -7,9 +7,9 @@ use pfp::reading::{stamp_and_cpu, thread_id};
 /// A reading of the tick counter, with the CPU and the thread that read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CycleStamp {
-    /// Ticks, as [`pfp::ticks`] reads them: of the time-stamp counter, which all CPUs of a machine
-    /// share if it is invariant, or of a clock in its place. [`pfp::ticks_per_second`] converts
-    /// differences.
+    /// The counter that [`pfp::ticks`] reads: the time-stamp counter, or a clock in its place. If
+    /// the time-stamp counter is invariant, readings on different CPUs of a machine are comparable.
+    /// [`pfp::ticks_per_second`] converts differences to seconds.
     pub ticks: u64,
     /// The kernel's number of the CPU. On x86-64, one instruction reads it together with the
     /// counter. `None` if the CPU is unknown.
@@ -55,7 +55,7 @@ pub fn synchronize(scope: SyncScope<'_>) -> Synced {
     }
 }
 
-/// Result of [`cycle_count`]. All ticks are of the time-stamp counter.
+/// Result of [`cycle_count`]. All ticks have the unit of [`pfp::ticks`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CycleCount<R> {

@@ -79,7 +79,7 @@ impl FieldsOf {
     }
 }
 
-/// Parses `system{name},request{method path}`. None if the text has another form.
+/// Parses `system{name},request{method path}`. `None` if the text has another form.
 pub(crate) fn parse(text: &str) -> Option<Vec<FieldsOf>> {
     let one = |text: &str| {
         let (span, names) = text.trim().strip_suffix('}')?.split_once('{')?;

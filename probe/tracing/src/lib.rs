@@ -56,9 +56,9 @@
 //!
 //! All spans of a callsite share one point, unless fields distinguish them: with
 //! `PFP_SPAN_FIELDS=system{name}`, or [`Options::fields`], each system of bevy has a point of its
-//! own, such as `bevy_ecs::system::function_system::system{my_game::walk}`. A callsite has points for
-//! at most 256 texts; spans with further texts, and spans without a text, share the point of the
-//! callsite itself.
+//! own, such as `bevy_ecs::system::function_system::system{my_game::walk}`. A callsite has points
+//! for at most 256 texts of these fields. Spans with further texts, and spans without a text, share
+//! the point of the callsite itself.
 //!
 //! bevy needs the features `trace` and `debug`: from 0.18 to 0.20, `trace` alone gives all systems
 //! one point, `system{<Enable the debug feature to see the name>}`. With bevy's `DefaultPlugins`,
@@ -304,7 +304,7 @@ impl Settings {
         Self { filter: Some(Targets::new()), ..Self::default() }
     }
 
-    /// Whether spans without amounts are kept in a [`live::Live`].
+    /// Whether data of spans without amounts are stored, too, in a [`live::Live`].
     fn keep_spans(&self) -> bool {
         self.per_span || self.lifetimes
     }

@@ -17,14 +17,14 @@ use crate::site::Site;
 
 /// Number of slots for spans; a power of two.
 const SPANS: usize = 1 << 14;
-/// Slots that are probed for an id: `NEAR` adjacent ones, and then `FAR` distant ones, because
-/// long-lived spans may occupy adjacent slots. If all of them are taken, nothing is kept of the
-/// span, which counts as refused.
+/// Number of slots that are probed for an id: `NEAR` adjacent ones, and then `FAR` distant ones,
+/// because long-lived spans may occupy adjacent slots. If all of them are taken, no data of the
+/// span are stored, and the span counts as refused.
 const NEAR: usize = 4;
 const FAR: usize = 16;
 
 const FREE: u64 = 0;
-/// Not an id, because ids never reach the maximum.
+/// Marks a slot that is being filled. It is not an id, because ids never reach the maximum.
 const BUSY: u64 = u64::MAX;
 
 /// Data of a live span.
@@ -34,7 +34,8 @@ pub(crate) struct Live {
     amounts: [AtomicU64; MAX_AMOUNTS],
     /// Counter at the creation of the span.
     begun: AtomicU64,
-    /// Number of the program's handles to the span, if counted.
+    /// Number of the program's handles to the span. Only the subscriber counts them: for a layer,
+    /// the registry does.
     handles: AtomicU32,
     /// Whether a thread has borrowed the parts.
     is_lent: AtomicBool,
@@ -64,18 +65,20 @@ fn places(id: u64) -> impl Iterator<Item = &'static Live> {
     let from = |first: u64, places, apart| {
         (0..places).map(move |step| &ALL[(first as usize).wrapping_add(step * apart) % SPANS])
     };
-    // The low bits of ids are successive or reused. The middle bits identify the thread.
+    // The low bits of ids are successive or reused, so the spans of a thread get adjacent slots.
+    // The middle bits identify the thread, and move each thread's spans to other slots.
     let thread = (id >> 20) % (1 << 30);
     from(id.wrapping_add(thread.wrapping_mul(5077)), NEAR, 1).chain(from(mix(id), FAR, 1021))
 }
 
-/// Whether data of any span were ever kept.
+/// Whether data of any span were ever stored.
 #[inline]
 pub(crate) fn is_used() -> bool {
     IS_USED.load(Relaxed)
 }
 
-/// Keeps data of a new span.
+/// Stores data of a new span until [`Live::forget`]. Counts a refusal if all slots for its id are
+/// taken.
 #[inline]
 pub(crate) fn keep(id: u64, site: &'static Site, amounts: &Amounts) {
     if !is_used() {
@@ -112,8 +115,8 @@ fn find_further(id: u64) -> Option<&'static Live> {
     places(id).skip(1).find(|live| live.id.load(Acquire) == id)
 }
 
-/// Passes the parts of a span to `take`. Returns false if the span is not kept or its parts are
-/// lent.
+/// Passes the parts of a span to `take`. Returns false if no data of the span are stored, or its
+/// parts are lent.
 pub(crate) fn lend(id: usize, take: &mut dyn FnMut(&mut Parts)) -> bool {
     find(id as u64).is_some_and(|live| live.lend(take))
 }

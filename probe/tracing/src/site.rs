@@ -31,7 +31,7 @@ const AMOUNTS: &str = "pfp.amounts";
 const FUNCTION: &str = "function_scope";
 const MESSAGE: &str = "message";
 
-/// A callsite of spans.
+/// A callsite of spans, or the spans of a callsite whose fields have the same text. It has a point.
 pub(crate) struct Site {
     pub(crate) metadata: &'static Metadata<'static>,
     /// Number of the site. Only sites with numbers below [`SITES`] are used.
@@ -43,9 +43,9 @@ pub(crate) struct Site {
     lifetime: Once<Point>,
     /// Whether the last update of callsites enabled these spans.
     is_wanted: AtomicBool,
-    /// Fields whose texts are part of the names of its spans' points.
+    /// Fields whose texts are part of the names of the spans' points.
     fields: &'static [&'static str],
-    /// Number of these fields' texts that have a site.
+    /// Number of texts of these fields that have a site of their own.
     texts: AtomicUsize,
     /// Fields' text that the spans have in common; `None` for the site of a whole callsite.
     part: Option<Part>,
@@ -59,7 +59,7 @@ struct Part {
 
 enum Measured {
     Point(Point),
-    /// Data of the spans are kept, as the options require.
+    /// A point without amounts, for whose spans data are stored in a [`live::Live`].
     Kept(Point),
     MeteredPoint {
         metered: &'static MeteredPoint,
@@ -191,7 +191,7 @@ impl Site {
         }
     }
 
-    /// Whether all spans are measured at one point, and no data of them are kept.
+    /// Whether all spans are measured at one point, and no data of them are stored.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.measured.get(), Some(Measured::Point(_)))
@@ -250,7 +250,7 @@ impl Site {
                 Some(Part { text, .. }) => format!("{target}::{name}{{{text}}}"),
                 None => function.unwrap_or_else(|| format!("{target}::{name}")),
             };
-            // The data lead a layer from a span to its part.
+            // A layer needs the stored data to find the site of a span that belongs to a part.
             let keeps = settings().keep_spans() || self.has_parts() || self.part.is_some();
             Measured::new(self.metadata, name, &amounts, keeps)
         })
@@ -307,12 +307,13 @@ impl Site {
             let name = place.name().into_owned().leak();
             past::wall_point(name, place.file(), place.line())
         });
-        // The lifetime is 0 if the counter of this thread's CPU is behind.
+        // The lifetime is 0 if the counter of this CPU is behind the counter of the CPU on which
+        // the span was created.
         let lived = (pfp::ticks().wrapping_sub(begun) as i64).max(0) as u64;
         past::record_wall(point, begun, lived);
     }
 
-    /// Keeps data of a new span, if required. Returns whether it did.
+    /// Stores data of a new span if its point needs them. Returns whether it needs them.
     #[inline(never)]
     pub(crate) fn keep(&'static self, span: &Attributes<'_>, id: u64) -> bool {
         let measured = match self.measured.get() {

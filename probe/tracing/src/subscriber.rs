@@ -23,8 +23,8 @@ impl PointSubscriber {
     }
 }
 
-/// Bit of a span's id: whether data of the span are kept. Below it is the span's number, above it
-/// the number of its site.
+/// Bit of a span's id that is set if data of the span may be stored in [`live`]. The bits below it
+/// are the span's number, and the bits above it are the number of the span's site.
 const IS_KEPT: u64 = 1 << 50;
 const SITE_SHIFT: u32 = 51;
 /// Number in place of a site's, for spans without a site.
@@ -56,7 +56,7 @@ fn site(id: &Id) -> Option<&'static Site> {
     Site::numbered((id.into_u64() >> SITE_SHIFT) as usize)
 }
 
-/// The id of a new span, for which amounts, the start of its lifetime or its site may be kept.
+/// The id of a new span. Stores the span's data if its site needs them.
 #[inline(never)]
 fn kept_id(site: &'static Site, span: &Attributes<'_>, number: u64) -> u64 {
     let id = (site.number as u64) << SITE_SHIFT | number;

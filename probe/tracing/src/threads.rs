@@ -12,13 +12,13 @@ use crate::site::Site;
 
 /// Ids of the last spans that were exited on a thread that had not entered them.
 static STRAYED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-/// Number of such exits that have begun, and that are in the list.
+/// Number of exits for which a place in [`STRAYED`] was taken, and of those whose id is in it.
 static STRAYS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// Whether any span was exited on another thread, or before a span inside it.
 static IS_AMISS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Number of such exits that this thread has handled.
+    /// Value of `STRAYS[1]` when this thread last handled the spans in [`STRAYED`].
     static SEEN: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -62,7 +62,8 @@ fn stray(id: u64) {
 
 #[cold]
 fn look_for_strays(entered: u64) {
-    // A task is polled again while a span that it entered in the previous poll is still open.
+    // If this span was exited on this thread while spans inside it were open, a new poll of its
+    // task begins now. Those spans are left over from the previous poll, so they are discarded.
     stack::forget_inside(entered as usize);
     let all = STRAYS[1].load(Acquire);
     // Fails while the thread ends.

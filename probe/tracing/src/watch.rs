@@ -42,7 +42,8 @@ fn run() {
         }
         if !Site::all().any(Site::is_off) {
             WATCHING.store(0, Relaxed);
-            // A point that was switched off meanwhile is noticed by its next span.
+            // A callsite that was found off since the check above started no thread, because this
+            // one still counted as running. So the check is repeated.
             if !Site::all().any(Site::is_off) {
                 return;
             }
@@ -52,8 +53,8 @@ fn run() {
     }
 }
 
-/// Signal mask of the calling thread, restored when dropped. All signals are blocked meanwhile, so
-/// that the new thread handles none of the program's signals.
+/// Signal mask of the calling thread, restored when dropped. Until then, all signals are blocked. A
+/// thread that is created inherits that mask, so it never runs the program's signal handlers.
 struct Signals(libc::sigset_t);
 
 impl Signals {

@@ -94,8 +94,8 @@ fn count(name: &str) -> u64 {
     point(name).stats().map_or(0, |stats| stats.count)
 }
 
-/// Creates spans until the filter is called for them (`are_asked`), or not any more. Returns the
-/// number of spans.
+/// Creates spans until the filter is called for one, or until it is not called for one if
+/// `are_asked` is false. Returns the number of spans.
 fn make_until(are_asked: bool, make: fn() -> Span) -> u64 {
     let start = Instant::now();
     for made in 1.. {
@@ -166,7 +166,8 @@ fn other_layers_see_all_spans_while_points_switch() {
         (calls + 1, made)
     });
     judge(3 * calls + made[0] + made[1], 2 * calls);
-    // pfp's layer has all other spans, and those created while their point was on.
+    // pfp's layer has measured all spans of the point that was never off, and the spans of the
+    // other two points that were created while the point was on.
     assert_eq!(count("always"), calls);
     for (name, made) in ["with an amount", "plain"].into_iter().zip(made) {
         assert!((1..calls + made).contains(&count(name)), "{name}: {}", count(name));

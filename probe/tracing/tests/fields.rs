@@ -44,7 +44,7 @@ fn each_text_is_a_point() {
     ] {
         assert_eq!(count(name), expected, "{name}");
     }
-    // Fields without a value when the span is created.
+    // These fields have no value when the span is created.
     info_span!("request", method = tracing::field::Empty, path = tracing::field::Empty)
         .in_scope(|| ());
     assert_eq!(count("fields::request"), 1);

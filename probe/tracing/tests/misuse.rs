@@ -105,7 +105,7 @@ fn spans_have_the_numbers_of_their_fields() {
     drop(held);
     assert_eq!(["lives long", "passes by"].map(|name| amounts(name)[0].1), [1000, 20_000]);
     assert_eq!(refusals(), before);
-    // More spans than can be kept at a time.
+    // More spans than there are slots for amounts.
     let held: Vec<Span> = (0..20_000u64).map(|n| info_span!("held", bytes = n)).collect();
     held.iter().for_each(|span| span.in_scope(|| ()));
     drop(held);
@@ -218,7 +218,7 @@ fn a_guard_may_be_held_across_an_await() {
     // One mismatch for each poll that leaves a span open, and one for each poll that ends one.
     assert_eq!(mismatches() - before, 2 * POLLS);
     assert_eq!(count("held across"), 0);
-    // Entries of the last poll, and of the drop.
+    // Only two entries are recorded: that for the last poll, and that for the drop of the task.
     assert_eq!(count("holds"), 2);
     assert_eq!((count("other"), count("other task")), (2 * POLLS, 2 * POLLS + 2));
 }
@@ -250,8 +250,8 @@ fn a_span_that_panics_is_measured() {
 }
 
 fn a_span_may_never_close() {
-    // More spans than can be kept at a time. They occupy no slots, so spans with amounts still have
-    // theirs.
+    // More spans than there are slots for amounts. These spans have no amounts and occupy no slots,
+    // so spans with amounts still find free slots.
     let before = refusals();
     for _ in 0..20_000 {
         let span = info_span!("leaked");

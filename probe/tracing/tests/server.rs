@@ -29,7 +29,7 @@ fn each_request_is_in_its_points() {
         // Each span is also entered once when it is dropped.
         assert!(entries.count >= of_each * (polls + 1), "{name}: {entries:?}");
     }
-    // The query waits that long, but needs little CPU time.
+    // The query waits for 2 ms, but needs little CPU time.
     let (lifetimes, entries) = stats("::query");
     assert!(lifetimes.mean() >= Duration::from_millis(2), "{lifetimes:?}");
     assert!(entries.mean() * 3 < Duration::from_millis(1), "{entries:?}");

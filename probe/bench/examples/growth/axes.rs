@@ -7,7 +7,7 @@ use pfp_bench::{Case, Worker, interleave, median};
 use crate::{Plan, cases};
 
 const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Number of readings of the memory: after one unit of regions, after two, four, and so on.
+/// Number of readings of the memory. The number of regions before a reading doubles each time.
 const LOOKS: u32 = 5;
 
 /// Something that the cost may grow with.
@@ -38,7 +38,7 @@ fn points(plan: &Plan) -> io::Result<Axis> {
     let mut cases = cases::POINTS.to_vec();
     cases.push(cases::TWO_RDTSC);
     let mut figures = medians(&cases, plan.regions_of_points, plan.rounds_of_points)?;
-    // This case is independent of the number of points.
+    // The last case is `TWO_RDTSC`, which does not depend on the number of points.
     let floor = figures.pop().unwrap_or(f64::NAN);
     Ok(Axis {
         title: "Points",
@@ -90,7 +90,7 @@ fn depth(plan: &Plan) -> io::Result<Axis> {
 fn duration(plan: &Plan) -> io::Result<Axis> {
     let cases = cases::WORK.concat();
     let mut workers = spawn(&cases)?;
-    // As many calls as fit the time, according to a first run.
+    // The number of calls that take about `work_ns`, estimated by a first run.
     let mut calls = Vec::new();
     for worker in &mut workers {
         let first = worker.run(10, 1)?.ns;

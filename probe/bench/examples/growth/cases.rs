@@ -59,8 +59,8 @@ macro_rules! work_cases {
         ]
     };
 }
-/// Work of about tenfold duration from case to case: alone, in a region, and between two bare
-/// readings of the counter.
+/// Work that takes about ten times as long from row to row. Each row has three cases: the work
+/// alone, in a region, and between two bare readings of the counter.
 pub(crate) const WORK: [[Case; 3]; 6] = [
     work_cases!(0),
     work_cases!(7),
@@ -108,12 +108,12 @@ fn nested_rdtsc(depth: usize) {
     black_box(pfp::ticks().wrapping_sub(first));
 }
 
-/// Takes about five cycles per step. Each step depends on the previous one. It does not read memory
-/// or a clock.
+/// Takes about five cycles per step, because each step depends on the previous one. Reads no memory
+/// and no clock.
 #[inline(never)]
 fn work(steps: u32) {
     let mut value = black_box(1_u64);
-    // Prevents measuring from overlapping with the work, which would hide its cost.
+    // If the measuring overlapped with the work, its cost would be hidden.
     wait_for_all_before();
     for _ in 0..steps {
         value = (value ^ value >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -27,9 +27,8 @@ pub(crate) struct Plan {
     pub(crate) rounds: usize,
     /// Approximate number of regions in a batch.
     pub(crate) regions: u64,
-    /// Number of regions in a batch with several points, and of rounds. The batches are long,
-    /// because they must refill the caches after the previous case, which must not affect the
-    /// figures.
+    /// Number of regions in a batch with several points, and of rounds. The batches are long, so
+    /// that refilling the caches after the previous case does not affect the figures.
     pub(crate) regions_of_points: u64,
     pub(crate) rounds_of_points: usize,
     /// Number of regions on each of several threads, and of rounds. The batches are so long that

@@ -36,8 +36,8 @@ mod hooks {
     hook!(
         /// The beginning of a function; see `pfp.h`.
         __cyg_profile_func_enter:
-        // The same checks as in `enter`: the first entry of the table that may have the function,
-        // then the word of its point.
+        // Like `enter`, checks the first entry of the table that may have the function, then the
+        // word of its point.
         "mov rax, qword ptr [rip + {table}]",
         "test rax, rax",
         "je 2f",
@@ -74,7 +74,7 @@ mod hooks {
     hook!(
         /// The end of a function; see `pfp.h`.
         __cyg_profile_func_exit:
-        // The same checks as in `exit`.
+        // Like `exit`, checks whether a measured function may have ended.
         "mov rax, qword ptr [rip + {distance}]",
         "test rax, rax",
         "je 3f",
@@ -110,7 +110,7 @@ mod hooks {
     pub(crate) extern "C" fn __cyg_profile_func_exit(_function: usize, _site: usize) {}
 }
 
-/// Calls a hook with the address of a function and its call site.
+/// Defines a function that calls a hook with the address of a function and its call site.
 macro_rules! called {
     ($(#[$doc:meta])* $name:ident, $hook:path) => {
         $(#[$doc])*

@@ -38,8 +38,8 @@ use probe::Point;
 use super::top::{look_further, top};
 use super::{Call, bounds};
 
-/// Maximum number of measured frames of a thread. It is less than the number of regions that can be
-/// open, because one region too many discards all of them.
+/// Maximum number of measured frames of a thread. It is less than the maximum number of open
+/// regions, because a begin beyond that maximum discards all open regions.
 const ROOM: usize = 4000;
 /// Maximum number of frames that an end searches for its begin.
 const FAR: usize = 64;
@@ -54,7 +54,7 @@ struct Frame {
     /// Address of the function; 0 before the tag is stored, and after the end.
     function: AtomicUsize,
     site: AtomicUsize,
-    /// Stack pointer; 0 if the function ended below other frames.
+    /// Stack pointer; 0 if the function has ended but frames above this one stay open.
     sp: AtomicUsize,
     to: AtomicUsize,
     fp: AtomicUsize,
@@ -104,7 +104,7 @@ impl KeptRange {
     }
 }
 
-/// The measured frames of a thread. All zeros is a valid value, in which nothing is known.
+/// The measured frames of a thread. All zeros is a valid value: no frames, and no stack is known.
 #[repr(C)]
 pub(super) struct Frames {
     depth: AtomicUsize,
@@ -250,7 +250,7 @@ impl Frames {
         {
             return self.drop_top(top);
         }
-        // The end of a function that is off, inside a measured one.
+        // A function that is off has ended inside the measured one.
         let own = self.own.get();
         if call.sp >= own.start && call.sp < sp && sp < own.end && function != call.function {
             return;
@@ -277,7 +277,7 @@ impl Frames {
         self.say_top();
     }
 
-    /// Publishes the topmost frame, with which the end hook compares its call.
+    /// Sets the topmost frame as the one with which the end hook compares its call.
     #[inline(always)]
     fn say_top(&self) {
         match self.depth().checked_sub(1) {
@@ -289,8 +289,8 @@ impl Frames {
         }
     }
 
-    /// Publishes a frame. While frames are on other stacks, sp is 0, so that every end hook
-    /// searches the frames.
+    /// Sets the frame with which the end hook compares its call. While any frame is on another
+    /// stack than the thread's own, sp is set to 0, so that every end hook searches the frames.
     #[inline(always)]
     fn say(&self, function: usize, sp: usize) {
         set_top(function, if self.foreign.load(Relaxed) == 0 { sp } else { 0 });
@@ -300,9 +300,9 @@ impl Frames {
     #[inline(never)]
     fn tidy(&self, call: &Call) {
         self.drop_gone(call.sp);
-        // Several frames with this sp are either functions inlined into one frame, or frames that
-        // the program has left except the last. In the latter case, the call site differs, or the
-        // same hook call in the same frame runs again.
+        // Functions inlined into one frame have the same sp, and so has a function that the program
+        // has left before it called this one. A frame was left if its call site differs from the
+        // new call's, or if its start hook was called from the same instruction as this hook.
         let mut keep = self.depth();
         for at in (0..self.depth()).rev() {
             let frame = self.frame(at);
@@ -351,7 +351,8 @@ impl Frames {
     #[inline(never)]
     fn end_slow(&self, call: &Call) {
         let by_jump = call.to == call.site;
-        // A hook reached by a tail call runs after its frame is gone.
+        // If a tail call reached this hook, the function's own frame is gone, too, and the function
+        // ends here.
         self.drop_gone(call.sp);
         let depth = self.depth();
         for at in (depth.saturating_sub(FAR)..depth).rev() {
@@ -370,7 +371,7 @@ impl Frames {
                 }
                 return;
             }
-            // The frames further up belong to other frames of the program's stack.
+            // This frame and the remaining ones belong to callers of the function that ends.
             if sp > call.sp && self.are_on_one(sp, call.sp) && frame.fp.load(Relaxed) != call.fp {
                 return;
             }
@@ -386,8 +387,8 @@ impl Frames {
         if sp == call.sp {
             return true;
         }
-        // A frame that has grown has a frame pointer. It is above the sp of the begin, and next to
-        // it is the return address.
+        // A function whose frame has grown uses a frame pointer. This is not below the sp of the
+        // start hook, and the word above it is the return address.
         let fp = call.fp;
         sp > call.sp
             && fp == frame.fp.load(Relaxed)
@@ -401,7 +402,7 @@ impl Frames {
             })
     }
 
-    /// Ends a frame below frames on other stacks, which stay open.
+    /// Ends a frame that has frames of other stacks above it. Those stay open.
     fn take_out(&self, at: usize) {
         let frame = self.frame(at);
         if frame.function.swap_here(0) != 0 {
@@ -415,7 +416,7 @@ impl Frames {
     #[cold]
     #[inline(never)]
     fn learn(&self, sp: usize) {
-        // Fibres reach this often, mostly with similar stack pointers.
+        // Fibres call this often. The look-up is skipped if sp is in the same 64 KiB as last time.
         if self.signals.get().has(sp) || self.asked.swap(sp, Relaxed) >> 16 == sp >> 16 {
             return;
         }
@@ -441,7 +442,7 @@ fn set_top(function: usize, sp: usize) {
     }
 }
 
-/// A value that only one thread changes, including its signal handlers.
+/// A value that only one thread and its signal handlers change.
 trait Here {
     /// Exchanges the value without a locked instruction.
     fn swap_here(&self, value: usize) -> usize;

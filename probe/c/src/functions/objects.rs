@@ -84,8 +84,8 @@ fn object(loaded: &Loaded) -> Option<&'static Object> {
     let symbols = symbols::read(from);
     loop {
         let first = OBJECTS.load(Acquire);
-        // If another thread has added an object meanwhile, the symbols of this one may be in memory
-        // twice.
+        // Another thread may have added the same object since the search above. Its symbols are
+        // then in memory twice, which is harmless.
         let new = arena::keep(Object {
             base: loaded.base,
             path_length: path.len(),

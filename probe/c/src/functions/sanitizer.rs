@@ -1,6 +1,6 @@
-//! Programs with MemorySanitizer, which takes each value that a library without it has written for
-//! uninitialized, and ends the program at the first use. A child of a measured program inherits the
-//! preloaded libpfp, so libpfp itself must find out.
+//! Detects programs with MemorySanitizer. For the sanitizer, memory stays uninitialized when a
+//! library without it writes there, and the first use of such a value ends the program. A child of
+//! a measured program inherits the preloaded libpfp, so libpfp itself must detect the sanitizer.
 
 /// Loads the address of a symbol into `{address}`, or 0 if no object defines the symbol.
 #[cfg(target_arch = "x86_64")]
@@ -28,7 +28,7 @@ macro_rules! load_weak {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) fn checks_every_value() -> bool {
     let address: usize;
-    // In assembly: no stable attribute makes a symbol weak.
+    // Written in assembly, because no stable attribute makes a symbol weak.
     // SAFETY: reads a word of the table of addresses, which the loader has written before any code
     // of this object runs.
     unsafe {
@@ -41,7 +41,7 @@ pub(super) fn checks_every_value() -> bool {
     address != 0
 }
 
-/// MemorySanitizer is looked for on the processors above.
+/// Always false: the look-up above is written in the assembly of two processors only.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn checks_every_value() -> bool {
     false

@@ -69,7 +69,7 @@ fn of(file: &File) -> Option<Symbols> {
 }
 
 /// Moves functions that have an address to the front, and returns their number. In a program at a
-/// fixed address, functions of its libraries may have an address, too.
+/// fixed address, an undefined function may have an address, too, which is its stub in the PLT.
 fn partition(symbols: &mut [Symbol]) -> usize {
     let mut count = 0;
     for at in 0..symbols.len() {
@@ -134,7 +134,7 @@ impl<T: Plain> Copied<T> {
         unsafe { slice::from_raw_parts_mut(self.pages, self.count) }
     }
 
-    /// Keeps the copy for ever.
+    /// Returns the values without ever unmapping them.
     fn leak(self) -> &'static mut [T] {
         let kept = std::mem::ManuallyDrop::new(self);
         // SAFETY: `count` values were read to the pages, which `ManuallyDrop` keeps mapped for

@@ -23,13 +23,13 @@ use probe::Point;
 use super::objects;
 use crate::arena;
 
-/// Log2 of the alignment of functions, unless the compiler saves space.
+/// Log2 of the alignment that compilers give functions, except when they optimize for size.
 const ALIGN: u32 = 4;
-/// Size of the table, whose pages are allocated on first use. Functions within 16 MiB of code never
-/// select the same entry.
+/// Number of entries in the table, whose pages are allocated on first use. Aligned functions within
+/// 16 MiB of code never select the same entry.
 const ENTRIES: usize = 1 << 20;
-/// Maximum number of entries to search. Not reached before a program has called several hundred
-/// thousand functions.
+/// Maximum number of entries to search. No search is this long before a program has called several
+/// hundred thousand functions.
 const WAY: usize = 1 << 10;
 
 #[repr(C)]
@@ -139,8 +139,8 @@ pub(super) fn look_up(function: usize) -> Option<&'static Point> {
     None
 }
 
-/// Sets the point of a function. Returns false if the function already has one, or if memory runs
-/// out.
+/// Adds a function that is not in the table, with its point. Returns false if another thread sets
+/// its point at the same time, if no entry is free, or if memory runs out.
 pub(super) fn add(function: usize, point: &'static Point) -> bool {
     let Some(table) = table() else { return false };
     for step in 0..WAY {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 pub(super) use probe::c::functions as top;
 
 /// Distance of the calling thread's [`probe::c::Functions`] from `fs`: 0 until a function is
-/// measured, so that the ends of functions return at once; [`UNKNOWN`] if each thread has another
-/// distance.
+/// measured, so that the ends of functions return at once; [`UNKNOWN`] if the distance differs
+/// between threads.
 pub(super) static DISTANCE: AtomicIsize = AtomicIsize::new(0);
 
 /// The second word at this distance always reads 0, as `probe/src/engine/local.rs` explains, so

@@ -1,5 +1,5 @@
 //! A hand-written measurement: `Instant` before and after, and an hdrhistogram per thread with
-//! three figures from a nanosecond to a minute, as in hdrhistogram's documentation
+//! three significant digits from a nanosecond to a minute, as in hdrhistogram's documentation
 //! (`new_with_bounds`). Merging the threads' histograms is not included in the cost.
 
 use std::cell::RefCell;

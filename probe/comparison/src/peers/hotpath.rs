@@ -1,11 +1,11 @@
 //! hotpath: `#[hotpath::measure]` on a function, and the guard that `#[hotpath::main]` builds, with
 //! its defaults: a worker thread that sweeps the threads' queues into histograms every 50 ms, and
-//! the server that `hotpath console` reads live. hotpath.rs, "Profiling modes", recommends
-//! `HotpathGuardBuilder` for programs that decide when profiling begins, like this one.
+//! the server that `hotpath console` reads live. The page "Profiling modes" of <https://hotpath.rs>
+//! recommends `HotpathGuardBuilder` for programs that decide when profiling begins, like this one.
 //!
-//! Switched off by `HOTPATH_FOCUS` (hotpath.rs, "Configuration"), which selects the functions to
-//! measure; here it selects no function. It is read once, when the program starts. Otherwise
-//! hotpath can be compiled out: without its feature `hotpath`, "all macros are noop".
+//! Switched off by `HOTPATH_FOCUS` (page "Configuration"), which selects the functions to measure;
+//! here it selects no function. The variable is read once, when the program starts. hotpath can
+//! also be compiled out: without its feature `hotpath`, "all macros are noop".
 
 use std::sync::Once;
 

@@ -1,8 +1,8 @@
 //! tracy-client: the `span!` macro, as in the documentation of `tracy_client::span!`, with the
 //! default features ("enables the Tracy client" and everything that belongs to it, says
-//! FEATURES.mkd). Spans stay in memory until a viewer connects and fetches them; here none
-//! connects, as in a program without a viewer. `only-localhost` is added, so that the comparison
-//! does not open a port to the network; it does not affect the cost of a span.
+//! FEATURES.mkd). Spans stay in memory until a viewer connects and fetches them; here no viewer
+//! connects. `only-localhost` is added, so that the comparison does not open a port to the network;
+//! it does not affect the cost of a span.
 //!
 //! Switched off, the feature `ondemand` ("start collecting traces only when a server connects to
 //! the client") is used without a viewer, because the binding has no other switch that works at run

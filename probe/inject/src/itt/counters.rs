@@ -94,7 +94,8 @@ pub(super) unsafe extern "C" fn create_in(
     name: *const c_char,
     kind: c_int,
 ) -> *const c_void {
-    // SAFETY: the client passes null, or a domain that is never freed and a text that ends with NUL.
+    // SAFETY: the client passes null or a domain that is never freed, and null or a string that
+    // ends with NUL.
     let (domain, name) = unsafe { (domain(its), Text::of_c(name)) };
     handle_of(domain.and_then(|domain| counter(domain, name, kind)))
 }
@@ -144,7 +145,7 @@ impl Change {
         of: impl Fn() -> Option<(&'static Domain, &'static Text)>,
         amount: Option<u64>,
     ) -> Option<&'static Named> {
-        // Distinct from the number of each `RegionKind`.
+        // The mark must differ from the numbers of all `RegionKind`s, which are marks, too.
         let mark = self as u8 + if amount.is_some() { 8 } else { 16 };
         let find = || {
             let (domain, text) = of()?;

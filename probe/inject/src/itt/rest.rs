@@ -24,7 +24,7 @@ use crate::names::{self, Domain, Named};
 const OURS: c_int = 0x7066_7030;
 /// Maximum number of domains that can rest. Clients always call for further domains.
 const MAX_TASKS: usize = 64;
-/// Number of calls with their point off after which a thread checks whether the domain can rest.
+/// A thread checks whether a domain can rest after this many calls for points that are off.
 const CALLS: u32 = 1 << 16;
 
 /// State of a domain that can rest.
@@ -63,7 +63,7 @@ pub(super) fn make(name: *const c_char, domain: &'static Domain) -> Option<*cons
 /// The resting state of a domain. `None` if the domain cannot rest.
 #[inline]
 pub(super) fn of(its: &abi::IttDomain) -> Option<&'static Rest> {
-    // SAFETY: with this mark, `make` has stored a pointer to a leaked `Rest`.
+    // SAFETY: if `extra` is `OURS`, `make` has stored a pointer to a leaked `Rest` in `more`.
     (its.rest.extra == OURS).then(|| unsafe { &*its.rest.more.cast() })
 }
 
@@ -111,8 +111,8 @@ impl Mine {
             while let Err(first) = ALL.compare_exchange(next.cast_mut(), open, AcqRel, Relaxed) {
                 *next = first;
             }
-            // SAFETY: the node is never freed, and no thread takes a mutable reference to it any
-            // more.
+            // SAFETY: the node is never freed, and after the exchange no thread makes a mutable
+            // reference to it.
             Some(unsafe { &*open })
         };
         heap::boxed(Self(made()?)).ok()
@@ -139,15 +139,15 @@ fn mine() -> Option<&'static Open> {
 }
 
 impl Rest {
-    /// Whether the domain rests. A call can still arrive if it began before the flag was cleared.
+    /// Whether the domain rests. A client that read the flag before it was cleared may still call.
     #[cold]
     pub(super) fn rests(&self) -> bool {
         self.switch.rests()
     }
 
-    /// Counts a call that found its point off, and lets the domain rest after enough of them.
-    /// Returns whether the domain rests now; then the client does not report the end of this call's
-    /// region.
+    /// Counts a call that found its point off, and lets the domain rest after enough such calls.
+    /// Returns whether the domain rests now. If so, the client does not report the end of this
+    /// call's region.
     #[cold]
     #[inline(never)]
     pub(super) fn is_off(&self) -> bool {

@@ -21,7 +21,7 @@ pub(crate) struct StartToolResult {
     pub(super) data: Data,
 }
 
-// SAFETY: function pointers, and a data word that neither this library nor a runtime writes.
+// SAFETY: function pointers, and a data word that is never written, by this library or a runtime.
 unsafe impl Sync for StartToolResult {}
 
 /// Numbers of callbacks.

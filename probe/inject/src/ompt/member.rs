@@ -48,8 +48,8 @@ impl ClockReading {
 #[derive(Clone, Copy)]
 enum State {
     Busy,
-    /// The thread has waited in a barrier since then. The barrier is the region's last, or an
-    /// earlier one.
+    /// The thread has waited in a barrier since `since`. `is_last` is true for the barrier at the
+    /// end of the region.
     Waits {
         since: ClockReading,
         is_last: bool,
@@ -69,19 +69,19 @@ struct Part {
     begun: RegionStart,
     is_first: bool,
     state: State,
-    /// Ticks that no point has yet: between the fork, or the end of a wait, and the next begin of
-    /// `busy`; and how many of them were on a CPU. They are recorded with the next wait.
+    /// Ticks from the fork, or from the end of a wait, to the begin of `busy`, and how many of them
+    /// were on a CPU. The next wait records them, too, because no point counts them yet.
     before: (u64, u64),
 }
 
-/// Regions of a thread, and its pending waits.
+/// A thread's memberships in regions, and its wait for a mutex.
 pub(super) struct Member {
     parts: [Cell<Option<Part>>; DEPTH],
     depth: Cell<usize>,
     /// Clock reading at the last fork.
     fork: Cell<ClockReading>,
-    /// The mutex for which the thread last waited, and when the wait began. The runtime does not
-    /// report the end of a failed try, or of an owner that acquires a nested lock again.
+    /// The mutex for which the thread last waited, and when the wait began. It remains if the
+    /// thread acquires a nested lock again, because the runtime reports no end of such a wait.
     asked: Cell<Option<(u64, ClockReading)>>,
 }
 
@@ -132,7 +132,8 @@ impl Member {
     /// The thread that forked a region joins its team.
     pub(super) fn join(&self, team: &'static Team) {
         let end = ClockReading::now();
-        // `end` has already popped this thread's part; its wait ends now.
+        // `end` has lowered the depth, but this thread's part is still in its slot, because its
+        // last wait ends only now.
         if let Some(slot) = self.parts.get(self.depth.get())
             && let Some(mut part) = slot.take()
             && ptr::eq(part.team, team)

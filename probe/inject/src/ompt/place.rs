@@ -10,8 +10,8 @@ use pfp::own::heap;
 use pfp::table::{Table, mix};
 use pfp::{Point, past};
 
-/// Prefix of the object's name, which points have in place of a source file. The viewer finds the
-/// source by both.
+/// Prefix of the object's path, which a point has in place of a source file. The viewer finds the
+/// source line by that path and the address in the point's name.
 const SYSTEM: &str = "openmp";
 
 /// Maximum number of places. Further places are not measured, and count as refused.
@@ -44,7 +44,7 @@ pub(super) struct Region {
     pub(super) wall: Point,
     /// Time in which a thread of the region works.
     pub(super) busy: Point,
-    /// The rest of the region's time, on each of its threads.
+    /// Time from the fork to the join in which a thread of the region does not work.
     pub(super) wait: Point,
 }
 
@@ -52,7 +52,7 @@ impl Region {
     /// Whether a barrier, given by its kind and its address, is the one at the end of the region.
     ///
     /// Before OpenMP 5.1, runtimes have one kind for this barrier and for the barriers at the ends
-    /// of loops. The barrier at the end has no address, or the address of the region.
+    /// of loops. Only the region's last barrier has no address, or the address of the region.
     pub(super) fn is_last(&self, kind: c_int, code: *const c_void) -> bool {
         match kind {
             9 => true,

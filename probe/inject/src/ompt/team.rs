@@ -1,4 +1,4 @@
-//! Open regions: the state that the thread which forks shares with the members of its team.
+//! Open regions: the state that a forking thread shares with the members of its team.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{
@@ -15,10 +15,10 @@ const TEAMS: usize = 1024;
 /// An open region. The slot is reused when the last reference is gone.
 #[repr(align(64))]
 pub(super) struct Team {
-    /// References: one of the thread that forks, until the join, and one of each member, until it
-    /// has recorded its last wait.
+    /// Number of references. The forking thread has one until the join, and each member has one
+    /// until it has recorded its last wait.
     references: AtomicU32,
-    /// Counter at the end of the region; 0 before.
+    /// Reading of the counter at the end of the region; 0 before the end.
     end: AtomicU64,
     /// Written by the thread that claims the slot, before it shares the team.
     begun: UnsafeCell<Option<RegionStart>>,

@@ -27,6 +27,8 @@ use crate::point::Point;
 use crate::snapshot::Existing;
 use crate::stats::FIGURES;
 
+/// Makes the leader's point for a follower's point. Null if memory runs out.
+///
 /// # Safety
 ///
 /// Everything that the declaration points to lives as long as the process.
@@ -63,7 +65,8 @@ pub(super) fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Stores a value for good. Calls no allocator, because a signal handler may declare a point.
+/// Stores a value, which is never freed. Calls no allocator, because a signal handler may declare a
+/// point.
 fn keep<T>(value: T) -> Option<&'static T> {
     const { assert!(align_of::<T>() <= LINE && size_of::<T>() <= CHUNK - LINE) };
     let place = room_for(size_of::<T>())?.cast::<T>();
@@ -91,9 +94,9 @@ fn room_for(bytes: usize) -> Option<*mut u8> {
             Ok(at) => return Some(ptr::with_exposed_provenance_mut(at)),
             Err(full) => full,
         };
-        // Maps two chunks, so that one whole chunk is aligned. Its first line stays unused, because
-        // the chunk's own address would mean that no byte is free. If another thread has mapped a
-        // chunk in the meantime, this chunk stays unused.
+        // Maps two chunks, so that one whole chunk is aligned. The first line of that chunk stays
+        // unused, because its address would mean that no byte is free. If another thread has mapped
+        // a chunk in the meantime, the chunk of this call stays unused.
         let start = memory::pages(2 * CHUNK)?.expose_provenance().next_multiple_of(CHUNK) + LINE;
         // Pairs with the exchange above.
         let _ = FREE.compare_exchange(full, start, Release, Relaxed);
@@ -106,14 +109,15 @@ pub(super) extern "C" fn stamp() -> u64 {
     counter::stamp()
 }
 
-/// The leader's point, from the pointer that a follower keeps.
+/// The leader's point, from the pointer that a follower holds.
 ///
 /// # Safety
 ///
 /// The pointer is null, or was returned by [`declare`].
 #[inline(always)]
 pub(super) unsafe fn point(point: *const c_void) -> Option<&'static Point> {
-    // SAFETY: by the caller's promise, null or a point that is kept for good.
+    // SAFETY: by the caller's promise, the pointer is null, or leads to a point that is never
+    // freed.
     unsafe { point.cast::<Point>().as_ref() }
 }
 
@@ -197,12 +201,12 @@ pub(super) fn read_sums(point: &'static Point, sums: &mut [[u64; 2]; MAX_AMOUNTS
     }
 }
 
-/// The context of a handle that a follower keeps.
+/// The handle of a context, from the pointer that a follower holds.
 ///
 /// # Safety
 ///
-/// The pointer was returned by [`Handle::into_raw`], and the follower keeps the handle during the
-/// call.
+/// The pointer was returned by [`Handle::into_raw`], and the follower does not drop the handle
+/// during the call.
 pub(super) unsafe fn context(it: *const c_void) -> ManuallyDrop<Handle> {
     // SAFETY: by the caller's promise, the handle exists during the call. `ManuallyDrop` does not
     // drop it.
@@ -215,11 +219,14 @@ pub(super) fn drop_context(it: &Handle) {
     drop(unsafe { ptr::read(it) });
 }
 
+/// Switches from one context to another; null is the thread's own.
+///
 /// # Safety
 ///
 /// Each pointer is null, or fulfils the requirements of [`context`].
 pub(super) unsafe fn switch(prev: *const c_void, next: *const c_void) -> u32 {
-    // SAFETY: not null, so by the caller's promise it fulfils the requirements of `context`.
+    // SAFETY: the pointer is not null, so by the caller's promise it fulfils the requirements of
+    // `context`.
     let [prev, next] = [prev, next].map(|it| (!it.is_null()).then(|| unsafe { context(it) }));
     contexts::switch(prev.as_deref(), next.as_deref()) as u32
 }

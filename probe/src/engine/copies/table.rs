@@ -66,8 +66,8 @@ macro_rules! table {
                         };
                     )?
                     $(
-                        // SAFETY: the pointer was returned by `new_context`, and the follower keeps
-                        // a handle.
+                        // SAFETY: the pointer was returned by `new_context`, and the follower holds
+                        // a handle during the call.
                         let $context = &*unsafe { serve::context($context) };
                     )?
                     $(
@@ -80,7 +80,7 @@ macro_rules! table {
             },)*
         };
 
-        /// The functions as they are declared, with the types that C has.
+        /// The declarations of all functions as text, which a test compares with the version.
         #[cfg(test)]
         const DECLARED: &str = concat!(
             $(stringify!($name[$($point)?]{$($context)?}<$($text)?>($($type),*) $($returned)?), ";",)*
@@ -156,7 +156,7 @@ table! {
         point.change(if on { Change::Enable } else { Change::Disable });
     fn reset[point]() = point.change(Change::Reset);
     fn set_fenced[point](fenced: bool) = point.change(Change::Fence(fenced));
-    /// 0 averages no longer.
+    /// Sets the weight of a new value in the average; 0 switches averaging off.
     fn set_alpha[point](alpha: f64) =
         point.change(Change::Alpha(Alpha::new(alpha).unwrap_or(Alpha::OFF)));
     fn is_on[point]() -> bool = point.is_on();
@@ -173,7 +173,7 @@ table! {
 
     fn new_context() -> *const c_void = Handle::new().into_raw().cast();
     fn keep_context{it}() = _ = it.clone().into_raw();
-    /// Drops a handle. The caller does not use it any more.
+    /// Drops a handle. The caller must not use it again.
     fn drop_context{it}() = serve::drop_context(it);
     fn number_of_context{it}() -> u32 = it.number();
     fn is_real{it}() -> bool = it.is_real();
@@ -181,9 +181,10 @@ table! {
     fn renew{it}() -> bool = it.renew();
     fn enter{it}() -> bool = contexts::enter(it);
     fn leave{it}() -> bool = contexts::leave(it);
-    /// Each may be null.
+    /// Switches from one context to another. Null is the thread's own context. Returns a `Switched`
+    /// as a number.
     fn switch(prev: *const c_void, next: *const c_void) -> u32 =
-        // SAFETY: the pointers are null, or contexts that the follower keeps handles of.
+        // SAFETY: the pointers are null, or contexts to which the follower holds handles.
         unsafe { serve::switch(prev, next) };
     fn next_context() -> u32 = contexts::next_context();
 
@@ -210,7 +211,7 @@ table! {
     ) -> bool =
         // SAFETY: the follower passes the function together with the argument that it expects.
         calibrate::calibrate_call(|| unsafe { call(with) }, again, [inside, pair]);
-    /// Returns 0, or the system's error.
+    /// Writes a snapshot to a file. Returns 0, or the system's error number.
     fn snapshot<path>(replaces: bool) -> i32 = serve::snapshot(path, replaces);
     fn show(to: &Sink) -> i32 = serve::show(to);
     /// The word of a new [`crate::c::Switch`]; null if there is none.

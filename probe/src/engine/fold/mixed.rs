@@ -175,7 +175,8 @@ fn fold_batched(thread: &Thread, slots: &[Slot], from: u64) -> bool {
     }) && thread.is_still_alive()
 }
 
-/// Folds a record without a batch. Its cell gets the point's records in their order.
+/// Folds a record for which no batch is free. The point's batches are added first, so that its cell
+/// gets the records in order.
 #[cold]
 #[inline(never)]
 fn fold_beside(thread: &Thread, entry: &Entry, slots: &[Slot], slot: &Slot, from: u64) -> bool {
@@ -220,7 +221,7 @@ fn fold_batches(thread: &Thread, entry: &Entry, slots: &[Slot], end: u64) -> boo
     }
 }
 
-/// Index of a slot.
+/// The index of a slot in `slots`.
 #[inline(always)]
 fn place(slots: &[Slot], slot: *const Slot) -> usize {
     slot.addr().wrapping_sub(slots.as_ptr().addr()) / size_of::<Slot>()
@@ -230,9 +231,9 @@ impl Thread {
     /// The batches are behind the table and not on the stack, because a signal handler's stack may
     /// be small.
     fn batches(&self) -> &Batches {
-        // SAFETY: `map_pages` has mapped room for them, of zeros. They belong to the thread, and
-        // only a fold uses them: the thread is marked during a fold, so that no signal handler
-        // folds.
+        // SAFETY: `map_pages` has mapped room for the batches, filled with zeros. They belong to
+        // the thread, and only a fold uses them: the thread is marked during a fold, so that no
+        // signal handler folds.
         unsafe { &*self.behind_table().wrapping_add(size_of::<EdgeIndex>()).cast() }
     }
 }

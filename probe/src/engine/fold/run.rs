@@ -29,8 +29,8 @@ pub(super) fn fold_run(thread: &Thread, slots: &[Slot], from: u64) -> Option<usi
     let (mut pairs, mut folded) = (Pairs::none(), 0);
     loop {
         folded += pairs.add(thread, cell, names, &slots[folded..]);
-        // If the loop stopped at two records, they are added and not counted: they need a part of
-        // the histogram, or this is a forked child.
+        // If `add` stopped at two records with these names, it has added them to the sums but not
+        // to the histogram: a part of the histogram is missing, or this is a forked child.
         let [one, two, ..] = &slots[folded..] else { break };
         if one.names() != names || two.names() != names {
             break;
@@ -52,10 +52,11 @@ pub(super) fn fold_run(thread: &Thread, slots: &[Slot], from: u64) -> Option<usi
     thread.add_call(entry, names, sum.of_calls(), end).then_some(folded)
 }
 
-/// Sums of the records of a run. Records at odd and at even indexes have their own sums in the two
-/// halves of a register. See [`RecordSums`].
+/// Sums of the records of a run, see [`RecordSums`]. Except in `both`, one half of a register has
+/// the sum over the records at even indexes, and the other half over those at odd indexes.
 struct Pairs {
-    /// Inclusive ticks as recorded, and exclusive ticks as recorded, which are not used.
+    /// In the first half, exclusive ticks as recorded, which are not used; in the second half,
+    /// inclusive ticks.
     both: Doubles,
     exclusive: Doubles,
     squares: Doubles,

@@ -1,8 +1,8 @@
 //! Memory for the state of threads, used if thread-local storage is dynamic.
 //!
 //! A thread takes a place at its first region and releases it as it ends. Nothing here locks or
-//! allocates, except that glibc allocates a thread's value of a key if the process had made more than
-//! 31 keys before.
+//! allocates, except that glibc allocates memory for a thread's value if the process had already
+//! made more than 31 keys.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -40,12 +40,12 @@ pub(super) fn known() -> Option<&'static Local> {
     // SAFETY: the key is never deleted.
     let place = unsafe { libc::pthread_getspecific(key) }.cast::<Place>();
     let pool = POOL.load(Acquire);
-    // In a namespace of `dlmopen` another copy of the C library has set the value, if it has a
-    // key of the same number.
+    // In a namespace of `dlmopen`, another copy of the C library may have stored this value, for
+    // its own key of the same number.
     if pool.is_null() || place.addr().wrapping_sub(pool.addr()) >= BYTES {
         return None;
     }
-    // SAFETY: a place in the pool that this thread took; the pool is never unmapped.
+    // SAFETY: `place` is in the pool, which is never unmapped, and this thread took it.
     Some(unsafe { &(*place).local })
 }
 
@@ -62,11 +62,13 @@ pub(super) fn get() -> Option<&'static Local> {
 fn take() -> Option<&'static Local> {
     let key = make_key(&KEY, release).ok()?;
     let pool = pool()?;
-    // Threads that begin together mostly find different places.
+    // The search starts at the thread's id, so that threads that begin together mostly try
+    // different places.
     let first = tid() as usize;
     let mut places = (0..PLACES).map(|at| pool.wrapping_add((first + at) % PLACES));
     let place = places.find(|place| {
-        // SAFETY: within the pool, which is never unmapped; an atomic that all threads may use.
+        // SAFETY: `place` is within the pool, which is never unmapped, and all threads may use the
+        // atomic.
         let is_taken = unsafe { &(**place).is_taken };
         // Acquire pairs with the release in `release`: the last owner has finished with the
         // place.
@@ -84,7 +86,7 @@ fn take() -> Option<&'static Local> {
     Some(unsafe { &(*place).local })
 }
 
-/// Maps the places once.
+/// The places, which the first call maps. `None` if no memory can be mapped.
 fn pool() -> Option<*mut Place> {
     let known = POOL.load(Acquire);
     if !known.is_null() {
@@ -101,7 +103,7 @@ fn pool() -> Option<*mut Place> {
     match POOL.compare_exchange(ptr::null_mut(), pages.cast(), Release, Acquire) {
         Ok(_) => Some(pages.cast()),
         Err(found) => {
-            // SAFETY: mapped just now, and not published.
+            // SAFETY: `pages` were mapped just now, and are not published.
             unsafe { libc::munmap(pages, BYTES) };
             Some(found)
         }
@@ -116,8 +118,9 @@ unsafe extern "C" fn release(value: *mut libc::c_void) {
         // Release pairs with the acquire in `take`.
         place.is_taken.store(false, Release);
     } else if let Some(key) = KEY.load(Relaxed).checked_sub(1) {
-        // The destructor that releases the lane stores null in this place, and may run after this one.
-        // Setting the value again makes the threads library call this once more.
+        // The thread still has its lane: the destructor that releases the lane, and clears this
+        // pointer, may run after this one. Setting the value again makes the threads library call
+        // this destructor once more.
         // SAFETY: the key is never deleted; the value is a place in the pool.
         unsafe { libc::pthread_setspecific(key, value) };
     }

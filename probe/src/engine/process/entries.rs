@@ -1,4 +1,4 @@
-//! Points in the segment's table.
+//! Enters points into the segment's table.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -75,9 +75,10 @@ impl Process {
         } else {
             initial
         };
-        // A viewer may have been faster.
+        // The exchange fails if a viewer has already written the word.
         let _ = control.compare_exchange(0, initial.0, Relaxed, Relaxed);
-        // Resets of a parent's point were before this segment: its figures begin now.
+        // An inherited point may have been reset before this segment existed. Its figures begin
+        // now.
         if let Some(time) = self.segment.reset_time(number)
             && initial.epoch() != 0
         {
@@ -115,7 +116,7 @@ impl Process {
     }
 }
 
-/// Counts a begin of a scope in the source whose point is not known yet.
+/// Counts a missed begin whose point is not known, if points that the source names start on.
 #[cold]
 pub(crate) fn miss_unknown() {
     by_leader!(miss());

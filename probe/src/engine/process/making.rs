@@ -68,7 +68,8 @@ fn wait_or_make() -> Option<&'static Process> {
         return None;
     }
     leave_parents();
-    // The work is done, but no process is published: this is a forked child.
+    // In a forked child, the parent may have marked the work as done, so the lease is acquired
+    // anew.
     let lease = match MAKING.acquire_anew() {
         Ok(lease) => Some(lease),
         // The thread that makes the process may not get the CPU for long, so this one makes it too.
@@ -77,7 +78,7 @@ fn wait_or_make() -> Option<&'static Process> {
     };
     // A thread may have announced a process without having published it yet.
     publishing::publish_announced();
-    // A handler on a small stack leaves the work to the next thread, and so does a thread without
+    // A handler on a small stack leaves the work to a later begin, and so does a thread without
     // memory.
     let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && heap::has_room();
     let process = current().or_else(|| if can_be() { make_first() } else { None });
@@ -105,8 +106,7 @@ fn make_first() -> Option<&'static Process> {
     current()
 }
 
-/// Maps private memory in place of a parent's segment, if this process has one because it is a copy
-/// of its parent.
+/// Maps private memory in place of the parent's segment, if this process is a forked child.
 fn leave_parents() {
     if let Some(parents) = newest().filter(|process| !process.is_callers()) {
         switches::leave_parents();
@@ -114,7 +114,7 @@ fn leave_parents() {
     }
 }
 
-/// Releases the lease in a forked child, where no thread of the parent makes the process.
+/// Resets this module's statics in a forked child, where no thread of the parent makes the process.
 pub(in crate::engine) fn forget() {
     MAKING.release_if(|_| true);
     MAKERS.store(0, Relaxed);
@@ -133,7 +133,7 @@ fn make(new_page: &io::Result<NewPage>, is_alone: impl Fn() -> bool) {
         return;
     }
     let failed = |stage, error: &io::Error| {
-        // Another thread may have been faster, and have made one.
+        // Another thread may have been faster, and may have made the process.
         if new_page.as_ref().is_ok_and(|page| !page.is_ours()) || current().is_some() {
             return;
         }
@@ -146,7 +146,7 @@ fn make(new_page: &io::Result<NewPage>, is_alone: impl Fn() -> bool) {
             return;
         }
         FAILED.store(Failed { stage, errno: failure::errno_of(error) }.pack(), Relaxed);
-        // Another thread may have made one since the check above.
+        // Another thread may have made the process since the check above.
         if current().is_some() {
             FAILED.store(0, Relaxed);
             return;
@@ -157,10 +157,12 @@ fn make(new_page: &io::Result<NewPage>, is_alone: impl Fn() -> bool) {
         Ok(new_page) => new_page,
         Err(error) => return failed(Stage::Process, error),
     };
-    /// Maximum number of attempts with new names. A forked child may take a name during the call. A
-    /// debugger or a handler of faults may fork that often; other signals are blocked.
+    /// Maximum number of attempts with new names. A child that is forked during the call may take
+    /// the name first. Only a debugger or a handler of faults can fork that often, because other
+    /// signals are blocked.
     const NAMES: u32 = 1000;
-    /// Maximum number of attempts if the beacon fails. A sweeper may remove its draft as well.
+    /// Maximum number of attempts if the beacon fails. Here a sweep by another process may also
+    /// remove the draft of the beacon.
     const DRAFTS: u32 = 100;
     for attempt in 1..=NAMES {
         match make_as_named(new_page, settings, origin, &directory, &is_alone) {
@@ -200,7 +202,8 @@ fn make_as_named(
     }
     let share = Share::of_this_process();
     let config = settings.config(share);
-    // Objects that crashed processes left may take as much again, but not more.
+    // The objects that crashed processes left may take as much memory as this process may take, but
+    // not more.
     let left = share.bytes.max(Geometry::new(config).len() as u64);
     let beacon = match directory {
         Ok(directory) => uninterrupted(|| prepare_beacon(directory, &info, left)),
@@ -210,7 +213,7 @@ fn make_as_named(
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err((Stage::Beacon, error));
         }
-        // The next process may have a beacon, by which viewers find it.
+        // Another thread is making a process, too, which may get a beacon, so that viewers find it.
         Err(error) if !is_alone() => return Err((Stage::Beacon, error)),
         // The next begin tries again, because the heap may have room then.
         Err(error) if NoMemory::is_in(&error) => return Err((Stage::Beacon, error)),
@@ -250,7 +253,8 @@ fn make_as_named(
     if let Ok(beacon) = beacon {
         process.beacon.store(Box::into_raw(beacon), Release);
     }
-    // Reserved first, so that no other thread of a forked child gives them to new points.
+    // The numbers of inherited points are reserved first, so that no other thread of a forked child
+    // gives them to new points.
     if let Some(last) = common::last_point() {
         process.segment.reserve_point(Some(last as usize), 0);
     }
@@ -293,7 +297,7 @@ fn of_segment(
 ) -> io::Result<Box<Process>> {
     let exit_key = lane::exit_key()?;
     let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default());
-    // Reserved in one step, so that the list has the right size.
+    // The list is reserved in one step, so that it has the right size.
     let lanes = heap::collect(lanes)?.into_boxed_slice();
     let snapshot = settings.snapshot.as_ref().map(settings::Asked::path_at_exit).transpose()?;
     let process = Process {
@@ -338,7 +342,8 @@ fn facts(
     folder: Option<&Path>,
 ) -> Result<Facts, NoMemory> {
     let mut host = [0u8; 64];
-    // SAFETY: fills our array; the last byte stays zero.
+    // SAFETY: the call writes at most the given number of bytes; the last byte of the array stays
+    // zero.
     unsafe { libc::gethostname(host.as_mut_ptr().cast(), host.len() - 1) };
     let end = host.iter().position(|&byte| byte == 0).unwrap_or(0);
     Ok(Facts {

@@ -37,13 +37,13 @@ fn map_pages(bytes: usize) -> io::Result<*mut u8> {
     if pages == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // A core dump does not need them.
+    // A core dump does not need the pages.
     // SAFETY: advice about pages that were mapped just now.
     #[cfg(not(miri))]
     unsafe {
         libc::madvise(pages, bytes, libc::MADV_DONTDUMP)
     };
-    // The stacks of contexts are found by their addresses.
+    // The address is exposed, because `Thread::region` computes the addresses of regions from it.
     let _ = pages.expose_provenance();
     Ok(pages.cast())
 }
@@ -66,7 +66,7 @@ pub(super) fn map_private(bytes: usize) -> io::Result<*mut u8> {
 
 /// Repeats a call that a signal interrupted. A call that fails must leave nothing behind.
 pub(super) fn uninterrupted<R>(mut ask: impl FnMut() -> io::Result<R>) -> io::Result<R> {
-    /// No such call waits for anything, so signals cannot interrupt it for long.
+    /// The calls do not wait for anything, so signals cannot interrupt them for long.
     const TRIES: u32 = 16;
     for _ in 1..TRIES {
         match ask() {

@@ -10,8 +10,8 @@ use pfp_shm_layout::beacon::MAX_NAME;
 use super::current;
 use crate::engine::copies::by_leader;
 
-/// The name the program gave itself. Two threads that name it at once may mix their names: no thread
-/// waits for another.
+/// The name that the program gave itself. Two threads that name it at once may mix their names,
+/// because no thread waits for another.
 static NAME: [AtomicU8; MAX_NAME] = [const { AtomicU8::new(0) }; MAX_NAME];
 static NAME_LEN: AtomicUsize = AtomicUsize::new(0);
 

@@ -13,8 +13,8 @@ use crate::engine::copies::by_leader;
 use crate::engine::registry;
 use crate::point::Point;
 
-/// Switches off every point that is on, or back on the points that it switched off. Points that are
-/// registered in between wait, too.
+/// If `pause`, switches off every point that is on. Otherwise, switches on again the points that a
+/// pause has switched off. Points that other threads register in the meantime are included.
 pub(crate) fn pause(pause: bool) {
     by_leader!(pause(pause));
     PAUSED.store(pause, Relaxed);
@@ -31,14 +31,15 @@ pub(crate) fn pause_latecomer(point: &'static Point) {
     }
 }
 
-/// Pauses or resumes, as the last caller requested. Repeats it if another thread requests the
-/// opposite in between, because that thread may finish before this one.
+/// Calls `pause` with the last request. Repeats this if another thread requests the opposite in
+/// between, because that thread may finish before this one.
 fn as_asked(pause: impl Fn(bool)) {
-    /// Maximum number of repetitions. One such thread is rare, and a second one rarer.
+    /// Maximum number of repetitions. It is rare that another thread requests the opposite in
+    /// between.
     const TURNS: u32 = 64;
     for _ in 0..TURNS {
-        // Pairs with itself: either this finds the point in the list, or the thread that adds the
-        // point finds the request.
+        // Pairs with itself: either this thread finds the point in the list, or the thread that
+        // adds the point finds the request.
         fence(SeqCst);
         let asked = PAUSED.load(Relaxed);
         pause(asked);
@@ -65,13 +66,13 @@ fn pause_one(point: &'static Point, pause: bool) {
     }
 }
 
-/// Whether a point is switched off with all others: tuples follow their metered point, and the
+/// Whether [`pause`] switches the point itself. Tuples follow their metered point, and the
 /// calibration's point stays on.
 fn is_paused_with_all(point: &&'static Point) -> bool {
     point.number() != Some(0) && !point.is_tuple()
 }
 
-/// Whether [`pause`] has not switched everything off.
+/// False while [`pause`] has switched everything off.
 pub(crate) fn is_enabled() -> bool {
     by_leader!(is_enabled());
     !PAUSED.load(Relaxed)

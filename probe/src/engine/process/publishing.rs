@@ -16,7 +16,7 @@ use crate::engine::process_page::{self, ProcessPage};
 pub(super) struct NewPage {
     page: *mut ProcessPage,
     is_kept: Cell<bool>,
-    /// The process that a parent has announced, or null.
+    /// The process that a parent has announced, when this page was mapped; null without one.
     newest_before: *mut Process,
 }
 
@@ -28,8 +28,8 @@ impl NewPage {
     /// The system's error.
     pub(super) fn map() -> io::Result<Self> {
         let page = uninterrupted(|| map_private(PAGE))?.cast();
-        // A process that this one has announced must stay the newest: `announce` expects null and
-        // fails.
+        // If this process has announced one already, that one must stay the newest: `newest_before`
+        // is null then, so `announce` fails.
         let parents = newest().filter(|newest| !is_ours(newest.page));
         let newest_before = parents.map_or(ptr::null(), ptr::from_ref).cast_mut();
         let new_page = Self { page, is_kept: Cell::new(false), newest_before };
@@ -43,14 +43,15 @@ impl NewPage {
         Ok(new_page)
     }
 
-    /// The page, for a process that is dropped before this if it is not announced.
+    /// The page. A process that refers to it must be dropped before this, unless it is announced.
     pub(super) fn page(&self) -> &'static ProcessPage {
-        // SAFETY: mapped as zeros, which are a valid value of atomics, and aligned. It is unmapped
-        // only if no process that refers to it was announced.
+        // SAFETY: the page is aligned, and was mapped as zeros, which are a valid value of atomics.
+        // It is unmapped only if no process that refers to it was announced.
         unsafe { &*self.page }
     }
 
-    /// False in a child that was forked since and has returned into the middle of this.
+    /// False in a child that was forked after [`Self::map`] and has returned into the middle of the
+    /// making.
     pub(super) fn is_ours(&self) -> bool {
         is_ours(self.page())
     }
@@ -67,11 +68,11 @@ impl NewPage {
         self.is_kept.set(true);
         // Pairs with the load in `newest`.
         match NEWEST.compare_exchange(self.newest_before, new, Release, Relaxed) {
-            // SAFETY: a box that nothing frees from here on.
+            // SAFETY: the pointer is from a box, which nothing frees from here on.
             Ok(_) => Ok(unsafe { &*new }),
             Err(_) => {
                 self.is_kept.set(false);
-                // SAFETY: the box from above, which no other thread has seen.
+                // SAFETY: the pointer is from the box above, which no other thread has seen.
                 Err(unsafe { Box::from_raw(new) })
             }
         }
@@ -81,7 +82,7 @@ impl NewPage {
 impl Drop for NewPage {
     fn drop(&mut self) {
         if !self.is_kept.get() {
-            // SAFETY: mapped by `map`, and only this thread has seen it.
+            // SAFETY: the page was mapped by `map`, and only this thread has seen it.
             unsafe { libc::munmap(self.page.cast(), PAGE) };
         }
     }

@@ -1,4 +1,5 @@
-//! [Switches](pfp_shm_layout::switch) of the segment, each mapped in front of private memory.
+//! [Switches](pfp_shm_layout::switch) of the segment. The page of each one is mapped a second time,
+//! in front of private memory.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -13,10 +14,10 @@ use super::{PAGE, current};
 use crate::engine::copies;
 use crate::errno;
 
-/// Switches of a process and of its parents.
+/// Maximum number of switches that a process has mapped.
 const MAX_SWITCHES: usize = 64;
 
-/// The page of each mapped switch; null where no switch is.
+/// The page of each mapped switch; null in unused elements.
 static MAPPED: [AtomicPtr<u8>; MAX_SWITCHES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_SWITCHES];
 
@@ -30,7 +31,7 @@ fn page_size() -> usize {
 
 /// Makes every thread of the process pass a memory barrier; false if the system cannot.
 fn order_threads(command: libc::c_int) -> bool {
-    // SAFETY: plain numbers; no memory is involved.
+    // SAFETY: the arguments are plain numbers; no memory is involved.
     errno::preserve(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })
 }
 
@@ -48,7 +49,7 @@ impl Switch {
     #[must_use]
     pub fn new() -> Option<Self> {
         let word = match copies::followed() {
-            // SAFETY: null, or a word that is mapped for good.
+            // SAFETY: the pointer is null, or leads to a word that is never unmapped.
             Some(leader) => unsafe { leader.new_switch().as_ref() },
             None => errno::preserve(new_word),
         };
@@ -61,7 +62,7 @@ impl Switch {
         ptr::from_ref(self.word).cast_mut().cast()
     }
 
-    /// Whether the switch rests.
+    /// Whether the switch rests: its flag is 0 until it is woken.
     #[inline]
     #[must_use]
     pub fn rests(&self) -> bool {
@@ -115,12 +116,12 @@ pub(in crate::engine) fn new_word() -> Option<&'static AtomicU64> {
         slot.compare_exchange(ptr::null_mut(), page, Relaxed, Relaxed).is_ok()
     };
     if !MAPPED.iter().any(take) {
-        // SAFETY: mapped just now, and not published.
+        // SAFETY: the pages were mapped just now, and are not published.
         unsafe { libc::munmap(page.cast(), 2 * PAGE) };
         return None;
     }
     own.store(switch::ON, SeqCst);
-    // SAFETY: mapped for good, and aligned.
+    // SAFETY: the word is aligned, and its page is never unmapped.
     Some(unsafe { &*page.add(PAGE - size_of::<AtomicU64>()).cast() })
 }
 
@@ -139,15 +140,15 @@ fn map_before_private(word: &AtomicU64) -> Option<*mut u8> {
     // SAFETY: with 0 bytes to move, the call maps the page of the segment a second time, and keeps
     // its shared mapping; it replaces a page that was mapped just now.
     if unsafe { libc::mremap(from, 0, PAGE, OVER, pages) } == libc::MAP_FAILED {
-        // SAFETY: mapped above, and no other code has the address.
+        // SAFETY: the pages were mapped above, and no other code has their address.
         unsafe { libc::munmap(pages, 2 * PAGE) };
         return None;
     }
     Some(pages.cast())
 }
 
-/// Gives a forked child its own flags, none of which rests. It calls only what a signal handler may
-/// call.
+/// Replaces the flags of a forked child's parent by the child's own, which do not rest. This calls
+/// only what a signal handler may call.
 pub(in crate::engine) fn leave_parents() {
     const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
@@ -163,8 +164,8 @@ pub(in crate::engine) fn leave_parents() {
             continue;
         }
         let at = PAGE - size_of::<AtomicU64>();
-        // SAFETY: aligned words of two mappings; no other code has the new one's address. It
-        // replaces the other mapping in one step.
+        // SAFETY: both words are aligned and mapped, and no other code has the address of the new
+        // mapping. The new mapping replaces the other one in one step.
         unsafe {
             let parents = &*page.add(at).cast::<AtomicU64>();
             let is_off = !switch::rests(parents) && parents.load(Relaxed) as u32 == 0;

@@ -33,8 +33,8 @@ impl EdgeIndex {
     }
 }
 
-/// Bytes of the open regions before the region of a tag. The tag's bits between context and level are 0.
-/// Beyond the first 256, regions overwrite regions further out.
+/// Bytes of the open regions before the region of a tag. The tag's bits between context and level
+/// are 0. There are 256 entries: deeper regions use the entries of outer ones again.
 #[inline(always)]
 fn open_bytes(tag: u64) -> u64 {
     const BYTES: u32 = size_of::<OpenRegion>() as u32;
@@ -43,21 +43,21 @@ fn open_bytes(tag: u64) -> u64 {
     u64::from(tag as u32 >> (DEPTH_SHIFT - BYTES.trailing_zeros()))
 }
 
-/// Address of an open region's entry, from which the enclosing region's entry is reached, too, so
-/// that both take one register.
+/// The address of the calls plus the bytes of the open regions before one. The entry of this region
+/// and of the enclosing one are at constant distances from there, so both take one register.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenAt(usize);
 
 impl OpenAt {
-    /// The open region.
+    /// The entry of the open region.
     #[inline(always)]
     pub(crate) fn region(self) -> &'static OpenRegion {
         // SAFETY: a thread with cells has calls, in the segment, with an entry for each level.
         unsafe { &*ptr::with_exposed_provenance::<OpenRegion>(self.0 + Calls::OPEN_OFFSET) }
     }
 
-    /// The names of a record: a point, and the point of the enclosing region. Before the entry of
-    /// level 0 is the root's entry.
+    /// The names of a record: `point`, and the point of the enclosing region, which is in the entry
+    /// before. The root's entry is before the entry of level 0.
     #[inline(always)]
     pub(crate) fn names(self, point: u32) -> u64 {
         let calls = ptr::with_exposed_provenance::<Calls>(self.0);
@@ -72,8 +72,8 @@ impl Thread {
         self.open_at(place).region()
     }
 
-    /// The address of [`Self::open_region`], from which the enclosing region's entry is reached,
-    /// too.
+    /// The address from which both [`Self::open_region`] and the enclosing region's entry are
+    /// reached.
     #[inline(always)]
     pub(crate) fn open_at(&self, place: u64) -> OpenAt {
         self.open_behind(open_bytes(place))
@@ -85,7 +85,8 @@ impl Thread {
         OpenAt(word::plus::<Self, { offset_of!(Self, calls) }>(self, bytes) as usize)
     }
 
-    /// The point of the region around a place, or the number for none, as an offset.
+    /// The point of the region that encloses a place, as an offset. Without one, the number
+    /// [`ROOT`](calls::ROOT) as an offset.
     #[inline(always)]
     pub(crate) fn caller(&self, place: u64) -> u32 {
         (self.open_at(place).names(0) >> u32::BITS) as u32
@@ -93,7 +94,7 @@ impl Thread {
 
     /// The calls of a thread that has a lane.
     pub(in crate::engine) fn calls(&self) -> Option<&Calls> {
-        // SAFETY: null, or calls in the segment.
+        // SAFETY: the pointer is null, or leads to calls in the segment.
         unsafe { self.calls.load(Relaxed).as_ref() }
     }
 
@@ -149,7 +150,8 @@ impl Thread {
             return is_added;
         }
         if self.is_still_alive() {
-            // Only a fold counts here, and no handler folds at the same time.
+            // A plain addition, because only folds count here, and no handler folds at the same
+            // time.
             cell::add(&self.counters().unplaced, count);
         }
         self.is_alive()

@@ -14,7 +14,7 @@ use crate::engine::process;
 /// Maximum number of waiting names; further names are lost.
 const WAITING: usize = 128;
 const FREE: u32 = 0;
-/// Id that no thread has.
+/// Value of `tid` while a thread reads or writes the name. No thread has this id.
 const BUSY: u32 = u32::MAX;
 
 struct Given {
@@ -67,12 +67,12 @@ fn put(tid: u32, name: &str) -> Option<&'static Given> {
     for (word, bytes) in given.name.iter().zip(bytes.as_chunks().0) {
         word.store(u64::from_ne_bytes(*bytes), Relaxed);
     }
-    // Pairs with `take_name`.
+    // Pairs with the exchange in `take_name`: the name is complete.
     given.tid.store(tid, Release);
     Some(given)
 }
 
-/// Names a thread's lane, which is published by now, by the name that waits for it.
+/// Gives a thread's lane, which is published by now, the name that waits for the thread.
 pub(super) fn take_name(tid: u32, lane: &Lane) {
     // Pairs with the fence in `name_thread`.
     fence(SeqCst);
@@ -85,6 +85,7 @@ pub(super) fn take_name(tid: u32, lane: &Lane) {
     for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(&given.name) {
         *bytes = word.load(Relaxed).to_ne_bytes();
     }
+    // Pairs with the exchange in `put`: the name has been read.
     given.tid.store(FREE, Release);
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
     lane.set_name(&bytes[..end]);

@@ -38,14 +38,14 @@ fn release_claimed(local: &Local) {
     }
 }
 
-/// In a forked child, where the parent's segment has become private memory: the calling thread has
-/// no lane from now on, and its clock does not watch for the parent any more.
+/// Removes the lane of the calling thread in a forked child, in which private memory has replaced
+/// the parent's segment. The thread's clock stops watching for switches.
 pub(in crate::engine) fn forget() {
     let Some(local) = local::known() else { return };
     local.claimed.set((0, 0));
     for wiped in [&local.thread, &local.moving_in].map(|state| state.replace(ptr::null())) {
-        // SAFETY: null, or the pages of a lane, which are never unmapped while a thread refers to
-        // them.
+        // SAFETY: the pointer is null, or leads to the pages of a lane, which are never unmapped
+        // while a thread refers to them.
         let Some(thread) = (unsafe { wiped.as_ref() }) else { continue };
         thread.clock.forget_in_child();
     }
@@ -75,7 +75,7 @@ fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'sta
     if let Some(thread) = current().filter(|thread| thread.is_alive()) {
         return Some(thread);
     }
-    // A parent's table may have fewer entries than the points of this process need.
+    // Drops a parent's state, whose table may have fewer entries than this process needs.
     local.thread.set(ptr::null());
     // If a fault interrupts the claim, its handler measures nothing.
     if local.is_claiming.replace(true) {
@@ -97,8 +97,8 @@ fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'sta
     });
     if let Some(thread) = claimed {
         local.thread.set(thread);
-        // SAFETY: the key was made with the process; the value is not null, so
-        // that the destructor runs.
+        // SAFETY: the key was made with the process. The value is not null, so that the destructor
+        // runs.
         unsafe { libc::pthread_setspecific(process.exit_key, (&raw const *thread).cast()) };
     }
     local.is_claiming.set(false);
@@ -108,7 +108,8 @@ fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'sta
 fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Thread> {
     let segment = &process.segment;
     let lanes = segment.geometry().lanes();
-    // If many threads have no lane, they do not all check all the others.
+    // The search for lanes of ended threads checks every lane. If many threads find no lane, only
+    // some of them search.
     let overflowed = segment.counters().lanes_overflowed.load(Relaxed);
     let mut reaps = overflowed == 0 || overflowed.is_power_of_two();
     let mut next = 0;
@@ -118,8 +119,8 @@ fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Threa
         let used = segment.lanes_used();
         if reaps && number as u64 >= used {
             reaps = false;
-            // Checked once at each doubling, so that the cost of a lane does not grow with their
-            // number.
+            // Ended threads are searched for each time the number of used lanes has doubled, so
+            // that the cost of a lane does not grow with their number.
             if (used.is_power_of_two() || number == lanes) && reap_dead(process) {
                 next = 0;
                 continue;
@@ -228,7 +229,7 @@ impl Thread {
 fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
     let kept = &process.lanes[lane];
     let known = kept.load(Acquire);
-    // SAFETY: null, or pages that stay mapped as long as the process runs.
+    // SAFETY: the pointer is null, or leads to pages that stay mapped as long as the process runs.
     if let Some(thread) = unsafe { known.as_ref() } {
         return Some(thread);
     }
@@ -251,14 +252,14 @@ fn map_pages(points: usize) -> Option<&'static Thread> {
     const { assert!(align_of::<EdgeIndex>() <= align_of::<Entry>()) };
     const { assert!(size_of::<EdgeIndex>().is_multiple_of(align_of::<Batches>())) };
     let pages = private_pages(bytes)?;
-    // The address is exposed for `entry`.
+    // The address is exposed for `Thread::entry_at`, which reaches the table by its address.
     let _ = pages.expose_provenance();
     // If the system refuses this, a child must not be forked in the middle of a region.
     #[cfg(not(miri))]
     // SAFETY: advice about pages that were mapped just now.
     errno::preserve(|| unsafe { libc::madvise(pages.cast(), STACK + KEPT, libc::MADV_KEEPONFORK) });
-    // SAFETY: new pages of zeros, which are a valid value of atomics and null pointers; the stack,
-    // which comes first, fills whole pages.
+    // SAFETY: the pages are new and full of zeros, which are a valid value of atomics and null
+    // pointers. The stack, which comes first, fills whole pages.
     let thread = unsafe { &*pages.add(STACK).cast::<Thread>() };
     thread.own.furnish(pages);
     thread.bytes.store(bytes as u64, Relaxed);
@@ -293,7 +294,8 @@ pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
         if let Some(local) = local::known() {
             local.thread.set(ptr::null());
         }
-        // SAFETY: the value that `claim` has set, in this process or in a parent.
+        // SAFETY: the value is the state that `claim_alone` has set, in this process or in a
+        // parent.
         let thread = unsafe { &*value.cast::<Thread>() };
         if let Some(process) = process::current().filter(|_| thread.is_alive()) {
             leave(process, thread);
@@ -308,8 +310,8 @@ fn leave(process: &Process, thread: &Thread) {
     if thread.overflows() {
         suspend::release_all(thread);
         let bytes = thread.bytes.load(Relaxed) as usize;
-        // SAFETY: only this thread has used the pages, and it has finished with them. A child that was
-        // forked in between has no such pages.
+        // SAFETY: only this thread has used the pages, and it has finished with them. A child that
+        // was forked in between has no such pages.
         unsafe { libc::munmap(thread.pages().cast(), bytes) };
         return;
     }
@@ -317,12 +319,11 @@ fn leave(process: &Process, thread: &Thread) {
     release_lane(process, thread);
 }
 
-/// One more than the key whose destructor releases a thread's lane; 0 before there is
-/// one.
+/// One more than the key whose destructor releases a thread's lane; 0 before the key is made.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// The key whose destructor releases a thread's lane. Made once, later than the keys
-/// whose destructors may measure.
+/// The key whose destructor releases a thread's lane. It is made once, later than the keys whose
+/// destructors may measure.
 pub(in crate::engine) fn exit_key() -> io::Result<libc::pthread_key_t> {
     make_key(&KEY, at_thread_exit)
 }
@@ -330,18 +331,20 @@ pub(in crate::engine) fn exit_key() -> io::Result<libc::pthread_key_t> {
 /// Releases the lanes of ended threads that could not release them: a signal handler, or a
 /// destructor that requested its own repetition, has measured after the last call of
 /// [`at_thread_exit`]. Called before a thread takes a lane that had no owner yet. Returns whether
-/// there was such a lane.
+/// it has released a lane.
 fn reap_dead(process: &Process) -> bool {
     let mut any = false;
     for kept in &process.lanes {
-        // SAFETY: null, or pages that stay mapped as long as the process runs.
+        // SAFETY: the pointer is null, or leads to pages that stay mapped as long as the process
+        // runs.
         let Some(thread) = (unsafe { kept.load(Acquire).as_ref() }) else { continue };
         // Pairs with the store in `claim_lane`: the lane has this owner.
         let holder = thread.holder.load(Acquire);
         if holder == 0 || exists(holder as u32) {
             continue;
         }
-        // In a child of a bare clone these threads exist, in the parent.
+        // In a child of a bare clone these threads do not exist, but they may still run in the
+        // parent.
         if !process.is_current() {
             return false;
         }

@@ -28,7 +28,7 @@ impl Thread {
 
     /// Records a measurement that no record of the ring can hold: its region was off the CPU, has
     /// amounts, or is long. It is added to the cell, after the records of the ring, and written to
-    /// the ring for the flight recorder. `times` are its start, the ticks until its end, and the
+    /// the ring for the flight recorder. The tuple is its start, the ticks until its end, and the
     /// other words of the record.
     #[inline(never)]
     pub(in crate::engine) fn record_counted(
@@ -64,11 +64,11 @@ impl Thread {
         }
         self.slot(written).fill_counted(start, elapsed, exclusive, what);
         self.counters().written.publish(written.wrapping_add(1));
-        // Ensures that the next record has nothing to fold.
+        // The new record counts as folded, because its measurement is in the cell already.
         fold::announce(self, written.wrapping_add(1));
     }
 
-    /// Adds a measurement to its edge; its cell has it already.
+    /// Adds a measurement, which its cell has already, to its edge.
     fn count_call(&self, entry: &Entry, what: What, measured: Measurement, folded: u64) {
         let Measurement { exclusive, inclusive, .. } = measured;
         let one = CallSums { count: 1, exclusive, inclusive };

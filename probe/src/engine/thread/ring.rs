@@ -42,7 +42,8 @@ impl Position {
         self.0 < Self::NONE
     }
 
-    /// Whether the position is also not the first one of a page, by one test of the lowest bits.
+    /// Whether the position is [free](Self::is_free) and not the first one of a page. One test of
+    /// the lowest bits suffices, because they are 0 in every value that is not free.
     #[inline(always)]
     pub(crate) fn is_in_page(self) -> bool {
         const { assert!(PAGE as u64 == marker::LOW_BITS + 1) };
@@ -56,7 +57,7 @@ impl Thread {
         Position(self.position.load(Relaxed))
     }
 
-    /// The position while nothing is in progress.
+    /// The position to store when no end or fold is in progress any more.
     fn position_at_rest(&self) -> Position {
         match self.regions().waiting() {
             0 => Position(self.written().wrapping_mul(SLOT)),

@@ -1,4 +1,4 @@
-//! Space for a thread's cells and their histograms: cold.
+//! Space in the segment for a thread's cells and their histograms. Only cold paths call this.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -22,7 +22,7 @@ const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
 
 /// Attempts to find a shared cell.
 const TRIES: u32 = 8;
-/// How long a reset waits for a thread that is still in a cell of the window before.
+/// For this time after a reset, a shared cell is not cleared while a thread is still in it.
 const DRAIN_NS: u64 = 1_000_000_000;
 
 /// Chunks that a shared cell takes: a power of two, so that they are in one page.
@@ -40,7 +40,7 @@ impl Thread {
         let owner = self.generation.load(Relaxed) as u32;
         let entry = self.entry(point);
         if let Some(cell) = entry.cell() {
-            // The records in the ring belong to the window that ends.
+            // The records in the ring belong to the window that ends now, so they are folded first.
             fold::fold(self);
             let sums = process.segment.sums(cell.amounts());
             let clear = |chunk| clear_chunk(&process.segment, chunk);
@@ -61,14 +61,14 @@ impl Thread {
         Some(entry)
     }
 
-    /// Takes the lane's next cell, not yet visible to readers.
+    /// Takes the lane's next cell, which readers do not see yet.
     fn new_cell<'a>(&self, process: &'a Process) -> Option<&'a Cell> {
         let segment = &process.segment;
         if self.cell_block.load(Relaxed) == 0
             || self.cells_used.load(Relaxed) as usize == CELLS_PER_BLOCK
         {
             let block = process.take_block()?;
-            // The page with the links, which readers touch.
+            // The first page has the link to the next block, which readers follow.
             if process.back(segment.block_offset(block)?, PAGE).is_none() {
                 process.release_block(block);
                 return None;
@@ -156,19 +156,20 @@ impl Thread {
         }
     }
 
-    /// The shared cell of a point, on the overflow lane. It is not cleared before it is dropped.
+    /// The shared cell of a point, on the overflow lane. No thread clears the cell until the
+    /// returned value is dropped.
     pub(crate) fn shared_cell(&self, point: &'static Point) -> Option<Entered<'static>> {
         let (index, control) = (point.index(), point.control());
         let process = process::current()?;
         let control = control.sanitized();
         let segment = &process.segment;
         let entry = segment.entry(index)?;
-        // One of the two cells may be missing, and another thread may have added it; or the cell is
-        // being cleared.
+        // Repeated, because another thread may be clearing a cell, or may add a missing one first.
         for _ in 0..TRIES {
             let cells = entry.shared_cells().map(|offset| segment.shared_cell(offset));
             let restart = |newest: &Cell, other: &Cell| {
-                // If a jump leaves this in the middle, the next thread clears the cell once more.
+                // If a jump leaves this closure in the middle, the next thread clears the cell once
+                // more.
                 let lease = &process.clearing;
                 let clear = |chunk| clear_chunk(segment, chunk);
                 let waited_for = is_recent(segment, point);
@@ -225,8 +226,8 @@ impl Thread {
     }
 }
 
-/// Whether a point was reset a moment ago. A thread that has been in the cell of the window before
-/// since then may still leave it; a thread that stays longer has jumped out of it.
+/// Whether a point was reset less than [`DRAIN_NS`] ago. A thread that entered a shared cell before
+/// the reset may still be in it. If a thread stays in it for longer, it has jumped out.
 fn is_recent(segment: &Segment, point: &'static Point) -> bool {
     // A tuple is reset with its metered point.
     let number = point.tuple_of().map_or(point, |(metered, _)| metered.point()).index();
@@ -241,7 +242,8 @@ mod tests {
     use super::*;
     use crate::MeteredPoint;
 
-    /// A reset waits for threads in the cells of a tuple, too.
+    /// After a reset of a metered point, the shared cells of its tuples are also not cleared while
+    /// threads are in them.
     #[test]
     fn a_reset_is_recent_for_tuples_too() {
         static METERED: MeteredPoint = MeteredPoint::new("metered", &["items"]);

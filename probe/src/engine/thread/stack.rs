@@ -52,8 +52,8 @@ impl Regions {
         self.stack.store(pages.cast(), Relaxed);
     }
 
-    /// The stack, and the bytes of its regions: 0 without a stack, even if a signal handler maps one
-    /// between the loads.
+    /// The stack, and the bytes of its regions. The bytes are 0 without a stack, even if a signal
+    /// handler maps one between the loads.
     fn stack(&self) -> (*mut Region, u64) {
         let stack = self.stack.load(Relaxed);
         compiler_fence(SeqCst);
@@ -71,7 +71,7 @@ impl Regions {
         let none = ptr::null_mut();
         if self.stack.compare_exchange(none, pages.cast(), Relaxed, Relaxed).is_err() {
             // A signal handler was faster.
-            // SAFETY: mapped just now, and no thread has seen it.
+            // SAFETY: the pages were mapped just now, and no other code has their address.
             unsafe { libc::munmap(pages.cast(), bytes(LEVELS_OF_CONTEXT)) };
         }
         true
@@ -83,7 +83,7 @@ impl Drop for Regions {
     fn drop(&mut self) {
         let stack = *self.stack.get_mut();
         if !stack.is_null() {
-            // SAFETY: from `map_stack`, and no thread has the context any more.
+            // SAFETY: the pages are from `map_stack`, and no thread uses the context any more.
             unsafe { libc::munmap(stack.cast(), bytes(LEVELS_OF_CONTEXT)) };
         }
     }
@@ -100,7 +100,8 @@ impl Thread {
     pub(in crate::engine) fn set_current(&self, context: *mut Shared) -> *mut Shared {
         let before = self.current.swap(context, Relaxed);
         compiler_fence(SeqCst);
-        // SAFETY: null, or a context that the caller keeps alive while it is current.
+        // SAFETY: the pointer is null, or leads to a context that the caller keeps alive while it
+        // is current.
         let regions = unsafe { context.as_ref() }.map_or(&self.own, |context| &context.regions);
         self.regions.store(ptr::from_ref(regions).cast_mut(), Relaxed);
         self.use_stack_of(regions);
@@ -118,7 +119,7 @@ impl Thread {
         self.limit.store(limit, Relaxed);
     }
 
-    /// Whether the stack of a context and its limit are in use.
+    /// Whether the thread uses the stack of a context, and its limit.
     fn uses_stack_of(&self, regions: &Regions) -> bool {
         (self.stack.load(Relaxed), self.limit.load(Relaxed)) == regions.stack()
     }
@@ -222,7 +223,7 @@ impl Thread {
         unsafe { &*behind.cast::<KeptAmounts>().add(level_of(tag) as usize) }
     }
 
-    /// The amounts of a region, if the stack has them.
+    /// The amounts of the region of a tag, if the stack has them.
     pub(in crate::engine) fn amounts_of(&self, tag: u64) -> Option<Amounts> {
         (tag & AMOUNTS != 0).then(|| self.amounts(tag).each_ref().map(|word| word.load(Relaxed)))
     }

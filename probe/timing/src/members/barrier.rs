@@ -70,7 +70,7 @@ pub(super) struct Arrived {
     pub(super) last: u64,
     /// Number of members that this wait found dead.
     pub(super) dead: u32,
-    /// Number of members that were stated and did not arrive in time.
+    /// Number of members that were stated and did not join in time.
     pub(super) absent: u32,
     /// False if the caller left, or was judged dead, so it did not wait.
     pub(super) is_member: bool,
@@ -174,7 +174,7 @@ impl Words<'_> {
         }
     }
 
-    /// Whether a round is complete: all members that count have arrived.
+    /// Whether all members that were active in a round have arrived.
     pub(super) fn is_complete(&self, round: u32) -> bool {
         // Pairs with `group-complete`.
         has(self.head.completed.load(ord!("group-pass", Acquire)), round)

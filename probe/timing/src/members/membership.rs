@@ -1,10 +1,10 @@
-//! Membership of a process in a group over processes.
+//! Membership of a process in a group of processes.
 //!
-//! The words of the group are in a shared-memory object beside the segments. The group's file in
-//! the directory of beacons contains the object's name ([`group_file`]). Each member locks the byte
-//! of the file at its index. A mapping keeps the lock, as for a beacon. A process locks the byte
-//! `JOINING` while it joins. The first process that finds no member in the file creates a new
-//! object.
+//! The words of the group are in a shared-memory object beside the segments. The group's file,
+//! which is beside the files by which viewers find processes (beacons), contains the object's name
+//! ([`group_file`]). Each member locks the byte of the file at its index. A mapping of the file
+//! holds the lock until the process ends ([`LockPage`]). A process locks the byte `JOINING` while
+//! it joins. The first process that finds no member in the file creates a new object.
 
 use std::ffi::CString;
 use std::fs::{File, Metadata};
@@ -43,7 +43,7 @@ pub(super) struct Membership {
     object: Object,
     capacity: u32,
     place: Place,
-    /// Keeps the lock of this member's byte until it is dropped.
+    /// Holds the lock on this member's byte. `None` once the membership is dropped.
     lock: Option<LockPage>,
     pid: u32,
     directory: PathBuf,
@@ -61,7 +61,8 @@ impl Membership {
     /// `QuotaExceeded` if the group is full; `WouldBlock` if other processes kept the file locked;
     /// `StorageFull` without shared memory; otherwise the system's error.
     pub(super) fn join(directory: &Directory, name: &str, stated: u32) -> io::Result<Self> {
-        /// Retries once per millisecond. Another process joins or leaves in much less.
+        /// Number of attempts, one per millisecond. Another process that joins or leaves holds the
+        /// lock for much less time than all of them take.
         const TRIES: u32 = 5000;
         if stated > MAX_MEMBERS {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -75,7 +76,8 @@ impl Membership {
                 made => made,
             };
             match file {
-                // A sweeper may have removed the file before it was locked.
+                // A process that removes unused files may have removed this one before it was
+                // locked.
                 Ok(file)
                     if group_file::lock(&file, JOINING)?
                         && directory.leads_to(&file_name, &file)? =>
@@ -121,7 +123,8 @@ impl Membership {
         let lock = Some(LockPage::hold(file)?);
         let this = Identity::of_this_process();
         let place = words_of(&object, capacity).enter(index, |member| introduce(member, &this));
-        // The mapping keeps the file description open, and with it all its locks.
+        // The mapping keeps the file description open, and with it all its locks, so `JOINING` must
+        // be unlocked here.
         group_file::unlock(file, JOINING)?;
         let (pid, directory) = (std::process::id(), directory.path().to_owned());
         Ok(Self { object, capacity, place, lock, pid, directory, file_name, file: id })

@@ -18,8 +18,8 @@ pub(crate) struct Processes {
     membership: Membership,
     wait: Option<&'static Point>,
     patience: Duration,
-    /// Used if threads wait together: the key and the round of the thread group for which this
-    /// process has arrived last, and this group's round.
+    /// For waits of all threads of a thread group: the key and the round of the thread group for
+    /// which this process has arrived last, and the round of this group in which it arrived.
     round: Mutex<Option<((u64, u32), u32)>>,
 }
 
