@@ -1,5 +1,5 @@
-/* Annotates while there is no memory: on a thread that has annotated before and on one that has
- * not, with known names and with new ones. Prints how often each has. */
+/* Annotates while there is no memory, and then with memory again: on a thread that has annotated
+ * before and on one that has not, with known names and with new ones. Prints "well" at the end. */
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <stdio.h>

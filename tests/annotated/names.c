@@ -13,7 +13,7 @@ static void *named(void *name)
     return NULL;
 }
 
-/* A thread that the first one names, before it measures or afterwards. */
+/* A thread that the main thread names: before its first measurement, or after it if `is_late`. */
 struct other {
     int is_late;
     uint32_t id;

@@ -1,4 +1,4 @@
-"""Runs itself below the viewer, and compares what was counted of its NVTX ranges on a real GPU.
+"""Runs itself under the viewer on a machine with a GPU, and checks the counts of its NVTX ranges.
 
     nvtx_on_a_gpu.py PFP_TOP
 

@@ -40,7 +40,7 @@ for _ in range(ROUNDS):
     thread = threading.Thread(target=nvtx.end_range, args=(span,))
     thread.start()
     thread.join()
-# More names than pfp keeps.
+# More names than pfp stores.
 for number in range(6000):
     nvtx.push_range(f"made up {number}", domain="many")
     nvtx.pop_range(domain="many")

@@ -1,5 +1,5 @@
-/* Makes tasks of ITT as its macros do: only while the domain's flag is set. Prints how many of
- * them were called. Argument: the tool. */
+/* Begins and ends tasks as the macros of ITT do, only while the domain's flag is set. Prints how
+ * many tasks were begun. Argument: the tool. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -68,7 +68,7 @@ static unsigned long tasks(unsigned long count)
     return called;
 }
 
-/* Holds a task open meanwhile. */
+/* A thread that has a task open between the two barriers. */
 static void *holds(void *unused)
 {
     if (domain->flags)

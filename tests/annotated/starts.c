@@ -1,5 +1,5 @@
-/* A tool for NVTX that loads the one in NVTX_REAL, and appends a byte to the file NVTX_STARTS each
- * time. */
+/* A tool for NVTX that loads the tool whose path is in NVTX_REAL. Each time, it appends a byte to
+ * the file whose path is in NVTX_STARTS. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -36,7 +36,8 @@ fn main() {
     }
 }
 
-/// A place whose path finds the viewer, and a command that counts the bytes of an agent.
+/// Returns a place with the viewer in its folder `bin`, and a command that runs an agent with that
+/// folder in PATH and copies the agent's output to the file `bytes`.
 fn near() -> (Place, String) {
     let place = Place::new();
     let bin = place.path("bin");
@@ -54,8 +55,8 @@ fn near() -> (Place, String) {
     (place, count)
 }
 
-/// Measures the bytes of one agent on each screen, shown alone or together with a second agent, for
-/// which these are the options. `bar` is the limit for the table.
+/// Measures the bytes of one agent on each screen. If `with_others` is not empty, the viewer shows
+/// two agents, with these options. `bar` is the limit for the table.
 fn bytes(threads: usize, points: usize, with_others: &str, bar: Option<f64>) {
     let (place, count) = near();
     let target = place.start(HUNDRED, &["far", &threads.to_string(), &points.to_string()]);
@@ -64,7 +65,7 @@ fn bytes(threads: usize, points: usize, with_others: &str, bar: Option<f64>) {
         place.snapshot(&target).cells.len() >= threads * points * 9 / 10
     });
     let screen = place.screen(120, 40);
-    // The second agent mostly has names that the viewer knows already.
+    // Both agents show the same program, so the viewer knows most names of the second one already.
     let (others, words) = match with_others {
         "" => (format!("-p {}", target.pid()), String::new()),
         options => (format!("--via '{count} env' {options}"), format!(", two places {options}")),

@@ -1,4 +1,4 @@
-/* Regions with amounts in C and C++. Prints the sums by its own arithmetic. */
+/* Regions with amounts in C and C++. Prints the sums that it computes itself. */
 #ifdef __cplusplus
 #include <pfp.hpp>
 #else
@@ -22,7 +22,8 @@ static uint64_t handle(int requests, double size)
     return (uint64_t)requests;
 }
 
-/* By hand: in two parts, whose amounts are added, and once in three parts without any. */
+/* Begins and ends by hand: one region in two parts, whose amounts are added; or, if `n` is a
+ * multiple of three, a region without amounts. */
 static uint64_t receive(pfp_point_t *point, uint64_t n)
 {
     const uint64_t part[2] = {n % 20, 1};
@@ -35,7 +36,7 @@ static uint64_t receive(pfp_point_t *point, uint64_t n)
     return 2 * part[0];
 }
 
-/* With a point that the program creates itself. */
+/* Scopes of a point that the program creates itself. */
 static uint64_t send(pfp_point_t *point, uint64_t n)
 {
     if (n % 5 == 0) {

@@ -20,8 +20,8 @@ enum { CALLS = 3 };
 
 static atomic_int is_over, has_child, loads, lists, changes;
 
-/* A child inherits the locks in the state of the fork, so pausing the threads then does not
- * release them. */
+/* Pauses this thread while a child runs. The child has inherited the locks as they were at the
+ * fork, so the pause does not release them. */
 static void rest(void)
 {
     while (atomic_load(&has_child) && !atomic_load(&is_over))

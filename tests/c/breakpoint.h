@@ -3,7 +3,7 @@
  * breakpoint at an instruction that an earlier run has recorded, and single-steps from there. For
  * x86-64.
  *
- * One thread at a time does so. Forked children record instructions for later ones. */
+ * Only one thread at a time can do this. Forked children record instructions for later children. */
 #ifndef BREAKPOINT_H
 #define BREAKPOINT_H
 
@@ -12,11 +12,12 @@
 #define BREAKPOINT_MOST (1UL << 20)
 
 struct trace {
-    /* The address of each instruction by its step number, as far as it is recorded. */
+    /* The address of each instruction by its step number, for the first `noted` steps. */
     unsigned long addresses[BREAKPOINT_MOST];
     unsigned long noted;
-    /* The current step of the work; the step at which the full speed ends, or 0; how often the run
-     * passes that instruction before; and whether it is passing it now. */
+    /* step: the current step of the work. checkpoint: the step at which full speed ends, or 0.
+     * passes: how often the run executes the checkpoint's instruction before that step.
+     * is_passed: whether the run is single-stepping over that instruction now. */
     unsigned long step, checkpoint, passes;
     int is_passed;
     /* Number of steps to discard when the next checkpoint is missed. */
@@ -26,7 +27,7 @@ struct trace {
 static struct trace *trace;
 /* The address of the planted breakpoint, and the byte that it replaced. */
 static unsigned char *planted, replaced;
-/* Whether further traps do not count. */
+/* Whether the run is over, so that further traps are ignored. */
 static volatile sig_atomic_t is_over = 1;
 
 static void plant(unsigned long address)
@@ -53,8 +54,8 @@ static void share_trace(void)
     share_known();
 }
 
-/* Prepares a run that single-steps to an instruction and starts at once. Returns the argument for
- * single_step(): whether to step from the start. */
+/* Prepares a run to step `at`; call single_step() with the result, and then run the work. The
+ * result is true if there is no checkpoint, so the run must single-step from the start. */
 static int run_to(unsigned long at)
 {
     unsigned long step, earlier, passes, traps = at, last;

@@ -11,7 +11,7 @@ static void *work(void *unused)
     return unused;
 }
 
-/* Runs before `main`, which is measured if functions are. */
+/* Runs before `main`: if functions are measured, the call of `main` makes pfp open files. */
 __attribute__((constructor, no_instrument_function)) static void close_standard(void)
 {
     for (int number = 0; number < 3; number++)

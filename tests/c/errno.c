@@ -41,7 +41,7 @@ static void regions(void)
     KEEPS(pfpTaskSwitch(&task, NULL));
 }
 
-/* The task of a thread that has ended without leaving it. */
+/* A thread that ends without leaving its task. */
 static void *takes(void *of_thread)
 {
     (void)of_thread;
@@ -86,7 +86,7 @@ int main(void)
     in_thread(takes);
     regions();
 
-    /* The parent's thread does not exist in the child. */
+    /* The child inherits a task that this thread has entered in the parent. */
     KEEPS(pfpTaskSwitch(NULL, &task));
     child = fork();
     if (child == 0) {

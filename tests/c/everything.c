@@ -1,5 +1,5 @@
-/* Calls every function of the interface, one after the other, while a handler interrupts it at
- * some instructions and does something itself.
+/* Calls every function of the interface, one after the other, while a handler interrupts the call
+ * at some instructions and performs an action of its own.
  *
  * everything HOW EACH MOST: the handler's action; the number of instructions from one interruption
  * to the next; and the maximum number of interruptions of a call, since calibrating takes millions
@@ -129,8 +129,8 @@ static void trap(int on)
     single_step(on);
 }
 
-/* An interrupted call. A child that returned into it is in no task, so the results of task
- * functions apply to its parent only. */
+/* STEP makes a call that the handler interrupts. WELL also expects success, except in a forked
+ * child that has returned into the call: it is in no task, so functions of tasks fail there. */
 #define STEP(call) (trap(1), result = (call), trap(0), result)
 #define WELL(call) EXPECT(STEP(call) == PFP_OK || is_child)
 
@@ -276,7 +276,7 @@ static unsigned long count_of(pfp_point_t *point)
     return (unsigned long)stats.n_count;
 }
 
-/* Measures in a child that has returned into the function, as if nothing had happened. */
+/* Ends a forked child that has returned into an interrupted call: it must measure correctly. */
 static void end_child(void)
 {
     int at;
@@ -301,7 +301,7 @@ int main(int count, char **arguments)
     each = strtoul(arguments[2], NULL, 10);
     most = strtoul(arguments[3], NULL, 10);
 
-    /* The interface requires this: created, and measured once outside of a handler. */
+    /* The interface requires that the thread has measured outside a handler first. */
     EXPECT(pfpCreate() == PFP_OK);
     named_of_handler = pfp_point("named of handler", "everything", 1);
     steered = pfp_point("steered", "everything", 1);

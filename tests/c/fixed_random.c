@@ -1,5 +1,5 @@
-/* A preloaded library that replaces random numbers: every program then chooses the same names,
- * which repeat the eight hexadecimal digits of PFP_TEST_CHANCE. */
+/* A preloaded library that replaces getrandom(): every program then chooses the same names, which
+ * repeat the eight hexadecimal digits of PFP_TEST_CHANCE. */
 #include <stdlib.h>
 #include <sys/random.h>
 

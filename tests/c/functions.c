@@ -1,5 +1,5 @@
-/* Functions without points in their source, and all ways to leave them. Each part is a scenario,
- * which counts its calls; the points must have these counts. */
+/* Functions without points in their source, and all ways to leave them. Each part is a scenario
+ * with known numbers of calls, which the points must show. */
 #include <alloca.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* A thread stops while it creates a task and holds the library's lock. Prints what happens to
- * other threads that create tasks meanwhile. */
+/* A thread stops while it creates a task and holds the library's lock. The main thread then creates
+ * tasks, and prints its CPU time, its sleeps, and how many tasks were refused. */
 #include <pfp.h>
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ static pthread_t holder;
 static atomic_int is_held, may_go;
 static char objects[CREATED + 1];
 
-/* Replaces the C library's function: the holder stays in it until it is released. */
+/* Replaces the C library's function: the thread `holder` stays in it until `may_go` is set. */
 int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
     typedef int unlock_t(pthread_mutex_t *);

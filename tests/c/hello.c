@@ -1,4 +1,4 @@
-/* The smallest program: one point by number, one by name. */
+/* A minimal program: one point by number, one by name. */
 #include <pfp.h>
 
 #include "script.h"

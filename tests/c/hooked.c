@@ -1,5 +1,5 @@
-/* Functions that the compiler's hooks measure, interrupted at each of their instructions by a
- * handler. Its action is one of
+/* Functions that the compiler's hooks measure, interrupted at their instructions by a handler. The
+ * handler's action is one of
  *
  *   measures  calls a measured function
  *   forks     forks a child that returns into the function, measures and ends

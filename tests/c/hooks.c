@@ -35,7 +35,7 @@ static long long cpu_ns(void)
     return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* Computes for some of the thread's CPU time; returns the time that it really took. */
+/* Computes until the thread has used `ns` of CPU time; returns the time that it really used. */
 static long long burn(long long ns)
 {
     long long start = cpu_ns();
@@ -85,7 +85,7 @@ static void handles(void)
     EXPECT(pfpSwiCreate(&swi) == PFP_OK);
     /* Creating a known task changes nothing. */
     EXPECT(pfpTaskCreate(&a) == PFP_OK);
-    /* The handle belongs to a task. */
+    /* A handle of one kind cannot be used as another kind. */
     REFUSED(pfpHwiCreate(&a));
     REFUSED(pfpHwiBegin(&a));
     REFUSED(pfpTaskSwitch(NULL, &interrupt));
@@ -135,7 +135,7 @@ static void tasks(void)
     EXPECT(pfpTaskSwitch(&a, NULL) == PFP_OK);
 }
 
-/* A switch in an interrupt takes effect when the outermost one ends. */
+/* A switch in an interrupt takes effect when the outermost interrupt ends. */
 static void switched_in_an_interrupt(void)
 {
     pfpStats_t stats;
@@ -152,7 +152,7 @@ static void switched_in_an_interrupt(void)
     EXPECT(pfpEnd(4, 0) == PFP_OK);
     EXPECT(pfpSwiEnd(&swi) == PFP_OK);
     REFUSED(pfpBegin(5, &b));
-    /* It is this thread's, though it does not run yet. */
+    /* This thread has switched to task `b`, although it runs only after the interrupt. */
     REFUSED(pfpTaskDelete(&b));
     EXPECT(pfpHwiEnd(&interrupt) == PFP_OK);
     EXPECT(pfpBegin(5, &b) == PFP_OK);
@@ -232,7 +232,7 @@ static void *begins_it(void *nothing)
     EXPECT(pfpTaskSwitch(NULL, &moved) == PFP_OK);
     EXPECT(pfpBegin(6, &moved) == PFP_OK);
     moved_ran += burn(20000000);
-    /* Latched on this thread, ended on the other one. */
+    /* This part is latched here, and the region ends on the other thread. */
     EXPECT(pfp_begin(by_name) == PFP_OK);
     EXPECT(pfp_end(by_name, 1) == PFP_OK);
     EXPECT(pfpTaskSwitch(&moved, NULL) == PFP_OK);

@@ -3,7 +3,7 @@
  * Prints the largest deviation.
  *
  * jumped EACH: jumps at every EACH-th instruction of a begin and end, one after the other, and
- * then as often at random ones. */
+ * then equally often at random instructions. */
 #include <pfp.h>
 
 #if !defined(__x86_64__)
@@ -29,7 +29,8 @@ static unsigned long at, steps;
 static volatile sig_atomic_t ends, may_jump;
 static pfp_point_t *outer, *inner, *judged;
 static double ticks_per_ns;
-/* The largest number of ticks that a region was missing, or had in excess. */
+/* The largest error of a region's time on the CPU, and the largest part of its sleep that was
+ * missing, both in nanoseconds. */
 static double worst_busy, worst_asleep;
 static unsigned long tried;
 
@@ -59,7 +60,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Sleeps and works in a region. */
+/* Works and sleeps in a region, and compares its figures with the thread's CPU clock. */
 static void judge(void)
 {
     pfpStats_t before, after;
@@ -96,7 +97,7 @@ static void on_trap(int signal, siginfo_t *about, void *context)
         siglongjmp(behind, 1);
 }
 
-/* The signal comes somewhere in one of the next rounds. */
+/* Sends SIGALRM after some microseconds, so that it arrives at a random instruction of a round. */
 static void set_alarm(long us)
 {
     const struct itimerval once = {{0, 0}, {0, us}};

@@ -18,7 +18,7 @@ int main(void)
     pfpStats_t has;
     volatile unsigned sink = 0;
 
-    /* The library lays them out like this, and asserts the same sizes itself. */
+    /* The library asserts the same sizes for its own declarations. */
     EXPECT(sizeof(pfpStats_t) == 128);
     EXPECT(sizeof(pfp_site_t) == 32);
     EXPECT(sizeof(pfp_scope_t) == sizeof(uint64_t));

@@ -1,5 +1,5 @@
-// A thread whose signal handler leaves for good at one instruction of a begin or end: by an
-// exception, by the end of the thread, or by a cancellation, either deferred or asynchronous.
+// A signal handler interrupts a begin or end at one instruction and does not return: it leaves by
+// an exception, by the end of the thread, or by a cancellation, either deferred or asynchronous.
 //
 // `left HOW EACH SWITCHED` tries every EACH-th instruction, one after the other. If SWITCHED is not
 // 0, each begin and end runs as if the kernel had just switched the thread.
@@ -74,7 +74,7 @@ __attribute__((noinline)) void be_interrupted()
     is_over = 1;
 }
 
-// Runs a warm region, an interrupted one, and, if the thread continues, more.
+// Runs a region normally, an interrupted region, and CALLS more regions if the thread continues.
 void *measure(void *)
 {
     int type;
@@ -141,7 +141,7 @@ int main(int count, char **arguments)
         const bool goes_on = how == EXCEPTION || !has_left;
         if (!is_right(goes_on ? 2 + CALLS : 2, before) && !wrong++)
             first = at;
-        // The next caller, on this thread or on the lane that was released, is counted.
+        // The next call of the main thread must be counted.
         before = counted();
         call();
         if (counted() != before + 1 && !wrong++)

@@ -1,5 +1,5 @@
-/* A handler jumps out of the end of a scope in heap memory, at each of its first instructions, and
- * the scope is leaked. After each jump, the regions that follow fill pages of records. */
+/* A handler jumps out of the call that ends a scope, at each of its first instructions. The scope
+ * is in heap memory, and is leaked. The regions after each jump fill pages of records. */
 #include <pfp.h>
 
 #if !defined(__x86_64__)
@@ -15,7 +15,8 @@ int main(void)
 #include "script.h"
 #include "single_step.h"
 
-/* Instructions of the fast path of an end, and some of its slow path; regions after each jump. */
+/* STEPS covers the fast path of an end and some of its slow path. BEHIND is the number of regions
+ * after each jump. */
 enum { STEPS = 300, BEHIND = 300 };
 
 static sigjmp_buf behind;
@@ -33,7 +34,7 @@ static void on_trap(int signal, siginfo_t *about, void *context)
         siglongjmp(behind, 1);
 }
 
-/* Whether the end had this many instructions, so that the handler jumped. */
+/* Returns whether the handler jumped; it does not if the end has fewer than `at` instructions. */
 static int jump_at_the_instruction(pfp_point_t *left)
 {
     pfp_scope_t *scope = malloc(sizeof *scope);
@@ -69,7 +70,7 @@ int main(void)
     action.sa_flags = SA_SIGINFO;
     EXPECT(sigaction(SIGTRAP, &action, NULL) == 0);
     for (at = 1; at <= STEPS; at++) {
-        /* The region that the jump leaves open is given up when `outer` ends. */
+        /* The region that the jump leaves open is discarded when `outer` ends. */
         pfp_begin(outer);
         const int has_jumped = jump_at_the_instruction(left);
         for (int i = 0; i < BEHIND; i++) {

@@ -1,6 +1,6 @@
 /* Loads plugins at run time and calls each of them in the main thread and in other threads, where a
- * signal handler calls it first. With one plugin, no handler may allocate. Many plugins make more
- * keys of the threads library than glibc has room for in each thread. */
+ * signal handler calls it first. With one plugin, no handler may allocate. Many plugins create
+ * more pthread keys than glibc has room for in each thread, so there it allocates itself. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
     signal(SIGUSR1, handle);
     for (int at = 1; at < argc; at++) {
         load(argv[at]);
-        /* glibc updates a thread's storage at its first use after a load: here in a handler. */
+        /* After a load, glibc extends a thread's storage at its first use: here in a handler. */
         raise(SIGUSR1);
     }
     for (int at = 0; at < THREADS; at++) {

@@ -41,7 +41,7 @@ static double least_of_a_thousand(int amounts)
 int main(void)
 {
     EXPECT(pfp_init() == PFP_OK);
-    /* The segment's table is full before that. All points that are made after that are refused. */
+    /* The segment has room for 10,240 points; all further ones are refused. */
     while (next < 2000)
         least_of_a_thousand(0);
     say("few %.3f", least_of_a_thousand(0));

@@ -1,4 +1,4 @@
-/* One of two sources measures. */
+/* This source measures, and mixed_without.c does not. */
 #include <pfp.h>
 
 #include "script.h"

@@ -1,6 +1,6 @@
 /* The allocator refuses memory at its n-th call, for each n. Each function of the library then
- * fails or works without the memory, and the program goes on. The linker redirects the allocator's
- * calls to this file (`--wrap`). */
+ * fails or works without the memory, and the program continues. The linker redirects the calls of
+ * the allocator to this file (`--wrap`). */
 #include <pfp.h>
 
 #include <errno.h>
@@ -189,7 +189,7 @@ static int start_in_child(long n, int *asked)
     child = fork();
     EXPECT(child >= 0);
     if (child == 0) {
-        /* Not the file of the program's own end. */
+        /* Another file than the one that the parent writes when it ends. */
         setenv("PFP_SNAPSHOT", "start.json", 1);
         dup2(open("errors", O_WRONLY | O_CREAT | O_APPEND, 0600), 2);
         left = n;
@@ -198,7 +198,7 @@ static int start_in_child(long n, int *asked)
         left = -1;
         if (write(ends[1], &refused, sizeof refused) < 0)
             exit(1);
-        /* With memory it starts. */
+        /* With memory, the library starts. */
         EXPECT(pfp_init() == PFP_OK);
         regions();
         exit(7);
@@ -211,8 +211,8 @@ static int start_in_child(long n, int *asked)
     return status;
 }
 
-/* Only one request may end the program: the `shared_memory` crate's for an object's name, which has
- * 37 bytes. The child that it ends leaves a beacon, so its number changes from child to child. */
+/* Only one request may abort the program: the `shared_memory` crate's for an object's name, of 37
+ * bytes. An aborted child leaves a beacon, so this request's number varies between children. */
 static void start(void)
 {
     struct stat errors;

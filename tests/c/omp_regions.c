@@ -1,8 +1,8 @@
 /* Parallel regions of known work, with the program's own counts.
  *
- * omp_regions REGIONS UNIT SLEEP_MS: takes locks. Then each region has two threads, the first of
- * which does twenty times as much as the second; between two of them the program sleeps. Then come
- * as many regions with a barrier and a loop inside, a region within a region, and tasks. */
+ * omp_regions REGIONS UNIT SLEEP_MS: acquires locks. Then runs REGIONS regions of two threads, of
+ * which the first does 20 times the work of the second, and sleeps after each region; then as many
+ * regions with a barrier and a loop, as many nested regions, and tasks. */
 #include <omp.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -23,7 +23,7 @@ static unsigned long work(unsigned long loops)
     return sum;
 }
 
-/* Tries that fail, and a lock that its owner acquires repeatedly: in total three waits. */
+/* Fails to acquire a lock, and acquires a nested lock repeatedly. Only three calls are waits. */
 static int locks(int times)
 {
     omp_lock_t plain;

@@ -1,5 +1,5 @@
-/* Two parallel regions, in functions whose names the compiler gets, in the program or in a library.
- * The program then waits for the end of its input. */
+/* Two parallel regions, in functions whose names are the macros FIRST and SECOND. The macro PROGRAM
+ * leaves out the functions, and LIBRARY leaves out `main`, which ends when its input ends. */
 #include <stdio.h>
 
 void FIRST(void);

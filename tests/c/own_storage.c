@@ -6,7 +6,7 @@ static __thread char own[BYTES];
 __attribute__((visibility("default"))) int work(int argument);
 __attribute__((visibility("default"))) char *storage(void);
 
-/* The plugin's own use of its storage. glibc allocates the storage at a thread's first use. */
+/* Returns the plugin's own storage, which glibc allocates at a thread's first use. */
 char *storage(void)
 {
     return own;

@@ -1,5 +1,5 @@
 /* Prints the clock source of a system whose C library has no restartable sequences: perf, if the
- * kernel permits a thread a software event of its own, otherwise cputime. */
+ * kernel permits a thread to open a software event for itself, otherwise cputime. */
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/syscall.h>

@@ -1,7 +1,8 @@
 /* A thread that creates the segment, or registers a point, loses its CPU to a real-time thread
- * that measures, too. Prints the cost for the real-time thread.
+ * that measures, too. Prints the CPU time and the sleeps of the real-time thread.
  *
- * real_time WHERE: the position of the first thread when it loses its CPU. */
+ * real_time WHERE: where the first thread loses its CPU: before, within or after the creation of
+ * the segment, or at the point. */
 #include <pfp.h>
 
 #include <errno.h>
@@ -26,7 +27,8 @@ static atomic_int is_at_work;
 static sem_t has_come, may_go;
 static unsigned long long called;
 
-/* When this returns, the real-time thread has finished and released the CPU. */
+/* Wakes the real-time thread if the first thread is at WHERE. Both share one CPU, so the real-time
+ * thread runs before this function returns. */
 static void lose_the_cpu(const char *here)
 {
     if (atomic_load(&is_at_work) && pthread_equal(pthread_self(), maker) &&
@@ -34,7 +36,7 @@ static void lose_the_cpu(const char *here)
         sem_post(&has_come);
 }
 
-/* Replaces the C library's function. */
+/* These functions replace the C library's. pfp calls each at one of the positions. */
 int gethostname(char *name, size_t size)
 {
     lose_the_cpu("before");

@@ -1,5 +1,5 @@
-/* A host that may be refused any system call while it starts, like refused.rs among the targets.
- * Its standard output does not depend on the library. */
+/* A program whose system calls may fail while pfp starts, like `src/bin/target/refused.rs`. Its
+ * standard output does not depend on the library. */
 #include <pfp.h>
 
 #include <errno.h>

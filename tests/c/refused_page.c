@@ -1,6 +1,6 @@
 /* A preloaded library that refuses to back the page PFP_TEST_REFUSED of a shared mapping, counted
  * from its start. At the end it adds to the file PFP_TEST_REPORT a line for each page that was
- * backed, and one for each page that was touched although it was not. */
+ * backed, and one for each page that was touched although it was not backed. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ void *mmap64(void *place, size_t length, int access, int flags, int file, off_t 
 static void report(struct mapping *it)
 {
     const char *path = getenv("PFP_TEST_REPORT");
-    /* Other shared mappings are not the probe's. */
+    /* The probe asks for backing of its own shared mappings; others are not reported. */
     FILE *to = path && it->is_asked_for ? fopen(path, "a") : NULL;
     unsigned char *there = calloc(it->pages + 1, 1);
     if (to && there && mincore(it->start, it->pages * PAGE, there) == 0)

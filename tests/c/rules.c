@@ -1,5 +1,5 @@
-/* The rules of the original interface, one scenario for each. A scenario prints its measurements
- * and refusals, and the test compares them with the segment. */
+/* The rules of the interface with numbered points, one scenario for each. A scenario prints its
+ * measurements and refusals, and the test compares them with the segment. */
 #include <pfp.h>
 
 #include <float.h>
@@ -245,7 +245,7 @@ static void errors(void)
             EXPECT(strcmp(texts[code], texts[other]) != 0);
         if (code == 0)
             continue;
-        /* Each text has the expected, the found, and the remedy. */
+        /* Each text says what was expected, what was found, and what to do. */
         EXPECT(strncmp(texts[code], "expected ", 9) == 0);
         EXPECT(strstr(texts[code], ", found ") != NULL);
         const char *advice = strrchr(texts[code], ';');
@@ -268,7 +268,7 @@ static void calibration(void)
     EXPECT(pfpCalibrate(320, 0) == PFP_OK);
     const uint64_t second = stats(0).n_count;
     EXPECT(second >= first + 320);
-    /* After a restart it has only its own measurements. */
+    /* With a second argument of 1, calibration discards its earlier measurements. */
     EXPECT(pfpCalibrate(320, 1) == PFP_OK);
     EXPECT(stats(0).n_count >= 320 && stats(0).n_count == second - first);
     const int odd[] = {0, 1, -1, INT_MIN};
@@ -279,7 +279,7 @@ static void calibration(void)
     EXPECT(pfpCalibrate(100, 0) == PFP_ENOSPACE);
     EXPECT(pfpEnable(0) == PFP_OK);
     EXPECT(pfpCalibrate(100, 0) == PFP_OK);
-    /* The time of an empty region is only the variation of the cost: far less than a pair. */
+    /* Point 0 has the calibration's empty regions, and point 1 one region with work. */
     EXPECT(pfpEnable(1) == PFP_OK);
     pair(1);
     say_point(0);
@@ -310,7 +310,7 @@ static void begin_after_begin(void)
     create();
     EXPECT(pfpEnable(1) == PFP_OK && pfpEnable(2) == PFP_OK);
     pair(1);
-    /* Points around it and inside it continue. */
+    /* A second begin of point 1 disables point 1; the enclosing point 2 continues. */
     EXPECT(pfpBegin(2, NULL) == PFP_OK);
     EXPECT(pfpBegin(1, NULL) == PFP_OK);
     EXPECT(pfpBegin(1, NULL) == PFP_OK);
@@ -325,15 +325,14 @@ static void begin_after_begin(void)
     EXPECT(stats(1).enabled);
     pair(1);
     EXPECT(stats(1).n_count == 2);
-    /* The same case with latched parts in between. */
+    /* A second begin also disables a point that has a latched part. */
     EXPECT(pfpBegin(1, NULL) == PFP_OK && pfpEnd(1, 1) == PFP_OK);
     EXPECT(pfpBegin(1, NULL) == PFP_OK && pfpBegin(1, NULL) == PFP_OK);
     EXPECT(!stats(1).enabled && stats(1).n_count == 2);
     EXPECT(pfpEnable(1) == PFP_OK);
     pair(1);
     EXPECT(stats(1).n_count == 3);
-    /* A numbered point that begins on two threads does not count as begun twice, and a point by
-     * name may begin twice. */
+    /* A point by name may begin again inside itself. */
     pfp_point_t *again = pfp_point("again", NULL, 0);
     EXPECT(pfp_begin(again) == PFP_OK);
     work(10000);
@@ -380,8 +379,8 @@ static uint64_t in_parts(int id, unsigned parts)
     return all;
 }
 
-/* The minimum number of ticks of `calls` calls of work(1000): half a tick for each number, and
- * fewer if the counter is slower than a gigahertz. */
+/* The minimum number of ticks of `calls` calls of work(1000): half a tick for each addition, and
+ * less if the counter is slower than a gigahertz. */
 static uint64_t a_thousand_sums(unsigned calls)
 {
     return (uint64_t)(calls * 500 * fmin(1.0, pfp_ticks_per_second() / 1e9));
@@ -413,7 +412,8 @@ static void latching(void)
     }
     for (int id = 2; id < 10; id++)
         EXPECT(stats(id).n_count == 0);
-    /* There is no room for a ninth: each of its parts counts separately, and its latch is refused. */
+    /* There is no room to latch a ninth point: each of its parts counts separately, and its latch
+     * is refused. */
     for (int part = 0; part < 5; part++) {
         EXPECT(pfpBegin(10, NULL) == PFP_OK);
         EXPECT(pfpEnd(10, 1) == PFP_OK);
@@ -434,7 +434,7 @@ static void latching(void)
     for (int part = 0; part < 100; part++) {
         EXPECT(pfpBegin(11, NULL) == PFP_OK);
         EXPECT(pfpBegin(12, NULL) == PFP_OK);
-        /* Much longer than the cost of slow ends, which counts for the outer region. */
+        /* This takes much longer than a slow end, whose cost counts for the outer region. */
         work(20000);
         EXPECT(pfpEnd(12, part < 99) == PFP_OK);
         EXPECT(pfpEnd(11, part < 99) == PFP_OK);
@@ -502,8 +502,8 @@ static void in_handler(int number)
 static void (*act_so_often)(int);
 static struct itimerval pause_between;
 
-/* The next signal comes this long after the handler has ended. Otherwise, on a machine that takes
- * longer for the handler than for the period, the program would run nothing but the handler. */
+/* Sets the timer for the next signal after the handler has ended. With a periodic timer, a machine
+ * on which the handler takes longer than the period would run nothing but the handler. */
 static void on_alarm(int number)
 {
     act_so_often(number);
@@ -562,11 +562,11 @@ static void steer_in_handler(int number)
 {
     (void)number;
     steer();
-    /* The signal arrives on any thread. */
+    /* The counter is atomic, since the signal may arrive on either thread. */
     __atomic_fetch_add(&steered, 1, __ATOMIC_RELAXED);
 }
 
-/* Makes the call on another thread. */
+/* Calls the function that `status` points to, for point 1. */
 static void *act(void *status)
 {
     int (*const *action)(int) = (int (*const *)(int))status;
@@ -594,7 +594,7 @@ static void steered_while_open(void)
 {
     create();
     EXPECT(pfpEnable(1) == PFP_OK && pfpEnable(2) == PFP_OK);
-    /* Disabled while open: the open region is finished, and later ones do not begin. */
+    /* Disabled while open: the open region is counted, and later ones do not begin. */
     EXPECT(pfpBegin(1, NULL) == PFP_OK);
     elsewhere(pfpDisable);
     EXPECT(!stats(1).enabled);
@@ -619,7 +619,7 @@ static void steered_while_open(void)
     pair(1);
     EXPECT(stats(1).n_count == 1);
 
-    /* At any moment: by a handler, which may interrupt anything, and by another thread. */
+    /* Changed at any moment: by a handler, which may interrupt anything, and by another thread. */
     pthread_t thread;
     uint64_t pairs = 0;
     every_so_often(steer_in_handler, 200);

@@ -1,7 +1,7 @@
 /* An independent profiler: a timer samples the function that the program is in. Preloaded instead
  * of libpfp, it contains the hooks that -finstrument-functions calls. At the end it prints each
- * function's address and its number of samples, including those in functions without hooks that it
- * called. */
+ * function's address and its number of samples. Samples in functions without hooks count for the
+ * caller. */
 #include "script.h"
 
 #include <signal.h>
@@ -17,7 +17,8 @@
 
 enum { DEEPEST = 4096, PLACES = 8192 };
 
-/* Nanoseconds between samples: not a divisor of any kernel's tick. */
+/* Nanoseconds between samples. It does not divide any kernel's tick, so that samples do not
+ * coincide with ticks. */
 enum { INTERVAL = 199000 };
 
 /* Start and end of the hooks' section, defined by the linker. */

@@ -10,7 +10,7 @@
 
 static pfp::point object("an object", __FILE__, __LINE__);
 
-// Used before main, whatever order objects are constructed in, and after its end.
+// Measures before `main` begins, whatever the order of the constructors, and after `main` ends.
 struct Early {
     Early()
     {
@@ -48,7 +48,7 @@ int main()
     unsigned sum = 0;
     for (unsigned i = 0; i < 100; i++)
         sum += in_a_header(i) + in_the_other_source(i) + in_a_source_without(i);
-    // A name and a line make one point, also if the template has two bodies.
+    // A name and a line identify a point, so both instances of the template share one.
     for (int i = 0; i < 50; i++)
         sum += static_cast<unsigned>(twice(i) + static_cast<int>(twice(0.5)));
     const auto lambda = [](unsigned x) {

@@ -1,8 +1,8 @@
 /* Single-stepping: while it is on, SIGTRAP comes after each instruction. For x86-64.
  *
- * A step takes some ten microseconds, a breakpoint two. So a handler may continue at full speed to
- * a breakpoint ahead, if only known instructions lead there in sequence, and it emulates a jump,
- * call or return at that address itself. */
+ * A step takes some ten microseconds, a breakpoint two. So a handler can save steps: it continues
+ * at full speed to a breakpoint ahead if it knows all instructions before it and none of them
+ * jumps, and it emulates a jump, call or return at the breakpoint itself. */
 #ifndef SINGLE_STEP_H
 #define SINGLE_STEP_H
 
@@ -46,8 +46,8 @@ static int make_writable(unsigned long address)
     return *of_page & 1;
 }
 
-/* The length of each stepped instruction that is always followed by the next one, with its
- * address; 0 if it is not known yet. A forked child shares what it learns with its parent. */
+/* A hash table with the length and the address of each stepped instruction that always continues at
+ * the next one; 0 is an empty entry. A forked child shares the table with its parent. */
 #define KNOWN_MOST (1UL << 16)
 static unsigned long *known_lengths;
 
@@ -99,8 +99,9 @@ static int leads_elsewhere(unsigned long address)
         || (*at == 0xc7 && at[1] == 0xf8);
 }
 
-/* The address of the instruction that is stepped now, or 0; the address of the breakpoint ahead,
- * the byte that it replaced, and the number of instructions until it. */
+/* stepped_from: address of the instruction that is stepped now, or 0. steps_ahead: number of
+ * instructions until the breakpoint ahead. ahead: its address, or 0. byte_ahead: the byte that it
+ * replaced. */
 static unsigned long stepped_from, steps_ahead;
 static unsigned char *ahead, byte_ahead;
 
@@ -174,7 +175,8 @@ __attribute__((unused)) static int step_aside(void *context)
     return 1;
 }
 
-/* Call this last. Continues to the next trap, which comes after at most `most` instructions. */
+/* Call this last in the handler. Continues to the next trap, which comes after at most `most`
+ * instructions. */
 __attribute__((unused)) static void step_on(void *context, unsigned long most)
 {
     greg_t *const registers = ((ucontext_t *)context)->uc_mcontext.gregs;

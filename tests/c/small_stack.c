@@ -1,6 +1,6 @@
 /* Measures how much stack of a signal handler the library uses, by painting the stack first. With
- * `least`, the stack is the kernel's minimum and 512 bytes, and the bytes that are written below
- * it are counted. With `small`, the stack is the kernel's minimum and 6 KiB. */
+ * `least`, the stack is 512 bytes larger than the kernel's minimum, and the bytes that are written
+ * below it are counted. With `small`, it is 6 KiB larger than the minimum. */
 #include <pfp.h>
 
 #include <signal.h>
@@ -38,7 +38,7 @@ static unsigned used(void)
     return (unsigned)(top - (uintptr_t)(stack + untouched));
 }
 
-/* A stack of the kernel's minimum size, with memory of the host below it. */
+/* The small stack, and below it memory that handlers must not overwrite. */
 enum { BELOW = 1 << 14 };
 static struct {
     unsigned char below[BELOW];
@@ -79,8 +79,8 @@ static unsigned overwritten(size_t least)
     EXPECT(sigaltstack(&other, NULL) == 0);
     for (at = 0; at < 20000; at++) {
         raise(SIGUSR2);
-        /* So the handlers find full pages of records at different ends, and outdated clock
-         * readings. */
+        /* Because of this region, different ends in the handlers find a full page of records, and
+         * handlers find an outdated clock reading. */
         PFP_SCOPE_OF(known);
     }
     while (untouched < BELOW && memory.below[untouched] == PAINT)
@@ -116,7 +116,7 @@ int main(int argc, char **argv)
         return on_little(least ? least : 4096);
     if (argc > 1 && strcmp(argv[1], "small") == 0)
         size = ((least ? least : 4096) + 6144 + 4095) / 4096 * 4096;
-    /* The page below it is inaccessible. */
+    /* The page below the stack is inaccessible. */
     stack = (unsigned char *)mmap(NULL, size + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     EXPECT(stack != MAP_FAILED);
     stack += 4096;

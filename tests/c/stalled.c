@@ -1,5 +1,5 @@
 /* The thread that creates the segment stops halfway, for longer than other threads wait for it.
- * Prints what the others do meanwhile, and what happens when it continues. */
+ * Prints how long the main thread waits for it, and how many calls all threads make. */
 #include <pfp.h>
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static void stop(const char *where)
             usleep(1000);
 }
 
-/* Replaces the C library's function. */
+/* These functions replace the C library's. pfp calls them while it creates the segment. */
 int gethostname(char *name, size_t size)
 {
     stop("before");
@@ -96,7 +96,7 @@ int main(int count, char **arguments)
     call(CALLS);
     EXPECT(sleeps() - slept < 20);
     say("waited_us %llu", cpu_us() - before);
-    /* Wait until the other threads give up on the creator. */
+    /* Wait until the creator's lease has expired, which takes a second. */
     usleep(1500 * 1000);
     call(CALLS);
     atomic_store(&may_go, 1);

@@ -1,11 +1,10 @@
 /* A process that is interrupted at instructions of pfp's cold paths by a handler that forks. The
  * child returns into the interrupted code, and continues on its own. With "jump" instead of a way
- * to fork, there are children of a program that has not measured, each of which jumps out of one
- * handler.
+ * to fork, the program forks before it measures, and each child jumps out of one handler.
  *
  * stepped STAGE HOW EACH FIRST MOST: the path that is interrupted; the way to fork; the number of
- * instructions from one interruption to the next, the first one FIRST plus that; and the number of
- * interruptions. */
+ * instructions from one interruption to the next; the first instruction to interrupt; and the
+ * maximum number of interruptions. */
 #include <pfp.h>
 
 #if !defined(__x86_64__)
@@ -127,7 +126,7 @@ static void trap(int on)
         single_step(on);
 }
 
-/* Checks a child that has left the interrupted code, and ends it. */
+/* Ends a forked child that has left the interrupted code; with an error if it miscounts. */
 static void go_on(void)
 {
     if (!is_child)
@@ -228,7 +227,7 @@ static void *call_some(void *unused)
 /* Exit statuses of a child that has jumped. */
 enum { WELL, NOT_INTERRUPTED = 1, MISCOUNTED = 10, SLOW, MASKED, UNCANCELLABLE };
 
-/* Leaves the stage halfway, and then measures as if nothing had happened. */
+/* Leaves the stage halfway, and checks that later measurements are right. */
 static void *jump(void *stage)
 {
     /* Alternates between restoring the signal mask at the jump, and leaving signals blocked. */
@@ -248,19 +247,20 @@ static void *jump(void *stage)
         _exit(NOT_INTERRUPTED);
     }
     began = cpu_us();
-    /* Continues as deep on the stack as before, or below the frame that was left. There, with
-     * signals still blocked, pfp cannot distinguish a jump from a handler that measures. */
+    /* Continues as deep on the stack as before, or below the frame that was left. The latter only
+     * happens if the jump has restored the mask: with signals still blocked, pfp could not
+     * distinguish it from a handler that measures. */
     if (leave_at % 4 == 2)
         call_deep_down();
     else
         call(CALLS);
     EXPECT(pthread_create(&other, NULL, call_some, NULL) == 0);
     EXPECT(pthread_join(other, NULL) == 0);
-    /* Waiting for other threads would use CPU time. */
+    /* Threads that wait for others spin, which uses CPU time. */
     if (cpu_us() - began > 500000)
         _exit(SLOW);
-    /* The thread needs no slow path any more, so it takes up to a millisecond until pfp notices
-     * the jump. */
+    /* This thread no longer takes a slow path, so pfp notices the jump only after up to a
+     * millisecond. */
     for (calls = 2 * CALLS; calls < 10000 * CALLS; calls += CALLS) {
         pthread_sigmask(SIG_BLOCK, NULL, &blocked);
         pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
@@ -270,7 +270,7 @@ static void *jump(void *stage)
         call(CALLS);
     }
     counted = count_of("call") - before - calls;
-    /* The call that was left may have been nearly finished, and counted. */
+    /* The call that was left may have been counted already. */
     if (counted != 0 && (counted != 1 || !strcmp(stage, "point")))
         _exit(MISCOUNTED);
     if (sigismember(&blocked, SIGUSR1) || sigismember(&blocked, SIGALRM))
@@ -292,7 +292,7 @@ static void jump_in_child(const char *stage)
     EXPECT(pthread_join(thread, NULL) == 0);
 }
 
-/* One child for each instruction to leave at, until a child finishes the stage without having
+/* Forks a child for each instruction to leave at, until a child finishes the stage without having
  * missed its checkpoint. */
 static void jump_everywhere(const char *stage)
 {

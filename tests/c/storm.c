@@ -12,7 +12,7 @@
 
 #define TASKS 4
 #define STACK (256 * 1024)
-/* Rounds of a task between two scheduling points of its own. */
+/* Number of rounds after which a task yields. */
 #define ROUNDS 16
 #define EVERY_US 300
 
@@ -41,7 +41,7 @@ static void spin(unsigned loops)
         ;
 }
 
-/* Time spent in this program's hooks, which may count for no region. */
+/* Time spent in calls of pfp's hooks. It need not be in any region. */
 static long long hooks_ns;
 #define HOOK(call)                                          \
     do {                                                    \

@@ -84,7 +84,7 @@ static void ask(int which, int round)
     EXPECT(point && pfp_get_stats(point, &stats) == PFP_OK);
     EXPECT(pfp_get_amounts(point, sums, 2) == PFP_OK);
     while (pfpCreate() != PFP_OK)
-        ; /* The other thread is at it, for whom it waits no longer than a millisecond. */
+        ; /* It waits at most a millisecond for the other thread's call, and then fails. */
     EXPECT(pfpEnable(5) == PFP_OK);
     snprintf(name, sizeof name, "%d in %d", which, round);
     EXPECT(pfpSetName(5, name) == PFP_OK && pfpGetStats(5, &stats) == PFP_OK);

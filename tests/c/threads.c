@@ -22,7 +22,7 @@ static void *run(void *argument)
     char name[32];
     snprintf(name, sizeof name, "worker %d", (int)(sum - sums));
     EXPECT(pfp_register_thread(name) == PFP_OK);
-    /* All threads create it at the same time, and get the same pointer. */
+    /* All threads request this point at the same time, and get the same pointer. */
     pfp_point_t *point = pfp_point("by hand", __FILE__, 1);
     EXPECT(point == __atomic_load_n(&shared_point, __ATOMIC_RELAXED));
     for (unsigned round = 0; round < ROUNDS; round++) {

@@ -1,5 +1,5 @@
-/* Closes a plugin that measures while threads that have measured in it live on; then they end, and
- * it is opened and closed again.
+/* Closes a plugin while threads that have measured in it still run. Then the threads end, and the
+ * plugin is opened and closed again.
  *
  * unloaded PLUGIN: prints how often the plugin was called, and whether it was still loaded after
  * it was closed. */
@@ -18,7 +18,7 @@ static work_t work;
 static pthread_barrier_t called, closed;
 static pthread_key_t key;
 
-/* Runs after or before pfp's own destructor, and always after the plugin was closed. */
+/* Destructor of `key`. It runs before or after pfp's own, always after the plugin was closed. */
 static void at_end(void *unused)
 {
     (void)unused;

@@ -3,7 +3,7 @@
  *
  * vfork HOW WHEN: the way to create the child; and whether its region is the very first one
  * (`first`), its parent has measured before (`later`), or only the process from which its parent
- * was forked has (`forked`). */
+ * was forked has measured (`forked`). */
 #include <pfp.h>
 
 #include <sched.h>
@@ -108,7 +108,7 @@ int main(int count, char **arguments)
     }
     EXPECT(count == 3);
     if (!strcmp(arguments[2], "forked")) {
-        /* The same, in a child of a process that has measured. */
+        /* Measure, and continue in a forked child, which has not measured. */
         region();
         child = fork();
         EXPECT(child >= 0);

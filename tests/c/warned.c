@@ -1,4 +1,4 @@
-/* All macros of the header, once. */
+/* Uses each macro of the header, none of which may cause a compiler warning. */
 #include <pfp.h>
 
 int main(void)

@@ -1,5 +1,6 @@
-//! Measures how often `pfp-top gate` raises a false alarm, and how often it finds a slow-down of 5
-//! %: it runs a program with a knob, and judges the runs' snapshots as the command does.
+//! Measures how often `pfp-top gate` raises a false alarm, and how often it finds a slow-down of
+//! PERCENT: it runs a program that can be slowed down, and judges the snapshots of its runs as the
+//! command does.
 //!
 //! ```text
 //! cargo run --release -p pfp-tests --example gate_power -- [TRIES] [PERCENT]
@@ -21,7 +22,7 @@ use pfp_top::source::{self, Source};
 
 /// Runs of each variant in a try.
 const RUNS: usize = 10;
-/// Numbers of runs that are judged.
+/// Numbers of runs of each variant that a try is judged with.
 const JUDGED: [usize; 6] = [1, 2, 3, 5, 7, 10];
 /// Regions of each point in a run.
 const ROUNDS: u32 = 6_000;
@@ -174,7 +175,7 @@ fn workload(percent: f64) {
     let _ = std::io::stdin().lock().lines().next();
 }
 
-/// From three to five quarters of [`STEPS`], as inputs differ in size.
+/// A random number of steps, from three to five quarters of [`STEPS`], as inputs differ in size.
 fn steps(dice: &mut u64) -> u64 {
     // xorshift64: G. Marsaglia, J. Stat. Softw. 8, 2003.
     *dice ^= *dice << 13;

@@ -1,4 +1,4 @@
-"""Forked children that end without the handlers of `exit`, like those of multiprocessing."""
+"""Forks children that end without exit handlers, as those of multiprocessing do."""
 
 import concurrent.futures
 import multiprocessing
@@ -23,7 +23,7 @@ if __name__ == "__main__":
     if way == "executor":
         context = multiprocessing.get_context("fork")
         with concurrent.futures.ProcessPoolExecutor(count, context, ready) as pool:
-            # All of them start before the first one is done.
+            # All workers start before the first task is done.
             list(pool.map(work, range(40)))
     elif way == "os":
         for _ in range(count):

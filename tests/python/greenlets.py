@@ -1,5 +1,5 @@
 """Functions and regions of greenlets with planned times; checks its own figures. Argument: the
-name under which `python -m pfp` measures it, if it does."""
+name under which `python -m pfp` measures this script, if it does."""
 
 import os
 import sys
@@ -174,7 +174,7 @@ before = greenlet.settrace(lambda event, pair: events.append(event))
 
 
 # That function replaces pfp's, so pfp misses the next switch. Only regions that are open across
-# that switch are given up.
+# that switch are discarded.
 @measured
 def missed():
     main.switch()

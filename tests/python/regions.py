@@ -1,5 +1,5 @@
 """Regions and functions of all kinds, with exact counts; checks its own figures. Arguments: the
-file for a snapshot, and the name under which `python -m pfp` measures it, if it does."""
+file for a snapshot, and the name under which `python -m pfp` measures this script, if it does."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ def until(is_so):
         time.sleep(0.01)
 
 
-# Scopes: nested, by name, kept, with amounts, by hand, left by an exception.
+# Scopes: nested, by name, stored in a variable, with amounts, by hand, left by an exception.
 for _ in range(100):
     with pfp.scope("outer"):
         with pfp.scope("inner"):

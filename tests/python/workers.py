@@ -1,5 +1,5 @@
-"""Child processes that work, created in the way that the argument names, and an exit status at the
-end."""
+"""Works in child processes, which multiprocessing creates in the way that the argument names, and
+exits with status 3."""
 
 import multiprocessing
 import sys

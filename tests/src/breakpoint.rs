@@ -11,8 +11,8 @@
 //!           | at full speed     | at full speed     | stepped, noted | the action
 //! ```
 //!
-//! The instruction of a link is executed nowhere between it and the link before, so a loop has at
-//! least one link for each iteration.
+//! A link is one of these breakpoints. Between two links, the instruction of the second one is not
+//! executed, so a loop has at least one link for each iteration.
 //!
 //! One thread at a time runs the work, and the program installs [`on_trap`] for `SIGTRAP`.
 
@@ -56,7 +56,7 @@ static LINKS: [AtomicUsize; MAX_LINKS] = [const { AtomicUsize::new(0) }; MAX_LIN
 static OF_LINKS: AtomicUsize = AtomicUsize::new(0);
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the work is over, so that further traps do not count.
+/// Whether the work is over, so that further traps are ignored.
 static IS_OVER: AtomicBool = AtomicBool::new(true);
 
 /// The address of the planted breakpoint, or 0 if there is none; and the byte that it replaced.

@@ -48,7 +48,7 @@ impl Request {
 struct State {
     requests: Vec<Request>,
     replies: VecDeque<Reply>,
-    /// The time at which the last request was answered.
+    /// The time at which each request was answered.
     answered: Vec<Instant>,
 }
 

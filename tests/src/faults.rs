@@ -76,7 +76,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Creates a group with a memory limit in bytes, beside all others.
+    /// Creates a group with a memory limit in bytes, which is not inside another group.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ pub type Look = fn(&[u8]);
 pub const TARGETS: [(&str, Look); 4] =
     [("header", header), ("descriptors", descriptors), ("segment", segment), ("file", file)];
 
-/// Read at run time, since the file is outside this package.
+/// The golden segment. It is read at run time, since the file is outside this package.
 static GOLDEN: LazyLock<Vec<u8>> = LazyLock::new(|| {
     std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../assets/segment-v3.pfp"))
         .expect("the repository has it")
@@ -183,8 +183,8 @@ pub fn copy(input: &[u8]) {
 ///
 /// Panics if any of these steps does.
 pub fn file(input: &[u8]) {
-    // A file that claims to expand to more is refused only when it reaches the size limit, which
-    // takes long.
+    // A compressed file that is too large is refused only once its expansion reaches the size
+    // limit, which takes long.
     let file = Memory::new(input).expect("there is memory");
     look_at_file(&file, false);
 }

@@ -55,7 +55,7 @@ impl Own {
     ///
     /// # Panics
     ///
-    /// Panics if a figure has decreased.
+    /// Panics if a bucket has fewer measurements than before.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut buckets = self.buckets.clone();
@@ -74,7 +74,7 @@ impl Own {
         }
     }
 
-    /// The sum of both; they must have one clock.
+    /// The sum of both. Their figures must come from the same clock.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let mut buckets = self.buckets.clone();

@@ -28,12 +28,12 @@ pub fn process_cpu(pid: u32) -> Option<Duration> {
 #[must_use]
 pub fn family_cpu(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may have blanks, the first field is the third of all: user and system
-    // time, and those of children, are the fields 14 to 17.
+    // The field after the name, which may contain blanks, is field 3. Fields 14 to 17 are the user
+    // and system time of the process and of its children.
     let (_, fields) = stat.rsplit_once(')')?;
     let times = fields.split_whitespace().skip(11).take(4);
     let ticks: u64 = times.filter_map(|time| time.parse::<u64>().ok()).sum();
-    // SAFETY: no preconditions.
+    // SAFETY: takes a plain number.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
     Some(Duration::from_secs_f64(ticks as f64 / per_second))
 }
@@ -154,8 +154,9 @@ pub fn signal(pid: u32, number: libc::c_int) {
     unsafe { libc::kill(pid as libc::pid_t, number) };
 }
 
-/// Restores the default actions of the terminal's signals in a program that is started. `nohup`,
-/// and a shell that starts the tests in the background, make all their children ignore them.
+/// Restores the default actions of the terminal's signals in the program that `command` starts.
+/// `nohup`, and a shell that starts the tests in the background, make all their children ignore
+/// these signals.
 pub fn hear_terminal(command: &mut Command) {
     // SAFETY: signal may be called between fork and exec.
     unsafe {
@@ -168,7 +169,7 @@ pub fn hear_terminal(command: &mut Command) {
     }
 }
 
-/// Sends a signal to the calling thread only, periodically. Dropping it stops the timer.
+/// A timer that periodically sends a signal to the calling thread only. Dropping it stops it.
 #[derive(Debug)]
 pub struct Ticks(libc::timer_t);
 
@@ -237,8 +238,8 @@ pub fn set_errno(errno: i32) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Copies a program that is to be started. A separate process writes the copy: a process that this
-/// one forks meanwhile would inherit a writable descriptor of the file, and then exec fails.
+/// Copies a program that is to be started. A separate process writes the copy: otherwise a process
+/// that another thread forks could inherit a writable descriptor of the file, and exec would fail.
 #[track_caller]
 pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
     let copied = Command::new("cp").arg("-p").args([from.as_ref(), to]).status();

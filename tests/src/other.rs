@@ -20,7 +20,8 @@ pub fn version() -> PathBuf {
     build("version", VERSION, Command::new(cargo))
 }
 
-/// The plugin, built by another compiler if necessary. `None` if that compiler is not installed.
+/// The plugin as the oldest supported compiler builds it, built if necessary. `None` if that
+/// compiler is not installed.
 #[track_caller]
 #[must_use]
 pub fn compiler(what: &str) -> Option<PathBuf> {

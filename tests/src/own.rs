@@ -6,8 +6,8 @@ use pfp_shm_layout::find;
 
 use crate::watch::{self, Watch};
 
-/// Creates the segment before any test begins. A test waits at most a millisecond while another
-/// test creates it, and would measure nothing meanwhile.
+/// Creates the segment before any test begins. Otherwise, while one test creates it, another test
+/// waits for at most a millisecond and then measures nothing.
 #[macro_export]
 macro_rules! measures_from_the_start {
     () => {

@@ -33,8 +33,8 @@ pub fn pfp_top() -> &'static Path {
     })
 }
 
-/// A folder of one test, with beacons in it. Dropping it removes the folder, and the shared memory
-/// of the beacons.
+/// A folder of one test. It has a folder for beacons, the files by which viewers find the segments
+/// of targets. Dropping it removes the folder and these segments.
 #[derive(Debug)]
 pub struct Place {
     folder: PathBuf,

@@ -50,7 +50,7 @@ pub fn ask(address: &str, request: &str) -> Option<HttpResponse> {
     // A server that refuses a request early may close the connection before it has read all of it.
     let _ = stream.write_all(request.as_bytes());
     let mut bytes = Vec::new();
-    // Bytes received before a reset of the connection count.
+    // If the server resets the connection, the bytes that arrived before that are used.
     let _ = stream.read_to_end(&mut bytes);
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = String::from_utf8(bytes[..end].to_vec()).expect("a head is text");

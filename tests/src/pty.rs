@@ -80,7 +80,7 @@ impl Pty {
         String::from_utf8_lossy(&written).into_owned()
     }
 
-    /// Waits until something has been written.
+    /// Waits until the text that has been written fulfils a condition, and returns it.
     #[track_caller]
     pub fn wait_for(&self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
         wait_for(what, || Some(self.written()).filter(|text| is_it(text)))

@@ -27,7 +27,7 @@ pub fn pause(step: &str) -> bool {
 
 /// Runs `first` while no other thread of this process is in this function. Use it for a thread's
 /// first regions: a thread that reaches a point while another one registers it waits less than a
-/// millisecond, and then measures nothing. That loses a region if the other thread has lost its
+/// millisecond, and then measures nothing. So a region would be lost if the other thread lost its
 /// CPU.
 pub fn in_turn<T>(first: impl FnOnce() -> T) -> T {
     static TURN: Mutex<()> = Mutex::new(());

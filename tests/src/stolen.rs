@@ -112,13 +112,14 @@ impl Outside {
         Self { event, pid, cpu }
     }
 
-    /// Time stolen from the process since `self` was created; call it while the process is idle.
+    /// Time stolen from the process since `self` was created, or 0 if the event cannot be read.
+    /// Call this while the process is idle.
     /// Each switch of a thread subtracts some microseconds, since the event starts to count
     /// slightly late.
     ///
     /// # Panics
     ///
-    /// Panics if the event cannot be read, or the process has ended.
+    /// Panics if the process has ended.
     #[must_use]
     pub fn stolen(&self) -> Duration {
         let mut on_cpu = [0; 8];

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// A limit that only a hang reaches.
 pub const DEADLINE: Duration = Duration::from_secs(crate::size(120, 1200));
-/// A target that is silent until the deadline counts as hung if it used less than one part in USED
-/// of that time. A target that used more only shares its CPUs with other programs.
+/// A target that is silent until the deadline counts as hung if its CPU time is less than one part
+/// in USED of that period. A target that used more is only slow: other programs use its CPUs.
 const USED: u32 = 50;
 /// The longest pause between two checks of a condition.
 pub(crate) const PAUSE: Duration = Duration::from_millis(40);
@@ -141,8 +141,8 @@ impl Target {
     }
 
     /// Waits until the target has reached a step, at which it pauses. On a busy machine it may be
-    /// silent for longer than [`DEADLINE`], until it and its children have used that much CPU time on every
-    /// CPU.
+    /// silent for longer than [`DEADLINE`], until it and its children have used that much CPU time
+    /// on every CPU.
     pub fn reach(&mut self, step: &str) -> &Said {
         let most = DEADLINE * crate::os::cpus().len() as u32;
         let cpu = |target: &Self| crate::os::family_cpu(target.pid()).unwrap_or_default();
@@ -263,7 +263,7 @@ impl Said {
         }
     }
 
-    /// All lines in order, split into the key and the words after it.
+    /// All lines, sorted by key, each as its key and the words after it.
     pub fn lines(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.lines.iter().flat_map(|(key, lines)| {
             lines.iter().map(move |values| (key.as_str(), values.as_slice()))

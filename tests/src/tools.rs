@@ -27,8 +27,8 @@ const PACKAGES: [(&str, &str); 11] = [
     ("cargo-clippy", "rust-clippy"),
 ];
 
-/// Prints on the terminal why a test covers less on this machine. The harness does not capture
-/// this, as it would capture the output of a passing test.
+/// Prints on the terminal why a test covers less on this machine. It writes to standard error
+/// directly, because the harness captures what a passing test prints with `eprintln!`.
 pub fn skipped(what: &str, why: &str) {
     skip(what, why, "");
 }

@@ -182,9 +182,10 @@ pub struct Steered {
     pub before: AtomicU64,
     /// Regions that were open at that reset.
     pub open: AtomicU64,
-    /// Whether the point was enabled before the last call that switched it; 1 is enabled.
+    /// 1 if the point was enabled before the call that is switching it now. Equal to `is_on` while
+    /// no call is in progress.
     pub was_on: AtomicU64,
-    /// Whether the point is enabled after that call.
+    /// 1 if the point is enabled after that call.
     pub is_on: AtomicU64,
 }
 

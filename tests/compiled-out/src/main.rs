@@ -145,7 +145,7 @@ fn main() {
     assert_eq!(pfp_timing::sample("a sample", 2, 3, || runs += 1).samples, 0);
     assert_eq!(runs, 5, "what would be sampled runs all the same");
 
-    // Both fetches would wait for each other.
+    // With measuring, this thread would wait for the second member of each group.
     let (threads, processes) =
         (pfp_timing::ThreadGroup::named("two", 2), pfp_timing::ProcessGroup::join("two", 2).expect("there is"));
     assert!(threads.join());

@@ -177,7 +177,7 @@ fn round(one: &pfp::ExecutionContext, other: &pfp::ExecutionContext, number: u64
     add(&CALLS.on[4], 1);
     add(&CALLS.any[3], 1);
 
-    // Regions by number; the end of every other one is latched, so that two make one.
+    // Regions by number. The first end is latched, so both regions of the point count as one.
     Point::numbered(NUMBERED).begin_once();
     Point::numbered(NUMBERED).end_latched();
     Point::numbered(NUMBERED_ANY).begin_once();

@@ -1,5 +1,5 @@
 //! Reads hostile segments in a process of its own, so that a crash of any kind ends this process
-//! and not the test's. It counts its memory.
+//! and not the test's. It limits the memory and the CPU time of each poll.
 //!
 //! ```text
 //! hostile mutations COPY FIRST COUNT FORMS     change a segment, look, change it back
@@ -8,7 +8,8 @@
 //! hostile headers COPY COUNT                   put the words of the header in another order
 //! ```
 //!
-//! The segment is put into a real object, with a lit beacon in `PFP_DIR`.
+//! The segment is copied into a real shared-memory object, and a beacon in `PFP_DIR` shows it to
+//! viewers.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
@@ -36,7 +37,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// The system's allocator, with counters.
 struct Counted;
 
-/// Bytes allocated now, and their maximum since the last query.
+/// Bytes allocated now, and their maximum since the current poll began.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
@@ -122,7 +123,7 @@ impl Stand {
     /// The word of the object at an offset.
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.object.len());
-        // SAFETY: within the mapping, which lives as long as `self`, and aligned; all
+        // SAFETY: the word is aligned and within the mapping, which lives as long as `self`; all
         // access is atomic.
         unsafe { &*self.object.as_ptr().add(at).cast::<AtomicU64>() }
     }
@@ -256,8 +257,8 @@ impl Mutation {
     }
 }
 
-/// Words whose change matters, by section. So the few words on which everything depends are chosen
-/// as often as the many others.
+/// Offsets of words whose change matters, one list for each section. A mutation first chooses a
+/// section, so the few words of the header are changed as often as the many of a large section.
 struct Places(Vec<Vec<usize>>);
 
 impl Places {
@@ -275,7 +276,7 @@ impl Places {
             (from..to).step_by(8).filter(tells).collect()
         };
         let cells = |from: usize| -> Vec<usize> {
-            // The page that begins a block of cells holds its links; rings have none.
+            // The first words of a block of cells are its links; blocks of a ring have no links.
             (from..stand.original.len() / 8 * 8)
                 .step_by(8)
                 .filter(|at| at % BLOCK < 1024 && stand.original_word(*at) != 0)
@@ -305,8 +306,8 @@ impl Places {
     }
 }
 
-/// Reads each changed segment as a running process' and as a file. Every `forms`th seed is read in
-/// every form, and a quarter of those on every screen.
+/// Reads each changed segment as a segment of a running process and as a file. Every `forms`th seed
+/// is read in every form, and every fourth of these seeds on every screen.
 fn mutations(stand: &Stand, first: u64, count: u64, forms: u64) {
     let places = Places::new(stand);
     let file = Memory::new(&stand.original).expect("there is memory");
@@ -367,7 +368,7 @@ fn lengths(stand: &Stand, step: usize) {
         say("length", &[&len]);
         let mut watching = stand.attach(&mut cost).expect("it is whole");
         cost.of(|| watching.poll()).expect("it is whole");
-        // The viewer detects this only by touching the memory, since it has checked nothing before.
+        // The viewer detects the missing memory only when it touches it.
         stand.set_len(len);
         let start = Instant::now();
         let poll = cost.of(|| watching.poll());

@@ -2,13 +2,14 @@
 //! jumps out. It judges its own figures.
 //!
 //! ```text
-//! interrupted ACTION CASE EACH LASTS  a handler at every so manyth instruction of the case
+//! interrupted ACTION CASE EACH LASTS  a handler at every EACHth instruction of the case
 //! interrupted vfork CASE EACH LASTS   a child in the same memory, from inside the handler
-//! interrupted switch CASE EACH LASTS  another fibre at each of them, from inside the handler
+//! interrupted switch CASE EACH LASTS  another fibre, from inside the handler
 //! interrupted storm TIMES             jumps out of a handler at random instructions
 //! ```
 //!
-//! With `NO_LANE` in the environment and one lane, another thread owns that lane.
+//! With `NO_LANE` in the environment, another thread claims a lane first. If the segment has only
+//! one lane, the program's regions use the overflow lane.
 //!
 //! LASTS is the number of ticks that each interrupted region works.
 //!
@@ -87,8 +88,8 @@ mod stepping {
     }
 
     fn handle(signal: i32, on_a_stack_of_its_own: bool, handler: *const ()) {
-        // SAFETY: the set and the action are plain data that outlive the calls, and the handlers
-        // have the type that the flag requires.
+        // SAFETY: the action and the stack's description outlive the calls, the stack is never
+        // freed, and the handlers have the type that `SA_SIGINFO` requires.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as usize;
@@ -108,7 +109,7 @@ mod stepping {
 
     /// The registers that a function must preserve for its caller.
     struct SavedRegisters(UnsafeCell<[u64; 8]>);
-    // SAFETY: only one thread uses the place.
+    // SAFETY: only one thread uses the registers.
     unsafe impl Sync for SavedRegisters {}
     static PLACE: SavedRegisters = SavedRegisters(UnsafeCell::new([0; 8]));
 
@@ -294,8 +295,8 @@ mod stepping {
         scope();
     }
 
-    /// The measured work, and a handler that measures one of its points and another point in
-    /// between.
+    /// The measured work, and a handler that interrupts it and measures [`OTHER`] and, in most
+    /// cases, the point of the case.
     struct Case {
         name: &'static str,
         /// Runs before each outer region.
@@ -304,7 +305,7 @@ mod stepping {
         handler: fn(),
         /// Measurements in a run: of the point of the case, and of [`INNER`].
         counts: [u64; 2],
-        /// Measurements of a handler.
+        /// Measurements of a handler: of the point of the case, and of [`INNER`].
         handled: [u64; 2],
         /// Whether a region of [`POINT`] contains no regions except a handler's.
         alone: bool,
@@ -525,7 +526,7 @@ mod stepping {
     /// folding inside it since.
     static FOLDING: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-    /// Placeholder for the folding ticks: no outer region runs.
+    /// The value of `FOLDING[0]` while no outer region runs.
     const NONE_RUNS: u64 = u64::MAX;
 
     fn goes_on() {
@@ -728,7 +729,7 @@ mod stepping {
 
     // ---- fibres ----
 
-    /// Bytes from one stack to the next: so near that pfp may take them for one stack.
+    /// Bytes of a stack. The two stacks are so close together that pfp may take them for one.
     const STACK: usize = 64 << 10;
     #[repr(align(16))]
     struct Stacks(UnsafeCell<[[u8; STACK]; 2]>);
@@ -815,7 +816,7 @@ mod stepping {
 
     pub(super) fn main() {
         if std::env::var_os("NO_LANE").is_some() {
-            // The other thread keeps the only lane until the program ends.
+            // The other thread holds the only lane until the program ends.
             static MEASURED: Barrier = Barrier::new(2);
             std::thread::spawn(|| {
                 handler_other();

@@ -56,7 +56,7 @@ fn full(n: u64) {
     black_box(());
 }
 
-/// One region with amounts that form the last distinct tuple.
+/// One region with the last of the eight distinct tuples of amounts that are counted separately.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_amounts_last() {
@@ -64,7 +64,7 @@ extern "C" fn pairs_amounts_last() {
     black_box(());
 }
 
-/// One region with amounts beyond the distinct tuples, which are summed together.
+/// One region with a ninth tuple of amounts, which is summed together with all further tuples.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_amounts_rest() {
@@ -142,7 +142,8 @@ extern "C" fn pairs_laps() {
     wait();
 }
 
-/// One region with laps: subtracting it from the two regions above leaves the cost of a lap.
+/// One region that could have laps and has none: the difference from [`pairs_laps`] is the cost of
+/// a lap.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_one_lap() {
@@ -151,7 +152,7 @@ extern "C" fn pairs_one_lap() {
     wait();
 }
 
-/// The two waits of `laps`, without its regions.
+/// The two waits of [`pairs_laps`], without its regions.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_waits() {
@@ -159,24 +160,24 @@ extern "C" fn pairs_waits() {
     wait();
 }
 
-/// Ticks that a wait takes at least. A lap is longer by what measuring adds: between 4,096 and 8,192
-/// ticks on every machine, so its histogram bucket is of one octave, and it is longer than what laps
-/// are known to cost. A longer wait would count more often that the thread's CPU time is read, which
-/// happens every 2^21 ticks.
+/// Minimum ticks of a wait. With the cost of measuring, a lap takes between 4,096 and 8,192 ticks
+/// on every machine: its histogram bucket is always in the same octave, and it is longer than its
+/// calibrated cost. With longer waits, more of the counted laps would read the thread's CPU time,
+/// which happens every 2^21 ticks.
 const WAIT: u64 = 5 << 10;
 
 /// Whether [`pairs_repeat`] runs, below which callgrind counts.
 static COUNTS: AtomicBool = AtomicBool::new(false);
 
-/// Waits by the counter. How many instructions that takes depends on the clock, so callgrind does
-/// not count them.
+/// Waits until the counter has advanced by [`WAIT`]. The number of instructions varies, so
+/// callgrind does not count them.
 #[inline(always)]
 fn wait() {
     if COUNTS.load(Relaxed) { pairs_repeat_wait() } else { spin() }
 }
 
-/// Callgrind changes between counting and not counting where it enters this function and where it
-/// leaves it, so it is called below [`pairs_repeat`] only.
+/// Callgrind toggles counting when this function begins and when it returns, so only code below
+/// [`pairs_repeat`] may call it.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_repeat_wait() {
@@ -195,7 +196,7 @@ fn ticks() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// The counter is read on x86-64 only.
+/// On other processors, the thread's clock replaces the counter.
 #[cfg(not(target_arch = "x86_64"))]
 fn ticks() -> u64 {
     pfp::on_cpu_ticks()
@@ -266,7 +267,7 @@ extern "C" fn pairs_by_hand() {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_poll() {
-    // Not dropped: that would record what was measured.
+    // The future is not dropped, since that would record a measurement.
     let mut future = ManuallyDrop::new(POLLED.measure_async(pending::<()>()));
     let future = Pin::new(&mut *future);
     black_box(future.poll(&mut Context::from_waker(Waker::noop())).is_pending());

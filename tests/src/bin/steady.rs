@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// So rare that its count keeps all its digits on the screen for minutes.
+/// Time between two ticks. It is so long that the screen shows the exact count for minutes.
 const TICK: Duration = Duration::from_millis(100);
 /// The point with a number and no name.
 const NUMBERED: u32 = 5;

@@ -7,7 +7,7 @@ use pfp_tests::c;
 use pfp_tests::place::{Place, pfp_top};
 
 const VARIABLE: &str = "INTEL_LIBITTNOTIFY64";
-/// The systems that are set up by default.
+/// The variables that `pfp-top run` sets by default, one for each annotation system.
 const ALL: [&str; 4] =
     ["NVTX_INJECTION64_PATH", VARIABLE, "OMP_TOOL_LIBRARIES", "KOKKOS_TOOLS_LIBS"];
 
@@ -28,8 +28,8 @@ impl Prefix {
         };
         let (viewer, library) =
             (folder("bin").join("pfp-top"), folder("lib").join("libpfp_inject.so"));
-        // Another process writes the copy: a process that this one forks meanwhile would inherit a
-        // writable descriptor of the file.
+        // `cp` writes the copy in a process of its own. A writable descriptor in this process could
+        // be inherited by a child that another test forks, and the copy could not be executed then.
         c::run(Command::new("cp").arg(pfp_top()).arg(&viewer));
         if has_library {
             std::fs::copy(c::inject(), &library).expect("there is room");

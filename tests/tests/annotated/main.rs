@@ -21,7 +21,7 @@ struct Run {
     printed: String,
 }
 
-/// The path of a file next to the requirements.
+/// The path of a file in the folder `annotated` of this crate.
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("annotated").join(name)
 }

@@ -75,8 +75,8 @@ fn wide_strings_and_thread_names_are_accepted() {
         assert_eq!(ran.count(domain, name), count, "{name} in {domain}");
         assert_eq!(ran.point(domain, name).wall, name == "started");
     }
-    // Ranges with a payload, with a payload that cannot be an amount, and spans whose payloads
-    // differ.
+    // Three points have this name: one for ranges with a payload that cannot be an amount, one for
+    // ranges with a payload of 3, and one for spans whose payloads differ.
     let all = ran.snapshot.points.iter().filter(|point| point.name == "registered \u{20ac}");
     assert!(all.clone().all(|point| point.file == WIDE));
     let count = |it: &Point| ran.all_of(it).iter().map(|stats| stats.count).sum::<u64>();
@@ -97,8 +97,8 @@ fn a_program_that_runs_out_of_memory_continues() {
     let Some(program) = compiled("limited", Link::Without) else { return };
     let ran = run(&["--inject", "nvtx"], &program, &[]);
     assert_eq!(ran.printed, "well\n");
-    // One thread had all the memory that it needs, and another one measured again after memory was
-    // available.
+    // The main thread had all memory for `known` before memory ran out. The other thread could not
+    // measure without memory, but measures again in its second round, when there is memory.
     assert_eq!(ran.count("nvtx", "known"), 1 + 2 * ROUNDS);
     let another = ran.count("nvtx", "another");
     assert!((ROUNDS..=2 * ROUNDS).contains(&another), "{another}");

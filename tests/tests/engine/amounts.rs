@@ -1,6 +1,9 @@
-//! Amounts of regions, compared with the program's own arithmetic: over threads, owners of lanes,
-//! resets and switches; distinct tuples; after a kill; in signal handlers; on threads without a
-//! lane; of regions by hand, of laps and of futures.
+//! Compares the sums of regions' amounts with the program's own arithmetic: over threads, owners of
+//! lanes, resets and switches; after a kill; in signal handlers; on threads without a lane; and for
+//! regions by hand, laps and futures.
+//!
+//! A tuple is the list of a region's amounts. pfp counts the first eight different tuples of a
+//! point separately, and sums all others in the point's own cells.
 
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -86,8 +89,8 @@ fn opened(path: &Path) -> Snapshot {
     source::open(path).and_then(|mut source| source.poll()).expect("the file can be read")
 }
 
-/// Once with a lane for each thread, and once with two lanes, so that most threads share the
-/// overflow lane.
+/// Runs the program once with a lane for each thread, and once with two lanes, so that most threads
+/// share the overflow lane.
 #[test]
 fn sums_equal_the_programs_own_arithmetic() {
     for lanes in ["128", "2"] {
@@ -104,7 +107,7 @@ fn sums_equal_the_programs_own_arithmetic() {
             assert_eq!(u128::from(count), expected[0], "{name} with {lanes} lanes");
             assert_eq!(told_apart, tuples);
             assert_eq!(others > 0, tuples == 8);
-            // The second amount of `many` is computed from the third.
+            // The second amount of `many` is twice the third, so the program prints no sum of it.
             let sums = match name {
                 "many" => vec![sums[0], sums[2]],
                 _ => sums[..expected.len() - 1].to_vec(),
@@ -150,8 +153,8 @@ fn sums_equal_the_programs_own_arithmetic() {
     }
 }
 
-/// The figures of a killed program: its n-th measurement had n bytes, so the sum shows how many
-/// measurements it includes. It may include the measurement in progress.
+/// The program's n-th measurement has n bytes, so the sum of bytes shows how many measurements it
+/// includes. It may include the measurement that the kill interrupted.
 #[test]
 fn a_kill_loses_nothing() {
     for _ in 0..size(20, 1000) {
@@ -177,8 +180,9 @@ extern "C" fn on_signal(_: libc::c_int) {
     pfp::scope!("handled", items = n % 20);
 }
 
-/// The point's first regions are in a handler that interrupts regions with amounts. All of them are
-/// counted, except those that interrupt their own registration, which are counted as missed.
+/// A handler that interrupts regions with amounts measures such regions itself, from the first
+/// region of its point on. Each is counted as measured, or as missed if it interrupts the
+/// registration of its own point.
 #[test]
 fn amounts_in_a_signal_handler() {
     pfp::init().ok();
@@ -267,7 +271,6 @@ fn each_tuple_has_its_own_measurements() {
     let mut random = Random::new(3);
     let mut rest = 0;
     for round in 0..1_000 {
-        // Some of the tuples above have two amounts in each region, some three.
         measure(kept[round % 8]);
         let other = [random.word() % 100, 1_000 + random.word() % (1 << 40), 0, 0];
         measure(other);
@@ -287,8 +290,8 @@ fn each_tuple_has_its_own_measurements() {
     assert_eq!(others.sum::<u64>(), rest);
 }
 
-/// Many threads measure a tuple for the first time at once, including threads that have used up
-/// their time to wait.
+/// Several threads measure a tuple for the first time at once. A thread waits for others only for a
+/// limited time in its life, and after that still makes no second tuple with the same amounts.
 #[test]
 fn no_two_tuples_have_the_same_amounts() {
     const THREADS: u64 = 4;
@@ -320,8 +323,8 @@ fn no_two_tuples_have_the_same_amounts() {
     assert_eq!(counts, [THREADS; POINTS]);
 }
 
-/// Regions by hand in parts, nested, and on several threads at once: the amounts are passed at the
-/// end, and each is counted exactly once.
+/// Measures regions by hand: some in parts, some nested, on several threads at once. The amounts
+/// are passed at the end of each part, and each is counted exactly once.
 #[test]
 fn regions_by_hand_carry_amounts() {
     static HAND: pfp::MeteredPoint = pfp::MeteredPoint::new("by hand", &["bytes", "parts"]);
@@ -345,7 +348,8 @@ fn regions_by_hand_carry_amounts() {
         HAND.end(add([n % 23, 2], 1));
         all
     };
-    // All tuples that are counted separately, and one more.
+    // Number of regions that a thread measures while no other thread registers points or tuples.
+    // They have more different tuples than pfp counts separately.
     const FIRST: u64 = 30;
     let all_of = |numbers: Range<u64>| numbers.map(region).fold([0; 3], sum_of);
     let of_thread = || sum_of(in_turn(|| all_of(0..FIRST)), all_of(FIRST..times));
@@ -368,8 +372,8 @@ fn sum_of(one: [u64; 3], other: [u64; 3]) -> [u64; 3] {
     std::array::from_fn(|at| one[at] + other[at])
 }
 
-/// Regions of a fenced point, measured by guards and by hand. There are more tuples of amounts than
-/// a point can have.
+/// Measures regions of a fenced point by guards and by hand, with more different tuples than pfp
+/// counts separately.
 #[test]
 fn regions_of_a_fenced_point_carry_amounts() {
     static FENCED: pfp::MeteredPoint = pfp::MeteredPoint::new("fenced amounts", &["items"]);
@@ -394,7 +398,7 @@ fn a_region_counts_by_the_state_at_its_begin() {
     OPEN.begin();
     OPEN.end([3]);
     assert_eq!(count(), 1);
-    // A tuple that this thread has measured, and one that it has not.
+    // With 3 items, the thread has measured the tuple before; with 4 items, the tuple is new.
     for items in [3, 4] {
         OPEN.begin();
         OPEN.point().reset();
@@ -415,7 +419,8 @@ fn a_region_counts_by_the_state_at_its_begin() {
     assert_eq!((count(), OPEN.amounts()), (2, vec![("items", 8)]));
 }
 
-/// Laps between plain points and points with amounts, with more tuples than pfp counts separately.
+/// Measures laps of plain points and of points with amounts in alternation. One point has more
+/// different tuples than pfp counts separately.
 #[test]
 fn laps_carry_amounts() {
     let times = size(3_000, 1_200_000);
@@ -498,8 +503,8 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Futures that finish, and futures that are dropped halfway; a future that was never polled has
-/// measured nothing.
+/// Futures that finish are measured, and so are futures that are dropped halfway. A future that was
+/// never polled has measured nothing.
 #[test]
 fn futures_carry_amounts() {
     let times = size(3_000, 300_000);
@@ -517,8 +522,8 @@ fn futures_carry_amounts() {
     assert!(told_apart == 8 && rest == times / 3, "{rest} of the rest");
 }
 
-/// In C and in C++, with every installed compiler. `pfpShow` prints the sums, which must agree with
-/// the same arithmetic.
+/// Runs the same C program, compiled by every installed C and C++ compiler. The sums in the segment
+/// and in the output of `pfpShow` must equal those that the program computes.
 #[test]
 fn amounts_in_c_and_cpp() {
     for (at, compiler) in Compiler::all().enumerate() {

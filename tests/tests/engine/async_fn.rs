@@ -1,5 +1,5 @@
-//! Async functions with `#[pfp::function]`: one measurement over all polls, without the time
-//! between them, on whatever threads they are polled.
+//! Async functions with `#[pfp::function]`: all polls of a future count as one measurement, without
+//! the time between the polls, whichever threads poll it.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -14,11 +14,11 @@ use pfp_tests::os::{burn, thread_cpu};
 use pfp_tests::own::figures;
 use pfp_tests::{figure, stolen};
 
-/// CPU time of a step: much longer than the begin of a first region, whose CPU time counts for no
-/// region.
+/// CPU time of a step. The begin of a first region takes CPU time that counts for no region; a step
+/// is much longer.
 const STEP: Duration = Duration::from_millis(24);
-/// Tolerance of the figures relative to the CPU time of the polls, which takes a system call on
-/// either side.
+/// Tolerance of the figures relative to the CPU time of the polls. To read that time takes a system
+/// call before and after each poll.
 const NEAR: f64 = 0.02;
 
 /// A future that is pending once.
@@ -55,7 +55,7 @@ fn drive<F: Future>(future: F) -> (F::Output, Duration) {
     }
 }
 
-/// `stolen` is the time stolen from the threads that polled it.
+/// `stolen` is the time stolen from the threads that polled the future.
 fn assert_near(what: &str, ticks: u64, cpu: Duration, stolen: Duration) {
     let found = ticks as f64 / pfp::ticks_per_second();
     let off = found / cpu.as_secs_f64() - 1.0;
@@ -251,7 +251,8 @@ fn a_future_continues_on_another_thread() {
     assert_near("another thread", sums.exclusive, cpu, stolen);
 }
 
-/// The time of its polls was subtracted from the surrounding regions, so it is kept.
+/// A dropped future still counts, since the time of its polls has already been subtracted from the
+/// surrounding regions.
 #[test]
 fn a_future_that_is_dropped_early_keeps_its_time_so_far() {
     static DROPPED: pfp::Point = pfp::Point::new("dropped early");
@@ -272,14 +273,14 @@ fn a_future_that_is_dropped_early_keeps_its_time_so_far() {
     let stats = DROPPED.stats().expect("it was measured");
     assert_eq!(stats.count, 1);
     assert_near("one that was dropped", stats.exclusive, cpu, stolen::since(before));
-    // Another thread drops the future, as its first use of the probe.
+    // Another thread drops the future. The drop is that thread's first use of the probe.
     let mut future = unfinished();
     assert!(poll(future.as_mut(), &mut cpu).is_pending());
     thread::spawn(move || drop(future)).join().expect("it only drops");
     let stats = DROPPED.stats().expect("it was measured");
     assert_eq!(stats.count, 2);
     assert_near("two that were dropped", stats.exclusive, cpu, stolen::since(before));
-    // The next future starts with no time.
+    // The next future of the point does not include the time of the dropped ones.
     let ((), last) = drive(DROPPED.measure_async(async {
         burn(STEP);
     }));
@@ -332,7 +333,7 @@ fn recursion_counts_once_in_inclusive_time() {
     assert_near("recursion that was dropped, inclusive", sums.inclusive, all + cpu, stolen);
 }
 
-/// A future may be polled inside another one of its point at first, and outside it later.
+/// A future may be polled inside another future of its point, and at other times outside of any.
 #[test]
 fn inclusive_time_includes_the_polls_of_nested_futures() {
     static POINT: pfp::Point = pfp::Point::new("in and out");

@@ -1,5 +1,5 @@
-//! Each clock source is used if the better one is missing, also under a container's seccomp
-//! profile. Only the first needs the restartable-sequence area.
+//! Each clock source is used if the better ones are missing, also under a container's seccomp
+//! profile. Only the best one, `rseq`, needs the thread's restartable-sequence area.
 #![cfg(target_arch = "x86_64")]
 
 use std::os::unix::process::CommandExt;
@@ -13,8 +13,8 @@ use pfp_tests::{figure, os, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Makes these system calls fail with EPERM, as the seccomp profiles of containers do. Without
-/// calls, it sets no filter, since pfp tries no perf event under a filter.
+/// Makes these system calls fail with EPERM, as the seccomp profiles of containers do. If the list
+/// is empty, sets no filter, since pfp tries no perf event under any filter.
 fn forbid(command: &mut Command, calls: &'static [libc::c_long]) {
     if calls.is_empty() {
         return;
@@ -81,7 +81,7 @@ fn each_clock_source_is_used_if_the_better_ones_are_missing() {
         other => panic!("without rseq: {other:?}"),
     }
     assert_eq!(source(false, &[PERF]), ClockKind::Cputime, "without rseq, a container's profile");
-    // After a switch pfp has to read the CPU time, so it cannot use the area alone.
+    // After a switch pfp has to read the CPU time, so `rseq` does not work without that call.
     assert_eq!(source(true, &[CLOCK]), ClockKind::Wall, "no CPU time");
     assert_eq!(source(false, &[PERF, CLOCK]), ClockKind::Wall, "nothing at all");
     figure("clock_ladder: rseq, perf, cputime, wall: each where the one above is missing");
@@ -107,8 +107,8 @@ fn a_clock_source_that_reports_no_switches_is_abandoned() {
     target.end_well();
 }
 
-/// Other code in the process uses the area all the time: that costs extra clock readings, but the
-/// figures stay correct.
+/// Other code in the process writes to the restartable-sequence area all the time. That costs extra
+/// clock readings, but the figures stay correct.
 #[test]
 fn figures_stay_correct_while_other_code_uses_rseq() {
     let place = Place::new();
@@ -124,7 +124,7 @@ fn figures_stay_correct_while_other_code_uses_rseq() {
         let (tid, cpu_ns, stolen_ns) = (thread[0] as u32, thread[1], thread[2]);
         let all = watch::of_lane(picture, watch::lane(picture, tid));
         let off = all.exclusive as f64 * ns_per_tick / cpu_ns - 1.0;
-        // The extra readings are in the CPU time, but some of them in no region.
+        // All extra readings count for the CPU time, but some of them for no region.
         let room = 0.02 + stolen_ns / cpu_ns;
         assert!(
             off.abs() < room,

@@ -50,8 +50,8 @@ fn run(source: &str, mode: &str, calls: u64, when: &str) -> Run {
         let point = watch::id(picture, name);
         for cell in watch::cells(picture, point) {
             cells::check(cell, name != "outer");
-            // A wrapped figure would be that large. On the last clock source a region with two
-            // suspensions can be, too; there only the sums are checked.
+            // A wrapped figure would be that large. With wall time as the clock, a region that
+            // includes two suspensions can be that large, too, so there only the sums are checked.
             assert!(cell.live.max < LIMIT - 1 || source == "wall", "{what}: {cell:?}");
             let longest = wall_ns + ahead_ns + 1e9;
             for ticks in [cell.live.exclusive, cell.live.inclusive, cell.live.off_cpu] {

@@ -30,8 +30,8 @@ fn stepped(stage: &str, how: &str, each: u64, most: u64) -> Said {
     said
 }
 
-/// A child returns into the code that its parent was executing, measures on its own and ends; the
-/// parent's figures are not affected.
+/// A child that a handler forks returns into the interrupted code, measures on its own and ends.
+/// The parent's figures are not affected.
 #[test]
 fn a_child_of_a_handler_leaves_its_parent_alone() {
     let mut all = 0;
@@ -39,7 +39,7 @@ fn a_child_of_a_handler_leaves_its_parent_alone() {
         [("point", 101), ("thread", 101), ("process", 1009), ("point", 97), ("thread", 97)];
     for (stage, each) in stages {
         let each = if size(0, 1) == 1 { 1 } else { each };
-        // The start of a process spins until clocks agree, so its number of instructions varies.
+        // pfp's start spins until clocks agree, so its number of instructions varies.
         let most = if stage == "process" { size(300, 10_000) } else { 10_000 };
         let said = stepped(stage, "fork", each, most);
         assert_eq!(said.one::<u64>("counted"), said.one::<u64>("expected"), "{stage}");
@@ -49,8 +49,8 @@ fn a_child_of_a_handler_leaves_its_parent_alone() {
 }
 
 /// A child of a bare `clone` leaves its parent alone, except for one record that the parent was
-/// writing or folding. The region of each stage is off the CPU while children run, so that its end
-/// folds the record before it.
+/// writing or folding. Children run while the parent's region is open, so that region is off the
+/// CPU, and its end folds all records before it.
 #[test]
 fn a_cloned_child_of_a_handler_finishes_at_most_one_record() {
     let mut all = 0;
@@ -87,8 +87,8 @@ fn every_function_can_be_interrupted() {
         let picture = watch.poll();
         let count = |name| watch::named(picture, name).count;
         assert_eq!((count("named"), count("numbered")), (4, 1), "{how}");
-        // Each handler measured once before. Handlers that ran while everything was off may have
-        // measured or not.
+        // The handler's code ran once before it interrupted anything. Handlers that interrupted the
+        // program while all points were off may have measured or not.
         let measuring = |handlers| if matches!(how, "steers" | "forks") { 0 } else { handlers };
         let most = 1 + measuring(number("handlers"));
         let least = most - measuring(number("handlers_off"));
@@ -107,11 +107,11 @@ fn every_function_can_be_interrupted() {
 /// others, no thread waits, and signals and cancellation are enabled again.
 #[test]
 fn a_jump_out_of_a_cold_path_leaves_nothing_behind() {
-    /// Every path has more instructions. Starting a process takes 200,000, and millions more if it
-    /// has the CPU while it waits.
+    /// Lower bound of the instructions of the longest path, starting pfp in a process. It takes
+    /// 200,000, and millions more if it spins while it waits.
     const LEAST: u64 = 100_000;
     let mut all = 0;
-    // The shorter paths are tested completely.
+    // The first two paths, which are shorter, are interrupted until they end.
     let ways = [
         ("point", size(21, 1), 100_000),
         ("thread", size(21, 1), 100_000),
@@ -236,7 +236,8 @@ fn a_handler_that_never_returns_loses_only_the_interrupted_region() {
     for link in [Link::Static, Link::Shared] {
         let name = format!("left-{link:?}");
         let program = c::compile(Compiler::CXX, &name, &["left.cpp"], link, flags);
-        // At each instruction of the fast path, and at many of the path after a switch.
+        // Clock source, distance between interrupted instructions, and whether the thread was
+        // switched out before, so that the path after a switch is interrupted.
         let ways = [("wall", 1, "0"), ("rseq", 1, "0"), ("rseq", size(3, 1), "1")];
         for (how, (clock, each, switched)) in ["exception", "exit", "cancellation", "at once"]
             .into_iter()

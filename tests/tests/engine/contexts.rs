@@ -14,8 +14,8 @@ use pfp_tests::{figure, own, stolen, watch};
 
 const TASKS: usize = 5;
 const STEPS: usize = 40;
-/// CPU time of the first task's step: much longer than the clock readings after a switch, which
-/// count for no region, even where a busy machine makes them slow.
+/// CPU time of the first task's step. The clock readings after a switch count for no region; a step
+/// takes much longer than they do, even on a busy machine.
 const STEP: Duration = Duration::from_millis(2);
 const NEAR: f64 = 0.01;
 /// CPU time that the scheduler burns when no task is ready.
@@ -54,10 +54,11 @@ struct Task {
     number: usize,
     context: pfp::ExecutionContext,
     step: usize,
-    /// CPU time of the task by the kernel's account, in its region and in the one inside.
+    /// CPU time of the task by the kernel's account, in its outer region and in the inner one.
     own: Duration,
     inner: Duration,
-    /// CPU time including those readings and the switches between contexts.
+    /// CPU time that the thread spent on switching to and from the task, and on reading its CPU
+    /// time.
     around: Duration,
     began: Duration,
     /// Threads on which it ran.
@@ -65,8 +66,8 @@ struct Task {
 }
 
 impl Task {
-    /// Runs the next step; the thread began to switch to the task when it had used `switched`.
-    /// Returns true after the last step.
+    /// Runs the next step, and returns true after the last one. `switched` is the thread's CPU time
+    /// when it began to switch to the task.
     fn run(&mut self, switched: Duration) -> bool {
         let (work, inner) = (&WORK[self.number], &INNER[self.number]);
         if !self.threads.contains(&tid()) {

@@ -30,8 +30,8 @@ fn check(picture: &Picture, outer: u32, seen: &mut Seen) {
         let before = seen.insert((cell.lane, cell.point), (count, in_histogram));
         let (last, last_in_histogram) = before.unwrap_or_default();
         assert!(count >= last, "{last} measurements became {count}: {cell:?}");
-        // Measurements in the last poll's histogram are counted now, if the cell was read again; at
-        // most one is still on its way.
+        // If the cell was read again, its count includes all measurements that were in the last
+        // poll's histogram. Only one measurement in progress may still be missing from the count.
         let bound = if count == last { u64::MAX } else { count + 1 };
         assert!(last_in_histogram <= bound, "{last_in_histogram} in the histogram: {cell:?}");
     }

@@ -40,7 +40,7 @@ fn device_time_and_launch_time_are_separate() {
         timer.start();
         stand_in.launch(ptr::null_mut(), ms);
         timer.stop();
-        // The device has not begun the work yet, while the host continued.
+        // The stand-in's clock has not advanced since, so the work is not finished.
         for _ in 0..3 {
             assert_eq!(timer.elapsed_ms(), None);
         }
@@ -115,7 +115,7 @@ fn records_fall_into_the_time_of_the_devices_work() {
     stand_in.advance(37.0);
     assert_eq!((kernels.collect(), copies.collect()), (0, 0));
     let after = pfp::ticks();
-    // The device has finished its earlier work long ago, so this record begins at the host's call.
+    // The device is idle by now, so the next record begins at the host's call.
     let asked_again = pfp::ticks();
     kernels.start();
     let begun_again = pfp::ticks();
@@ -140,7 +140,7 @@ fn records_fall_into_the_time_of_the_devices_work() {
     near(ms(second.start - first.start - first.span), 5.0);
     near(ms(second.span), 20.0);
     assert!(second.start + second.span <= after, "it was found to be done: {second:?}");
-    // For another timer, the record only has to begin after its request.
+    // The record of another timer only has to begin after that timer's start was requested.
     let copied = of(copy).next().expect("it was recorded");
     assert!((asked..=after).contains(&copied.start) && copied.start + copied.span <= after);
     assert!((asked_again..=begun_again).contains(&third.start), "{third:?}");
@@ -216,7 +216,8 @@ fn the_viewer_shows_device_time_as_no_cpu_load() {
     let stand_in = StandIn::new("viewer");
     let mut timer = GpuTimer::new(stand_in.gpu(), "render");
     timer.start();
-    // Longer than this process has run so far: a load of far more than one CPU.
+    // The device works for longer than this process has run, so its time would look like a load of
+    // far more than one CPU.
     stand_in.launch(ptr::null_mut(), 3_600_000.0);
     timer.stop();
     stand_in.advance(3_600_001.0);
@@ -249,7 +250,7 @@ fn the_viewer_shows_device_time_as_no_cpu_load() {
     assert!(of("gpu:render")["load_cpus"].is_null(), "{json}");
     assert!(of("launch:render")["load_cpus"].is_number(), "{json}");
 
-    // The program's own file has the figures, too, like the viewer's.
+    // The program's own snapshot file marks the device's points, too.
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("gpu-{pid}.json"));
     pfp::snapshot_over(&file).expect("there is room");
     let text = std::fs::read_to_string(&file).expect("it was written");

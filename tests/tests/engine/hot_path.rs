@@ -1,5 +1,6 @@
 //! The hot path allocates no memory, and makes no system call except for reading the thread's CPU
-//! time after a switch. Any other request kills the process.
+//! time after a switch. In the program under test, any other system call and any allocation kills
+//! the process.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -42,7 +43,7 @@ fn a_region_makes_no_request_except_for_its_cpu_time() {
     target.end_well();
 }
 
-/// Shows that a forbidden request kills the process.
+/// Shows that the test above would notice an allocation or a system call.
 #[test]
 fn a_forbidden_request_kills_the_process() {
     let place = Place::new();

@@ -2,11 +2,13 @@
 //! the number, so one more branch shows at once.
 //!
 //! One process of the program `pairs` runs a case n and 2n times. The difference divided by n is
-//! the average of one call: every 128th record turns a page of the ring and folds it, and a rare
-//! pair is longer than any before it. With a small n, the minimum of several runs has no such
-//! calls. The instructions of the empty loop are subtracted. Under `PFP_CLOCK=wall` a region makes
-//! no system call, and callgrind, which has no restartable sequences, takes the path that the
-//! machine takes.
+//! the average of one call. It includes the rare calls that need more instructions: every 128th
+//! record begins a page of the ring and folds the page before, and a region that is longer than any
+//! before takes the slow path. With a small n, some of several runs have no such call, so the
+//! minimum does not include them. The instructions of the empty loop are subtracted.
+//!
+//! The program runs under `PFP_CLOCK=wall`, so that a region makes no system call. Callgrind does
+//! not support restartable sequences; with this clock, it takes the same path as the machine.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -21,13 +23,14 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 /// Instructions of one call of each case, less the empty loop's, as compiled by [`COMPILER`] for
 /// x86-64. Cases of one region: `enabled`; `amounts`, with two amounts; `amounts_last`, with the
-/// last of the eight amounts that a point counts separately; `amounts_rest`, with amounts beyond
-/// these; `amounts_off`; `average`, which averages; `numeric`, by number; `by_hand`; `latched`, in
-/// two parts by hand; `disabled` (two of its instructions make room on the stack). `call` is a bare
-/// call, `disabled_call` a call in a region that is off. `nested` are two regions in each other,
-/// `laps` two one after the other. `four_in_turn`, `in_turn` and `thousand_in_turn` are one of 4,
-/// 64 and 1,000 points. `poll` is one poll of a future, `ready` an async function that is ready at
-/// once, `ready_off` the same function off, and `stamp` one reading of the on-CPU clock.
+/// last of the eight tuples of amounts that pfp counts separately; `amounts_rest`, with a tuple
+/// beyond these; `amounts_off`, whose point is off; `average`, which averages; `numeric`, by
+/// number; `by_hand`; `latched`, in two parts by hand; `disabled` (two of its instructions make
+/// room on the stack). `call` is a bare call, `disabled_call` a call in a region that is off.
+/// `nested` are two regions in each other, `laps` two one after the other. `four_in_turn`,
+/// `in_turn` and `thousand_in_turn` measure one region, of 4, 64 and 1,000 points in turn. `poll`
+/// is one poll of a future, `ready` an async function that is ready at once, `ready_off` the same
+/// function when its point is off, and `stamp` one reading of the on-CPU clock.
 ///
 /// To renew them, run `PFP_TEST_FIGURES=1 cargo test --release -p pfp-tests --test engine
 /// instructions::`, and explain the change in the commit. The figures of another compiler are not
@@ -55,8 +58,8 @@ const RECORDED: [(&str, f64); 21] = [
     ("ready_off", 22.0),
     ("stamp", 148.0),
 ];
-/// Instructions of a begin and an end without the fold, as in 127 of 128 regions, less the empty
-/// loop's. Those of a lap are what two regions of laps need more than one.
+/// Instructions of a begin and an end without the fold, as in 127 of 128 regions. Each is the case
+/// less the base: the empty loop, or one lap for `laps`, which measures two.
 const WITHOUT_FOLD: [(&str, &str, f64); 4] = [
     ("enabled", "empty", 125.0),
     ("numeric", "empty", 142.0),
@@ -70,22 +73,24 @@ const COMPILER: &str = "rustc 1.95.";
 /// laps are kept in one octave by waits.
 const TOLERANCE: f64 = 5.0;
 
-/// Maximum number of times that a process counts its case, and maximum number of processes.
+/// Number of times that a process counts its case.
 const TRIES: usize = 3;
+/// Maximum number of processes that count a case.
 const PROCESSES: usize = 4;
 /// Number of times that a case with a wrong number is counted again: the clock can only add
 /// instructions.
 const AGAIN: usize = 6;
 
-/// Allowed difference between two equal counts, in percent. Which calls take the slow path depends
-/// on the clock, which continues under callgrind; the longest call so far is one of them.
+/// Difference up to which two counts are equal, in percent. Some calls take the slow path because
+/// of their duration, such as the longest call so far. The clock continues to run under callgrind,
+/// so counts vary a little.
 const SAME: f64 = 1.0;
 
 /// Enough whole pages of records, each folded once, that a rare call has little weight.
 const TIMES: u64 = 40 * 128;
-/// Number of calls in a run: so few that some runs have no fold, even with twice as many. And the
-/// number of runs.
+/// Number of calls in a run: so few that some runs have no fold, even with twice as many calls.
 const FEW: u64 = 5;
+/// Number of runs of [`FEW`] calls, and of runs of twice as many.
 const RUNS_OF_FEW: usize = 15;
 /// Number of calls that take long enough for a viewer to watch.
 const TIMES_WATCHED: u64 = 150_000;
@@ -163,8 +168,8 @@ fn count_few(case: &str) -> Vec<u64> {
     count(case, &[FEW, 2 * FEW].repeat(RUNS_OF_FEW))
 }
 
-/// Instructions of one call, from few calls without a fold and without a region longer than any
-/// before.
+/// Instructions of one call, from the shortest runs, in which no call folds a page and none is
+/// longer than all before it.
 fn without_fold(counts: &[u64]) -> f64 {
     let least = |runs: usize| counts.chunks(2).map(|pair| pair[runs]).min().unwrap_or(0);
     (least(1) as f64 - least(0) as f64) / FEW as f64
@@ -211,7 +216,8 @@ fn count_stopped(case: &str, times: &[u64]) -> Vec<u64> {
     count_left(case, times, libc::SIGSTOP)
 }
 
-/// Counts like [`count`], with a viewer that is dead by then.
+/// Counts like [`count`], with a viewer that has attached and is killed before the counting begins,
+/// or soon after.
 fn count_dead(case: &str, times: &[u64]) -> Vec<u64> {
     count_left(case, times, libc::SIGKILL)
 }

@@ -38,26 +38,27 @@ const CASES: [&str; 18] = [
 /// The case in which another context is current. No jump and no fibre switch may leave it.
 const IN_CONTEXT: &str = "in_context";
 
-/// The ticks that a region works, and the distance between the instructions that are interrupted.
+/// `lasts` is the number of ticks that a region works, and `each` the distance between interrupted
+/// instructions. The first interrupted instruction depends on the process id.
 #[derive(Clone, Copy)]
 struct Way {
     lasts: u64,
     each: u64,
 }
 
-/// Short regions: at least every other instruction of the fast paths is interrupted, whichever
-/// comes first, and fewer instructions of folds.
+/// Short regions. At least every other instruction of the fast paths is interrupted; of folds,
+/// which have thousands of instructions, fewer.
 const SHORT: Way = Way { lasts: 4_000, each: size(2, 1) };
 
-/// Regions that last longer than a thread runs without reading its CPU time, 2^21 ticks: all their
-/// ends take the slow path, and so do most begins.
+/// Long regions. A thread reads its CPU time every 2^21 ticks, on the slow path. These regions last
+/// longer, so all their ends take the slow path, and so do most begins.
 const LATE: Way = Way { lasts: (1 << 21) * 9 / 8, each: size(19, 1) };
 
 /// Short regions, with fewer instructions, as each one needs a child.
 const SHORT_FOR_CHILDREN: Way = Way { each: size(5, 1), ..SHORT };
 
-/// Maximum number of instructions between the last test of whether this is a forked child and the
-/// end of a record. A child that is forked at one of them finishes the record.
+/// Maximum number of instructions from pfp's last test of whether the process is a forked child to
+/// the end of a record. A child that a bare `clone` makes at one of them finishes the record.
 const UNTESTED: u64 = 64;
 
 /// The result of a handler at each instruction of a case.
@@ -69,8 +70,9 @@ struct Outcome {
     children: u64,
     /// Number of children that failed.
     harmed: u64,
-    /// Number of instructions after which a check failed, and the first failure.
+    /// Number of instructions after which a check failed.
     bad: u64,
+    /// Description of the first failure.
     first: String,
 }
 
@@ -243,7 +245,7 @@ fn shared_cells_are_exact_at_each_instruction() {
     figure(&format!("interrupted without a lane: {steps} instructions, {children} children"));
 }
 
-/// The fibre's stack is just above the stack of the one that it interrupts.
+/// The handler switches to a fibre, whose stack is just above the interrupted stack.
 #[test]
 fn another_fibres_measurements_are_exact_at_each_instruction() {
     each("switch", CLOCKS, SHORT, |outcome, _, what| {
@@ -285,7 +287,7 @@ fn a_child_cloned_at_any_instruction_lives_and_finishes_at_most_its_record() {
             what if what.contains("nested") => 2,
             _ => 1,
         };
-        // At most this many of those instructions are interrupted, whichever comes first.
+        // At most this many of UNTESTED consecutive instructions are interrupted.
         let late = UNTESTED.div_ceil(way.each);
         assert!(outcome.bad <= late * records, "{what}: {outcome:?}");
     });
@@ -300,7 +302,8 @@ fn a_jump_out_of_a_handler_at_any_instruction_leaves_nothing_behind() {
     }
 }
 
-/// A thousand jumps out of one outer region.
+/// In each round, a timer's handler jumps out of the regions that are measured inside an outer
+/// region.
 #[test]
 fn time_outs_at_random_instructions_leave_the_figures_exact() {
     if cfg!(not(target_arch = "x86_64")) {

@@ -3,8 +3,8 @@
 //!
 //! A SIGKILL leaves the shared memory as it is between two instructions. So the test runs a program
 //! one instruction at a time. Whenever its shared memory or one of its files has changed, a new
-//! reader finds the segment, attaches, and takes a picture as of a dead process. The program
-//! records the true counts in a witness before and after each call.
+//! reader finds the segment, attaches and takes a picture. The program records the true counts in a
+//! witness before and after each call.
 
 mod judge;
 mod program;
@@ -71,7 +71,8 @@ fn a_program_killed_at_any_instruction_leaves_correct_figures() {
     assert!(ways as u64 >= enough, "{ways} states");
 }
 
-/// While files are created and removed, the program is really killed.
+/// The test above only stops the program. This one really kills it, at system calls of its start
+/// and of its end, which create and remove files.
 #[test]
 fn a_program_killed_at_any_system_call_leaves_correct_figures() {
     if let Some(why) = stepper::why_not() {
@@ -80,7 +81,8 @@ fn a_program_killed_at_any_system_call_leaves_correct_figures() {
     let place = Place::new();
     let (mut kills, mut readable, mut stale, mut unlit) = (0, 0, 0, 0);
     for of in [stage::CREATION, stage::EXIT] {
-        // The first calls cover the whole start, and more follow.
+        // Each program is killed a few system calls later than the one before, until a program
+        // stops or ends before the kill.
         let mut calls = 1;
         loop {
             let mut program = Program::start(&place, &["stepped", "alone"], "wall");
@@ -95,7 +97,7 @@ fn a_program_killed_at_any_system_call_leaves_correct_figures() {
             for object in &objects {
                 let found = entry.as_ref().map(|entry| entry.info.object);
                 assert!(found.is_none_or(|found| found == *object), "{found:?}, not {object}");
-                // Viewers must not find this object yet; a sweep does, see below.
+                // An object without a beacon: viewers do not find it yet, but the sweep below does.
                 let is_there = object::backed_bytes(object).expect("one can ask").is_some();
                 unlit += usize::from(found.is_none() && is_there);
             }

@@ -12,8 +12,8 @@ use pfp_tests::{figure, stolen};
 
 const ROUNDS: u64 = 20;
 const STEP: Duration = Duration::from_millis(2);
-/// Tolerance of the figures relative to the CPU time, which takes a system call to read on either
-/// side.
+/// Tolerance of the figures relative to the CPU time. To read that time takes a system call before
+/// and after each piece of work.
 const NEAR: f64 = 0.01;
 
 fn seconds(ticks: u64) -> f64 {
@@ -73,7 +73,7 @@ fn laps_count_as_inside_the_surrounding_region() {
         first += burn(STEP);
         pfp::lap!("second lap inside");
         {
-            // Laps of a nested block count as inside this one's.
+            // Laps of a nested block are nested in the open lap of the enclosing block.
             pfp::laps!("innermost lap");
             innermost += burn(STEP);
             pfp::lap!("innermost lap two");
@@ -180,7 +180,8 @@ fn a_reset_and_a_panic_between_laps_lose_nothing_else() {
 #[test]
 fn records_of_laps_are_contiguous() {
     pfp::register_thread("records");
-    // All durations have occurred before, so that no lap takes a slow path.
+    // Runs twice: by the second time all durations have occurred before, so that no lap takes a
+    // slow path.
     for _ in 0..2 {
         pfp::laps!();
         for _ in 0..1_000 {

@@ -82,9 +82,9 @@ fn quantiles_include_threads_that_have_just_ended() {
     let mut target = place.start(TARGET, &["just_ended"]);
     let said = target.reach("done");
     assert_eq!(said.one::<u32>("miscounted"), 0);
-    // A busy machine may pre-empt a thread in the middle of its last fold for so long that the reader
-    // takes the histogram as it is, with some of the fold's records in it. Of 2,000 rounds, few may be
-    // such.
+    // On a busy machine, a thread may be pre-empted in the middle of its last fold for so long that
+    // the reader gives up and reads a histogram with only some of the fold's records. This may
+    // happen in a few of the 2,000 rounds.
     let differ = said.one::<u32>("differ");
     assert!(differ <= 20, "{differ}");
     target.end_well();
@@ -120,12 +120,12 @@ fn a_program_knows_its_times_and_quantiles() {
     let times = said.all::<f64>("time");
     assert_eq!(times.len(), ticks.len());
     for (at, (time, ticks)) in times.iter().zip(ticks).enumerate() {
-        // With several threads, either may have made the last measurement.
+        // Skip time 5, the last measurement: any of the threads may have made it.
         if at != 5 {
             assert!(is_near(time[0], ticks, ticks), "time {at}: {time:?}, {ticks} ticks");
         }
     }
-    // Each measurement in order, represented by its bucket.
+    // The bounds of each measurement's bucket, in ascending order.
     let cells = watch::cells(picture, watch::id(picture, "spread"));
     let mut buckets: Vec<(u64, u64)> = cells
         .flat_map(|cell| cell.histogram.iter())
@@ -322,7 +322,7 @@ fn numbered_points_follow_the_rules() {
     let mut target = place.start(TARGET, &["steered"]);
     let said = target.reach("steered").clone();
     assert!(said.one::<bool>("off"), "a point that nobody enabled has measured");
-    // Ten begins, and ten matching ends.
+    // The loop ends the point's region before each begin, and once at the end: ten ends match.
     assert_eq!(said.one::<u64>("end_first"), 10);
     let latched = said.all::<f64>("latched").remove(0);
     assert_eq!(latched[0], 1.0, "three latched parts are one measurement");

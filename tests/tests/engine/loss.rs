@@ -1,6 +1,6 @@
-//! Every loss is counted: for each thread, three numbers add up to all records: those that a reader
-//! got, those overwritten before it could copy them, and those that found no memory. Measurements
-//! that are lost are counted, too.
+//! Every loss is counted. The records of a thread are those that a reader got, those that were
+//! overwritten before it could copy them, and those that found no memory: the three numbers add up.
+//! Measurements that are lost are counted, too.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -22,8 +22,9 @@ const THREADS: u64 = 8;
 
 /// Number of times that each ring wraps.
 const WRAPS: u64 = size(30, 1_000);
-/// Time for which the reader is stopped, while the ring wraps several times.
+/// Minimum time for which the reader is stopped.
 const STOPPED: Duration = Duration::from_millis(size(300, 10_000));
+/// Minimum number of times that each ring wraps while the reader is stopped.
 const WRAPS_STOPPED: u64 = 3;
 
 /// The lowest number of records on a lane.

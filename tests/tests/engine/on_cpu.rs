@@ -163,7 +163,8 @@ fn a_region_of_fixed_work_has_its_true_length() {
     for ((points, around), competitors) in POINTS.iter().zip(&AROUND).zip([0, 4]) {
         // Numbers of steps that take roughly half a microsecond and ten.
         for ((point, around), steps) in points.iter().zip(around).zip([1_600, 32_000]) {
-            // The first region of a thread, and of a point, begins late.
+            // The first region of a thread or a point begins late, after its lane and cell are
+            // made, so it is measured here and reset.
             drop((around.measure(), point.measure()));
             around.reset();
             point.reset();

@@ -18,7 +18,8 @@ const EXAMPLE: &str = env!("CARGO_BIN_EXE_two_tasks");
 const C_EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe/examples/c");
 
 const PERIODS: u64 = 100;
-/// Numbers of the points with their loads: the outer region, the inner one, and the other task.
+/// Number and load of each point: the outer region and the inner one of one task, and the region of
+/// the other task.
 const LOADS: [(u32, Duration); 3] = [
     (2, Duration::from_millis(2)),
     (3, Duration::from_millis(4)),
@@ -59,23 +60,23 @@ impl Row {
     }
 }
 
-/// Milliseconds of one load of a point, by the kernel's clock that ended it: parses `# ID: 02
-/// computed T=...ms`.
+/// Parses `# ID: 02 computed T=...ms`: the number of a point, and the milliseconds that its load
+/// took on average, by the kernel's clock with which the example ends each load.
 fn computed_ms(line: &str) -> Option<(u32, f64)> {
     let (id, time) = line.strip_prefix("# ID: ")?.split_once(" computed T=")?;
     Some((id.parse().ok()?, time.strip_suffix("ms")?.parse().ok()?))
 }
 
-/// Ticks by which a record may be too low: a record stores the upper 31 bits of a duration, so a
-/// long one, above a second or so including off-CPU time, loses its lowest bits.
+/// Ticks by which a record's durations may be too low. A record stores the upper 31 bits of a
+/// duration, so a duration above a second or so, off-CPU time included, loses its lowest bits.
 fn unsaid(record: &Record) -> u64 {
     let bits = u64::BITS - record.span.max(record.exclusive).leading_zeros();
     (1 << bits.saturating_sub(31)) - 1
 }
 
-/// Runs an example and checks its table and its segment. A load may differ by `near` from what the
-/// example has computed. That is more than the planned load if a hypervisor stopped the example
-/// near its end.
+/// Runs an example and checks its table and its segment. A measured load may differ by the share
+/// `near` from the load that the example computed. The computed load is longer than planned if a
+/// hypervisor stopped the example near the load's end.
 fn judge(program: &Path, loads: &[(u32, Duration)], near: f64) -> Watch {
     let name = program.file_name().and_then(|name| name.to_str()).expect("it has a name");
     let place = Place::new();
@@ -172,8 +173,8 @@ fn the_table_is_the_same_from_c() {
     judge(&in_c("two_tasks"), &LOADS, 0.01);
 }
 
-/// Tasks of the program's own scheduler, and an interrupt. The regions of a suspended task include
-/// the scheduler's work for the switch.
+/// The program has a scheduler of its own for its tasks, and an interrupt. The regions of a
+/// suspended task include the scheduler's work for the switch.
 #[test]
 fn the_table_is_the_same_from_fibres() {
     let loads: Vec<_> = LOADS.into_iter().chain([INTERRUPT]).collect();

@@ -12,9 +12,11 @@ use pfp_tests::{figure, size, skipped};
 const STRICT: &str = env!("CARGO_BIN_EXE_strict");
 
 const HANDLED: u64 = size(60_000, 1_000_000);
-/// Number of threads that claim a lane under signals, and number of programs in which some do.
+/// Number of threads that claim a lane under signals, in one program.
 const THREADS: u64 = size(2_000, 100_000);
+/// Number of programs that start under signals.
 const PROGRAMS: u64 = size(10, 300);
+/// Number of threads in each of these programs.
 const THREADS_OF_A_PROGRAM: u64 = 8;
 
 /// Checks the counts of the threads' own regions and of those in handlers; returns how many of the

@@ -1,6 +1,6 @@
-//! A week: polls a program that measures as fast as it can, as often as a viewer with ten polls per
-//! second would in seven days. The memory of both sides does not grow, and the viewer's counts are
-//! the true ones.
+//! Polls a program that measures as fast as it can, as many times as a viewer with ten polls per
+//! second does in a week. The memory of the program and of the viewer does not grow, and the
+//! viewer's counts are the true ones.
 
 use pfp_tests::place::Place;
 use pfp_tests::{figure, size};
@@ -9,8 +9,8 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 const THREADS: u64 = 2;
 const POLLS: u64 = size(40_000, 7 * 24 * 3600 * 10);
-/// Memory by which a side may grow: parts of histograms, and the last tier of the histories. That
-/// is far less than a byte per poll.
+/// Memory by which the program or the viewer may grow: for parts of histograms, and for the last
+/// tier of the viewer's histories. A growth by one byte per poll would exceed it in the full test.
 const SLACK: u64 = size(4 << 20, 1 << 20);
 /// Allowed relative difference between two figures of the same CPU time.
 const NEAR: f64 = 0.005;

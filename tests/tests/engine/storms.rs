@@ -15,8 +15,9 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 const THREADS: usize = 8;
 const RESETS: u64 = size(5_000, 100_000);
-/// Position of the reset count in a control word, and its width in bits.
+/// Lowest bit of the reset count in a control word.
 const EPOCH_SHIFT: u32 = 36;
+/// Number of values of the reset count, which then wraps.
 const EPOCHS: u64 = 1 << 28;
 
 /// The windows of a point in one cell, as the reader saw them.
@@ -90,8 +91,8 @@ fn the_sum_of_the_windows_is_the_total() {
     let mut watch = Watch::attach(&place, &target);
     let (steady, flicker) = (watch::id(watch.poll(), "steady"), watch::id(watch.poll(), "flicker"));
 
-    // The reset count is advanced to near its end, so that it wraps halfway through. The steps are
-    // small enough that cells do not take them for steps back.
+    // Advance the reset count to near its maximum, so that it wraps halfway through the test. Each
+    // step is small enough that cells do not take it for a step backwards.
     for _ in 0..3 {
         let before =
             watch::cells(watch.poll(), steady).map(|cell| cell.lifetime_count).sum::<u64>();

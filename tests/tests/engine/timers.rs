@@ -20,8 +20,8 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The kernel's wall clocks differ in rate by what NTP corrects, at most 500 ppm; the rest is the
-/// time of reading them.
+/// Tolerance in milliseconds. The kernel's wall clocks differ in rate by what NTP corrects, at most
+/// 500 ppm, and reading them takes time.
 const NEAR_MS: f64 = 0.5;
 
 #[test]

@@ -258,7 +258,7 @@ fn a_long_recording_takes_no_more_memory_than_a_short_one() {
         });
         found.get()
     };
-    // By then there are several key frames, and all histogram buckets.
+    // The first third includes several key frames and all histogram buckets.
     span(frames / 3);
     let (early, early_most) = span(frames * 2 / 3);
     let (mut late, mut late_most) = span(frames);

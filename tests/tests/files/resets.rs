@@ -12,8 +12,9 @@ use pfp_tests::target::{Target, wait_for};
 use serde_json::Value;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-/// Running time of the program before the resets, and approximate time after them.
+/// Running time of the program before the resets.
 const BEFORE: Duration = Duration::from_millis(1500);
+/// Approximate running time after the resets.
 const AFTER: Duration = Duration::from_millis(400);
 
 fn good(output: &Output) -> String {
@@ -31,7 +32,7 @@ struct Reset {
     started: [Duration; 2],
     /// Times before the first reset, and after the last.
     reset: [Duration; 2],
-    /// Number of measurements since then of each point that was reset.
+    /// Number of measurements, since the resets, of each point that was reset.
     since: u64,
     /// Number of measurements of the point that was not reset.
     all: u64,
@@ -233,7 +234,7 @@ fn a_window_with_a_reset_has_a_rate_and_is_judged() {
 }
 
 impl Reset {
-    /// Returns `self` as well, which keeps the file at that path.
+    /// Takes the snapshots, and returns the path of one. The file exists as long as `self`.
     fn snapshots_kept(mut self) -> (Self, String) {
         let path = self.snapshots().swap_remove(0).0;
         (self, path)

@@ -172,7 +172,8 @@ fn a_crashed_segment_is_copied_and_shown() {
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
 
     let entry = place.entries().pop().expect("it is left");
-    // A plain copy of the object, without a note, and with the unused parts.
+    // Unlike a copy by `save-raw`, a plain copy of the object has no note of when it was made, and
+    // has the unused parts.
     let plain = folder.join("plain.pfp");
     fs::copy(format!("/dev/shm{}", entry.info.object), &plain).expect("there is room");
     well(place.pfp_top(&["gc"]));
@@ -278,8 +279,9 @@ struct Writing<'a> {
     content: Option<Vec<u8>>,
 }
 
-/// Exports that are larger than the full disk, and the number of them to test.
+/// Exports that are larger than the full disk.
 const EXPORTS: [&str; 4] = ["perfetto", "chrome", "speedscope", "svg-trace"];
+/// Number of these exports to test.
 const TRIED: u64 = size(1, EXPORTS.len() as u64);
 
 /// All commands that write a file about an idle process, or from a snapshot of it.

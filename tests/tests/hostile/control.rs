@@ -21,9 +21,9 @@ const ATTACKED: &str = env!("CARGO_BIN_EXE_attacked");
 const THREADS: u64 = 3;
 /// Seconds for which random bytes are written.
 const SECONDS: u64 = size(2, 60);
-/// Number of rounds in which one word is written and then stays unchanged, and number of calls in
-/// each.
+/// Number of rounds in which each word is written once and then stays unchanged.
 const ROUNDS: u64 = size(50, 2_000);
+/// Number of calls of each point in such a round.
 const CALLS: u64 = 100;
 /// Number of the program's points, including the calibration's.
 const POINTS: u64 = 15;
@@ -199,8 +199,9 @@ fn attack(what: &str, lanes: u64) {
         assert!(after[before.len()..].iter().all(|&byte| byte == 0), "{part:?} was written to");
     }
     assert_eq!(attacker.all(), left, "the program wrote a control word");
-    // Any number of resets needs bounded memory: each cell and all parts of its histogram once, and
-    // a ring and a started block for each lane; where lanes are shared, two cells.
+    // The memory in use is bounded, however many resets there are. A lane needs a ring, a partly
+    // used block, and for each point a cell with all parts of its histogram; a shared lane needs
+    // two cells for each point.
     let (lanes, each) = (THREADS + 2, POINTS * (2 + PARTS as u64) * CHUNK as u64 / BLOCK as u64);
     let most = 1 + lanes * (RING_BLOCKS + 2 + each + 1);
     assert!(watch.blocks_used() <= most, "{} blocks, more than {most}", watch.blocks_used());
@@ -226,8 +227,8 @@ fn attack(what: &str, lanes: u64) {
         assert_eq!(line[2], sum(line[0], line[1]), "thread {} lost its way", line[0]);
     }
 
-    // Then one word at a time: while a word does not change, its point counts all calls or none,
-    // whatever its other bits are.
+    // Then write one word at a time. While a word does not change, its point counts all calls or
+    // none, depending only on the bit ENABLED.
     let any = ["any 0", "any 1", "any 2", "any 3", "numbered any"];
     let ids = any.map(|name| id(&fresh, name) as usize);
     let mut counts = any.map(|name| lifetime(&fresh, name));

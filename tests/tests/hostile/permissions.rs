@@ -149,8 +149,8 @@ fn doctor(place: &Place, folder: &Path) -> String {
     String::from_utf8(output.stdout).expect("it is text")
 }
 
-/// Planted in place of the folder of beacons. The cases run at once, since `doctor` waits for a
-/// program.
+/// Files and folders are planted in place of the folder of beacons. The cases run in parallel,
+/// since each has to wait for `doctor`.
 #[test]
 fn a_planted_folder_is_refused() {
     let base = Place::new();
@@ -223,8 +223,8 @@ fn refuse_planted(at: usize, plain: &Output) {
     clear(&folder);
 }
 
-/// Planted under the exact names that a program is about to use. The names are random, so the test
-/// fixes the random numbers first.
+/// Files are planted under the exact names that a program is about to use. These names are random,
+/// so the test replaces the source of random numbers to know them.
 #[test]
 fn files_planted_under_a_programs_names_are_refused() {
     if lacks("names that are known beforehand", "cc") {
@@ -238,7 +238,7 @@ fn files_planted_under_a_programs_names_are_refused() {
         ["-shared", "-fPIC"],
     );
     let place = Place::new();
-    // Each run has its own names, since another one may run at the same time.
+    // The names contain the test's process id, since another run of the test may be in progress.
     let chance = format!("{:08x}", std::process::id());
     let hex = chance.repeat(4);
     // Each victim is in a folder where both kinds of link are possible.

@@ -58,7 +58,7 @@ impl Mapping {
         };
         assert_ne!(base, libc::MAP_FAILED);
         let mut mapping = Self { base: base.cast(), len, original: Vec::new() };
-        // Only the part in use; the rest has no memory and is not touched.
+        // The attacker overwrites only the part in use: touching other pages would allocate memory.
         let (segment, _) = pfp_shm_layout::segment::Segment::open(
             &pfp_shm_layout::name::Name::from_hex(
                 object.to_str().and_then(|path| path.rsplit('-').next()).unwrap().as_bytes(),

@@ -14,9 +14,10 @@ use pfp_tests::target::{Said, Target};
 use pfp_tests::{figure, size};
 
 const HOSTILE: &str = env!("CARGO_BIN_EXE_hostile");
-/// Number of mutations over all kinds of segments, and the number of those after which one is
-/// written in every format. A quarter of these are shown on all screens as well.
+/// Number of mutations over all kinds of segments.
 const MUTATIONS: u64 = size(400, 100_000);
+/// One in this many mutations is also written in every format. A quarter of these are shown on all
+/// screens as well.
 const FORMS: u64 = size(8, 4);
 /// Number of permutations of the header.
 const HEADERS: u64 = size(200, 1_000);
@@ -146,9 +147,9 @@ fn files_cut_short_are_shown_as_far_as_they_go_or_refused() {
         let said = looked(&["files", path, &step.to_string()]);
         let looked = said.all::<u64>("looked").concat();
         let [tried, shown] = looked[..] else { panic!("it always says so") };
-        // Only a recording can be complete in parts.
+        // Only a recording can be shown after it was cut.
         let parts = file.ends_with(".pfprec");
-        // JSON is complete without its last newline, too.
+        // A JSON file is also complete without its last newline.
         assert!(if parts { shown > 9 } else { shown <= 1 }, "{file}: {shown} of {tried} shown");
         figure(&format!("hostile files, {file}: {tried} lengths, {shown} shown; {}", cost(&said)));
     }

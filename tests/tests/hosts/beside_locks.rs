@@ -6,8 +6,9 @@ use pfp_tests::size;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// A function that only children call, whose compiler inserts pfp's hooks. pfp finds its name
-/// beside threads that load libraries and walk the loader's list.
+/// The compiler inserts pfp's hooks into each function. A child calls a function that its parent
+/// has not called, so pfp looks up the function's name, although threads of the parent held the
+/// loader's locks at the fork.
 #[test]
 fn a_childs_own_functions_wait_for_no_lock_of_the_loader() {
     for link in [Link::Static, Link::Shared] {
@@ -26,8 +27,8 @@ fn a_childs_own_functions_wait_for_no_lock_of_the_loader() {
     }
 }
 
-/// Rust's lock for the environment is separate from the C library's; `std::env::var` would wait for
-/// it.
+/// Rust's standard library has a lock of its own for the environment. `std::env::var` would wait
+/// for it forever if another thread held it at the fork.
 #[test]
 fn a_child_does_not_wait_for_the_lock_of_the_environment() {
     let place = Place::new();

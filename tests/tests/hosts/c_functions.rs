@@ -111,7 +111,8 @@ fn every_way_out_of_a_function_is_seen() {
                 program.counts(scenario, expected);
             };
             check("tail", &[("tail_even", 5000), ("tail_odd", 5000)]);
-            // The depths are 0 to 4.
+            // `catches` is called 1,000 times. Each call leaves one to five calls of `jumps` by a
+            // longjmp. `catches_often` does so with 200,000 more.
             check(
                 "longjmp",
                 &[("catches", 1000), ("jumps", 203_000), ("leaf", 1002), ("catches_often", 1)],
@@ -145,7 +146,9 @@ fn calls_switched_in_the_middle_of_recursion_are_finished() {
             target.reach("begun");
             let mut watch = Watch::attach(&place, &target);
             target.go();
-            // Five calls are in progress, and five follow.
+            // At each stop, five calls of `toggled` are in progress, and five follow. The calls
+            // that begin after the first stop are counted, and those in progress at the second
+            // stop.
             for change in [Change::Enable, Change::Disable] {
                 target.reach("middle");
                 let picture = watch.poll();
@@ -159,7 +162,6 @@ fn calls_switched_in_the_middle_of_recursion_are_finished() {
             let picture = watch.poll();
             let toggled = watch::named(picture, "toggled");
             assert_eq!(toggled.count, 10, "{compiler:?} {optimised}");
-            // The longest wait was in the second round, and all five calls had it.
             assert!(toggled.inclusive >= toggled.exclusive, "{compiler:?} {optimised}");
             assert_eq!(picture.losses.mismatched_ends, 0, "{compiler:?} {optimised}");
             target.end_well();
@@ -350,8 +352,8 @@ fn instructions(program: &Program, of: &str, enable: &str) -> u64 {
         .unwrap_or_else(|| panic!("no count from valgrind: {said}"))
 }
 
-/// The compiler inserts the two calls of the hooks, which take 10 instructions with their
-/// arguments.
+/// Of the instructions that a function costs, 10 are in the function itself: the compiler inserts
+/// the calls of both hooks with their arguments.
 #[test]
 fn a_function_that_is_off_costs_a_few_instructions() {
     const WHAT: &str = "instructions of a function that is off";
@@ -372,7 +374,8 @@ fn a_function_that_is_off_costs_a_few_instructions() {
     }
 }
 
-/// A handler at each instruction of a measured function, its hooks included.
+/// A signal handler interrupts each instruction of a measured function and of the hooks that the
+/// function calls.
 #[test]
 fn hooks_can_be_interrupted_at_each_instruction() {
     if cfg!(not(target_arch = "x86_64")) {

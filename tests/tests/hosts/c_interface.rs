@@ -50,7 +50,7 @@ fn the_page_s_programs_in_c_do_what_they_say() {
             let said = c::run(&mut place.command(program.to_str().expect("it is plain text")));
             assert!(said.ends_with(": 1000 calls\n"), "{compiler:?}: {said}");
 
-            // They compile without pfp, too.
+            // The page's programs compile without pfp, too.
             let program = c::compile(
                 compiler,
                 &format!("{name}-without"),

@@ -1,4 +1,4 @@
-//! State that a C program relies on around the library's calls.
+//! The library's calls do not change state that a C program relies on: `errno` and the heap.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
@@ -10,7 +10,7 @@ fn errno_is_the_caller_s() {
         let program = c::compile(Compiler::C, &name, &["errno.c"], link, ["-pthread"]);
         let place = Place::new();
         assert_eq!(c::run(&mut place.command(&program)), "kept\n");
-        // Without memory for a segment, each first region tries in vain.
+        // Without memory, each first region tries in vain to create the segment.
         assert_eq!(c::run(place.command(&program).env("PFP_MEMORY_MB", "0")), "kept\n");
         for clock in ["perf", "cputime", "wall"] {
             assert_eq!(c::run(place.command(&program).env("PFP_CLOCK", clock)), "kept\n");

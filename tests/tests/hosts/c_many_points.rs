@@ -5,7 +5,7 @@ use pfp_tests::figure;
 use pfp_tests::place::Place;
 
 /// Registering a new point is as fast with a hundred thousand points as with few. Signals are
-/// blocked meanwhile, so they are not delayed longer either.
+/// blocked during a registration, so this also bounds their delay.
 #[test]
 fn a_new_point_takes_no_longer_with_many_points() {
     let sources = ["many_points.c"];

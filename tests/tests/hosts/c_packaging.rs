@@ -192,7 +192,7 @@ fn a_package_is_made_in_a_folder_of_its_own() {
     }
 }
 
-/// Built as `.ci/package` does, with the viewer under test.
+/// Builds the package as `.ci/package` does, but with the viewer under test.
 #[test]
 fn a_debian_package_has_the_viewer_and_the_library() {
     if !are_there(&["cmake", "dpkg-deb", "pkg-config"]) {
@@ -231,7 +231,7 @@ fn a_debian_package_has_the_viewer_and_the_library() {
         ("zsh/vendor-completions/_pfp-top", "#compdef pfp-top"),
         ("fish/vendor_completions.d/pfp-top.fish", "complete -c pfp-top"),
     ] {
-        // The folders of systems other than Debian.
+        // On systems other than Debian, the completions for zsh are in another folder.
         let path = usr.join("share").join(file);
         let elsewhere = usr.join("share/zsh/site-functions/_pfp-top");
         let path = if path.exists() { path } else { elsewhere };

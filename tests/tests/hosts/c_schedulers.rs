@@ -1,4 +1,5 @@
-//! User-level schedulers in C: the hooks used well, used wrongly, and at random moments.
+//! User-level schedulers in C, which report task switches and interrupts to pfp: correctly,
+//! wrongly, and at random moments.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -40,8 +40,8 @@ fn a_handler_that_starts_pfp_does_not_overflow_its_stack() {
         let said = target.reach("done").clone();
         let [first, second, third] = ["first", "second", "third"].map(|it| said.one::<u64>(it));
         figure(&format!("{size}: {first} bytes of stack, then {second}, then {third}"));
-        // Stack that may be used: to create the segment, then to claim a thread's lane at most, and
-        // finally for a region alone.
+        // Bounds of the stack that three handlers use. The first region may create the segment, the
+        // second may still have to claim the thread's lane, and the third is only a region.
         let of_first = if size == "small" { 4096 } else { 12 << 10 };
         assert!(first < of_first && second < 6144 && third < 2048, "{first} {second} {third}");
         let mut watch = Watch::attach(&place, &target);

@@ -26,14 +26,15 @@ const ALONE: f64 = 300.0;
 /// Factor by which measured and sampled time of a function that runs by itself may differ, each as
 /// a share of all such functions.
 const ROOM: f64 = 1.3;
-/// Factor for functions that take more time than is subtracted from them for measuring, as a share
-/// of all such functions. A call of 1,000 points in turn costs 1.9 times (on a Zen 5) to 2.7 times
-/// (on a Zen 3) as much as a call of one point, which is what is subtracted (docs/costs.md). A
-/// function that takes just as long as this is wrong by that factor.
+/// Factor by which the times may differ for functions whose own time exceeds the cost of measuring
+/// that is subtracted from them. pfp subtracts what a call of a single point costs. If 1,000 points
+/// are called in turn, a call costs 1.9 times (on a Zen 5) to 2.7 times (on a Zen 3) as much
+/// (docs/costs.md). So the time of a function that is as long as the subtracted cost is wrong by
+/// this factor.
 const WIDE: f64 = 2.5;
 /// Share of the total cost of measuring that may remain in the figures, or be subtracted in excess.
-/// 64 points in turn cost 1.4 times as much as one point, which would leave 0.28; on a Zen 5 0.02
-/// was left.
+/// Calls of 64 points in turn cost 1.4 times as much as calls of one point, which would leave a
+/// share of 0.28; on a Zen 5, the test found 0.02.
 const LEFT: f64 = 0.25;
 /// The screen marks a mean below this many times the cost of a begin and end.
 const SHORT: f64 = 10.0;
@@ -353,13 +354,14 @@ fn exclusive_times_of_a_real_program_agree_with_a_sampler() {
         .filter(|&(_, found)| found >= LARGE * samples as f64)
         .collect();
     large.sort_by(|a, b| b.1.total_cmp(&a.1));
-    // Number of begins and ends that are subtracted from it: its own and its callees'.
+    // Number of regions whose cost is subtracted from a function: its own and its callees'.
     let events = |name: &str| {
         let got = runs[0].of(name).calls as f64 / ROUNDS as f64;
         (got + counted[name].made as f64).max(1.0)
     };
     let is_alone = |name: &str| counted[name].instructions as f64 / events(name) >= ALONE;
-    // This uses the sampler's figures, since the measured ones are to be judged.
+    // Whether a function's own time exceeds the cost that is subtracted from it. The time comes
+    // from the sampler, since the measured times are what the test judges.
     let outweighs = |name: &str, found: f64| {
         let pair = runs[0].pair / runs[0].ticks_per_second;
         plain * found / samples as f64 > events(name) * ROUNDS as f64 * pair
@@ -390,7 +392,9 @@ fn exclusive_times_of_a_real_program_agree_with_a_sampler() {
             factor < room && factor > 1.0 / room || room == f64::INFINITY,
             "{name}: {measured} measured, {share} sampled"
         );
-        // A caller of short functions has the time that they lack, and no mark.
+        // A function that is not compared must be marked. An exception is a function that makes
+        // more calls than it receives, since the time that short callees lack is counted for it
+        // instead.
         let calls_more = counted[name].made as f64 * ROUNDS as f64 > calls as f64;
         assert!(
             room < f64::INFINITY || is_marked || calls_more,

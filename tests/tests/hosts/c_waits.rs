@@ -5,8 +5,8 @@ use pfp_tests::place::Place;
 use pfp_tests::skipped;
 use pfp_tests::watch::{self, Watch};
 
-/// A thread that holds the table of tasks may be pre-empted, stopped or dead. Other threads wait at
-/// most a millisecond for it, and the loss is counted.
+/// The thread that holds the lock of the table of tasks may be pre-empted, stopped or dead. Other
+/// threads wait at most a millisecond for it, and calls that then fail are counted.
 #[test]
 fn a_thread_stopped_while_creating_a_task_blocks_no_other() {
     let flags = ["-lpthread", "-ldl"];

@@ -41,7 +41,8 @@ fn no_file_is_opened_under_a_standard_number() {
     }
 }
 
-/// The viewer's Rust runtime opens `/dev/null` on all three before anything else.
+/// The viewer starts with all three standard descriptors closed. Its Rust runtime opens `/dev/null`
+/// under these numbers before anything else.
 #[test]
 fn the_viewer_opens_no_file_under_a_standard_number() {
     if lacks("what numbers files get", "strace") {
@@ -56,7 +57,7 @@ fn the_viewer_opens_no_file_under_a_standard_number() {
     let log = std::fs::read_to_string(&log).expect("strace has written it");
     let (_, viewer) = log.rsplit_once(" execve(").expect("the shell becomes the viewer");
     let (_, own) = viewer.split_once("/dev/null").expect("the runtime opens it");
-    // It opens one for each, or one for the first and duplicates of it.
+    // The runtime opens `/dev/null` for each number, or once and duplicates the descriptor.
     let is_runtimes = |line: &&str| line.contains("/dev/null") || line.contains(" dup(0)");
     let own = own.lines().skip(1).skip_while(is_runtimes);
     let wrong: Vec<_> = own.filter(|line| is_wrong(line)).collect();

@@ -128,7 +128,8 @@ fn without_the_feature_no_instruction_is_left() {
     }
 }
 
-/// With every lint of the compiler and clippy: the crates contain `#![deny]`.
+/// Checks programs that use the macros with every lint of the compiler and of clippy: these
+/// programs contain `#![deny]`.
 #[test]
 fn the_macros_cause_no_warning_and_refuse_what_they_cannot_measure() {
     let at = copied("attribute");

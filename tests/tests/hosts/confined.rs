@@ -73,7 +73,8 @@ fn run(mode: &str, calls: &str, rounds: u64, lanes: &str) -> Run {
     let found = place.entry(target.pid()).filter(|entry| entry.object_bytes.is_some()).map(|_| {
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();
-        // Parts are included in the sums of metered points.
+        // The picture has a sum for each metered point. Parts, the cells of its tuples and its own
+        // cell, are included in the sum.
         let cells = picture.cells.iter().filter(|cell| cell.point != 0 && !cell.is_part);
         (cells.map(|cell| cell.lifetime_count).sum(), picture.losses.begins_missed)
     });
@@ -92,7 +93,7 @@ fn after_the_start_only_documented_calls_are_made() {
     let published = later();
     let allowed = format!("{OWN},{}", list(&published));
     let mut begins = 0;
-    // Once with a lane for each thread, and once with most threads sharing one.
+    // Runs once with a lane for each thread, and once with most threads sharing a lane.
     for lanes in ["128", "2"] {
         let run = run("allow", &allowed, ROUNDS, lanes);
         assert_eq!(run.ended.status.code(), ORDERLY, "{lanes} lanes: {:?}", run.ended);

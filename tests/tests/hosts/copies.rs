@@ -1,5 +1,6 @@
 //! Several copies of pfp in one process: a program and plugins that each link pfp share one
-//! segment, and their regions nest in each other.
+//! segment, and their regions nest in each other. The first copy leads: it has the segment. The
+//! other copies follow: they call the leader's functions.
 
 use std::path::{Path, PathBuf};
 
@@ -75,8 +76,9 @@ fn assert_nested(watch: &mut Watch, plugins: &[&str], times: u64) {
     let shares = [(&outside, &plugin), (&plugin, &inside)].map(|(around, within)| {
         (around.inclusive - around.exclusive) as f64 / within.inclusive as f64
     });
-    // The outer region also has the cost of a pair, which each copy calibrates separately. It can
-    // only be less if a hypervisor has stolen time inside the inner region.
+    // The share may exceed 1, since the outer region also excludes the inner region's measuring
+    // cost, which each copy calibrates separately. The share is below 1 only if a hypervisor has
+    // stolen time inside the inner region.
     assert!(shares.iter().all(|share| (0.9..1.5).contains(share)), "{shares:?}");
     assert_eq!(inside.exclusive, inside.inclusive);
     figure(&format!("copies: taken out of what is inside: {shares:?}"));
@@ -199,7 +201,7 @@ fn switching_points_reaches_all_copies() {
         let mut watch = Watch::open(&only(&place, target.pid()));
         let all = [&[IN_C, IN_RUST][..], &["outside"], &["inside"]];
         assert_eq!(all.map(|names| sums(&mut watch, names).count), [3; 3]);
-        // The viewer enables it.
+        // A viewer disables the point of one plugin.
         let name = if plugin == c::rust_plugin() { IN_RUST } else { IN_C };
         let id = watch::id(watch.poll(), name);
         watch.change(id, Change::Disable);
@@ -256,8 +258,8 @@ fn more_copies_than_a_program_needs_share_a_segment() {
     target.end_well();
 }
 
-/// A program, a plugin in C, a plugin with another version of pfp and a plugin by another compiler:
-/// each of them leads once, and the others follow.
+/// The copies are in a program, a plugin in C, a plugin with another version of pfp, and a plugin
+/// by another compiler. In each run, another one of them leads.
 #[test]
 fn copies_of_other_versions_and_compilers_share_a_segment() {
     let (c, other) = (c::c_plugin(), other::version());
@@ -307,7 +309,8 @@ fn a_copy_that_follows_can_use_the_whole_api() {
     }
 }
 
-/// Changes the table version in a library, so that it differs from all other copies'.
+/// Changes, in a library, the version of the table through which copies of pfp call each other. It
+/// then differs from the version of all other copies.
 fn make_incompatible(library: &Path) {
     let mut bytes = std::fs::read(library).expect("it was copied");
     let head: Vec<u8> = [4_u32, 16, 1].into_iter().flat_map(u32::to_ne_bytes).collect();
@@ -315,7 +318,8 @@ fn make_incompatible(library: &Path) {
     let found: Vec<_> =
         (0..bytes.len() - 32).filter(|at| bytes[*at..].starts_with(&head)).collect();
     assert_eq!(found.len(), 1, "one note in {}", library.display());
-    // The version is in the note, and in the code that compares it with other copies' versions.
+    // The version is in the library's ELF note, and in the code that compares it with the versions
+    // of other copies.
     let version: [u8; 8] = std::array::from_fn(|at| bytes[found[0] + head.len() + at]);
     let places: Vec<_> =
         (0..bytes.len() - 8).filter(|at| bytes[*at..].starts_with(&version)).collect();
@@ -359,7 +363,8 @@ fn incompatible_copies_stay_apart_and_are_reported() {
     let doctor = String::from_utf8(place.pfp_top(&["doctor"]).stdout).expect("it is text");
     assert!(doctor.contains("copies of pfp that do not fit together"), "{doctor}");
     target.end_well();
-    // Two segments use one file name: the first process that ends takes it.
+    // Both copies have the same file name for their last snapshot: the first one to write it keeps
+    // it.
     let taken: Value =
         serde_json::from_slice(&std::fs::read(&file).expect("it was written")).expect("it is JSON");
     let is_there = |name: &str| {

@@ -50,7 +50,7 @@ fn unusable_paths_and_settings_print_nothing() {
     }
 }
 
-/// With no descriptor at all, a program could not even start.
+/// The host has only the standard descriptors, without which it could not start.
 #[test]
 fn a_host_without_free_descriptors_continues() {
     let place = Place::new();

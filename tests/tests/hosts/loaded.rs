@@ -21,8 +21,8 @@ fn program() -> PathBuf {
     compile(Compiler::C, "loads", &["loads.c"], Link::Without, ["-lpthread", "-ldl"])
 }
 
-/// glibc reserves only some hundred bytes of static thread-local storage for all the libraries that
-/// are loaded later.
+/// glibc reserves only some hundred bytes of static thread-local storage for all libraries that a
+/// running program loads. So a library that needs more of it cannot be loaded then.
 #[test]
 fn no_library_needs_static_thread_local_storage() {
     if lacks("how libraries are linked", "objdump") {

@@ -40,7 +40,7 @@ fn hungry(place: &Place, threads: u64) -> Command {
     command
 }
 
-/// Runs it to its end, and checks that it stays within `share` bytes.
+/// Runs a hungry program to its end, and checks that it stays within `share` bytes.
 fn stays_within(what: &str, share: u64, prepare: &dyn Fn(&mut Command)) {
     const THREADS: u64 = 60;
     let place = Place::new();
@@ -58,7 +58,7 @@ fn stays_within(what: &str, share: u64, prepare: &dyn Fn(&mut Command)) {
     assert!(measured > 0, "{what}");
     target.end_well();
 
-    // A user who sets more memory gets it.
+    // If the user sets the memory, this replaces the share.
     let mut command = hungry(&place, 1);
     prepare(command.env("PFP_MEMORY_MB", "3"));
     let mut target = Target::start(&mut command);
@@ -215,7 +215,8 @@ fn crashed_processes_leave_room_for_the_next_run() {
     const LIMIT: u64 = 64 * MIB;
     let group = match Group::new(LIMIT) {
         Ok(group) => group,
-        // Without a group, the limit on files bounds it, which needs no rights.
+        // If the test may not create a group, it limits the size of files instead, which needs no
+        // special rights.
         Err(why) => {
             skipped("a control group", &why.to_string());
             return crashes("ulimit -f", LIMIT / PART, &limited(libc::RLIMIT_FSIZE, LIMIT / PART));

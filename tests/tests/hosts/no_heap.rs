@@ -42,7 +42,8 @@ fn each_function_of_c_survives_an_exhausted_heap() {
     assert!(!at_the_end.exists(), "half a snapshot");
 }
 
-/// Calls each function of the Rust interface while the allocator refuses requests in that way.
+/// Calls each function of the Rust interface while the allocator refuses requests, as in the test
+/// of the C interface above.
 #[test]
 fn each_function_of_rust_survives_an_exhausted_heap() {
     let place = Place::new();

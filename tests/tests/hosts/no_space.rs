@@ -53,8 +53,8 @@ fn the_host_does_not_notice_a_full_dev_shm() {
     figure(&format!("no_space: {tried} sizes of /dev/shm, the host as ever"));
 }
 
-/// Each page that the probe asks for is refused in turn: it touches none that it did not get. In a
-/// full `/dev/shm`, a touch would be a SIGBUS.
+/// Each page that the probe requests is refused once, in one run each. The probe must not touch the
+/// refused page: in a full `/dev/shm`, that would raise SIGBUS.
 #[test]
 fn a_page_that_is_refused_is_not_touched() {
     if lacks("pages that are refused", "cc") {
@@ -65,7 +65,7 @@ fn a_page_that_is_refused_is_not_touched() {
     let preload = c::compile(Compiler::C, "refused_page.so", &sources, Link::Without, flags);
     let place = Place::new();
     let report = place.path("report");
-    // A snapshot reads what is in use.
+    // The snapshot at the end reads all pages in use.
     let snapshot = place.path("snapshot");
     let run = |refused: Option<u64>| -> (Output, BTreeSet<u64>) {
         let mut command = place.command(TARGET);

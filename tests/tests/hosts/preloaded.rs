@@ -36,7 +36,8 @@ fn sanitized(compiler: Compiler, flags: &[&str]) -> Option<PathBuf> {
 
 #[test]
 fn a_program_with_address_sanitizer_is_measured() {
-    // The sanitizer's runtime is a library that the loader would otherwise want first.
+    // With clang, the sanitizer's runtime is a shared library that demands to be loaded before all
+    // others.
     let runtime = std::process::Command::new("clang")
         .arg("-print-file-name=libclang_rt.asan-x86_64.so")
         .output()

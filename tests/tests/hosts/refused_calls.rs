@@ -38,7 +38,7 @@ struct Host {
     program: String,
     arguments: Vec<String>,
     plain: Output,
-    /// Number of private mappings that it may have although nothing is measured.
+    /// Number of the probe's private mappings that may stay although nothing is measured.
     keeps: usize,
     /// Refusals for which `doctor` has been run already.
     told: RefCell<Vec<(Stage, i32)>>,
@@ -89,7 +89,8 @@ impl Host {
             }
             assert!(part != 0 || own.is_empty(), "the host itself calls {own:?}");
             for call in &measured[part] {
-                // The number of such a call depends on the host's calls for its report.
+                // A call is refused by its number among the calls of its name. If the host makes
+                // calls of this name for its report, that number varies.
                 if part == 2 && measured[1].iter().any(|own| own.name == call.name) {
                     continue;
                 }
@@ -128,7 +129,7 @@ impl Host {
         let output = command.output().expect("strace is there");
         let what = format!("{error} for {name} {when}: {}", call.line);
         let notes = failure::find(&self.place.directory()).expect("the directory can be read");
-        // This comes before the notes are removed.
+        // Check the notes before `left_behind` removes them.
         let told = notes.iter().try_for_each(|note| self.tell(note, &what));
         let left_behind = self.left_behind(&what);
         ensure!(output == self.plain, "{what}: {output:?}");
@@ -313,7 +314,7 @@ fn the_host_does_not_notice_refused_calls() {
 #[test]
 fn a_host_in_c_does_not_notice_refused_calls() {
     let program = c::compile(Compiler::C, "refused", &["refused.c"], Link::Static, [""; 0]);
-    // This allocation holds the points of the library and exists before the segment.
+    // The mapping that may stay holds the library's points. It is made before the segment.
     does_not_notice("C", program.to_str().expect("it is plain text"), &[], 1);
 }
 
@@ -405,7 +406,7 @@ fn doctor_reports_a_failed_start_until_one_succeeds() {
     }
 }
 
-/// Without a tracer: `doctor` reports refusals by the system itself with the real reason.
+/// Here the system itself refuses the calls, and not a tracer. `doctor` reports the real reason.
 #[test]
 fn doctor_reports_refusals_by_the_system_itself() {
     let place = Place::new();

@@ -215,7 +215,8 @@ fn greenlets_have_regions_of_their_own() {
         assert!(output.status.success(), "{which}");
         assert!(said(&output).contains("all is as it was to be"), "{which}");
         let snapshot = json::read(&place.path("snapshot.json")).expect("it can be read");
-        // A missed switch and the ends of the regions that were given up each count one.
+        // If another trace function replaces pfp's, pfp misses a switch and gives up the regions
+        // that are open across it. The switch and the ends of these regions count as mismatched.
         let mismatched = snapshot.losses[Loss::MismatchedEnds];
         assert_eq!(mismatched > 0, is_replaced, "{mismatched}, {which}");
         assert_eq!(snapshot.losses[Loss::BeginsRefused], 0, "{which}");
@@ -232,7 +233,8 @@ fn children_are_a_group_and_the_status_is_the_programs() {
         let place = Place::new();
         let mut command = pythons.command(&place, pfp_top(), python);
         command.args(is_watched.then_some(["-m", "pfp"]).into_iter().flatten());
-        // With a relative path: new interpreters of `multiprocessing` see it as an absolute one.
+        // The script's path is relative here, but new interpreters of `multiprocessing` see it as
+        // an absolute path.
         command.current_dir(file("")).args(["workers.py", way]);
         let output = command.output().expect("it starts");
         let log = std::fs::read_to_string(place.path("log")).unwrap_or_default();
@@ -279,8 +281,8 @@ fn forked_children_end_in_order_and_write_their_snapshots() {
         }
         assert_eq!(place.lit(), [""; 0], "{python:?}, {way}: nothing is left");
 
-        // One file is the program's, although its children end first; spawned children also run
-        // their exit handlers.
+        // If all processes write to one file, the program's figures must be in it, although its
+        // children end first. Spawned children are not tested: they run exit handlers of their own.
         if way == "spawn" {
             continue;
         }

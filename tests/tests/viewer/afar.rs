@@ -1,6 +1,6 @@
-//! Processes on other machines: through commands that start an agent, over connections that are
-//! cut, garbled, silent or hostile, and through a real sshd. Tests start in the order of their
-//! names, and these, which wait longest, come first.
+//! Processes on other machines, watched through commands that start an agent there: over
+//! connections that are cut, garbled, silent or hostile, and through a real sshd. Tests start in
+//! the order of their names, so this module's name puts its tests, which wait longest, first.
 
 mod agent;
 mod lines;
@@ -24,7 +24,7 @@ const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 /// The first bytes that an agent sends.
 const MAGIC: &[u8] = b"\x89PFPVIA\r\n";
 
-/// A simulated machine with `pfp-top` on the path.
+/// A simulated machine, which has `pfp-top` on its path.
 struct Near(Place);
 
 impl Near {
@@ -155,7 +155,7 @@ fn a_recording_goes_on_when_a_lost_line_comes_back() {
     let output = recorder.wait_with_output().expect("it ends");
     pfp_tests::well(&output);
     assert!(complaint(&output).contains("the connection was lost"), "{}", complaint(&output));
-    // Between snapshots no measurement was lost that was still in the ring.
+    // Each record is delivered or counted as lost, also across the lost connection.
     let mut recorded = source::open(&near.0.path("run.rec")).expect("it can be read");
     let recording = recorded.recording().expect("it is one");
     let events: Vec<_> =

@@ -144,8 +144,7 @@ fn points_are_switched_reset_and_averaged_by_scripts() {
     let state = |name: &str| point(&now(), name).expect("it is there")["state"].clone();
     let all = now()["points"].as_array().unwrap().len();
 
-    // The viewer that disabled the points has ended: it printed the change, which took effect and
-    // stays.
+    // Unlike a viewer with a screen, the command leaves the points disabled when it ends.
     let said = good(&place, &["disable", "-p", &pid, "ti?k", "#5"]);
     assert_eq!(said, format!("disabled 2 of {all} points\n"));
     assert_eq!(
@@ -154,7 +153,7 @@ fn points_are_switched_reset_and_averaged_by_scripts() {
     );
     let (ticks, rounds) = (count_in(&now(), "tick"), count_in(&now(), "round").unwrap());
     wait_for("rounds without ticks", || count_in(&now(), "round").unwrap() > rounds + 3);
-    // One region may have been open.
+    // One region may have been open when the point was disabled; its end still counts.
     let later = count_in(&now(), "tick");
     assert!(later <= ticks.map(|count| count + 1), "{ticks:?} {later:?}");
 

@@ -52,7 +52,7 @@ fn a_program_that_becomes_slower_is_caught_by_its_baseline() {
     assert!(mean_change(line(&text, "work").unwrap()).unwrap() > 50.0, "{text}");
     assert!(text.contains("significantly"), "{text}");
     assert!(text.lines().any(|line| line.starts_with(" baseline ") && line.contains(" since")));
-    // The next comparison is with the window since then, which was just as slow.
+    // A second `b` compares with the window since the first baseline, which was just as slow.
     screen.press(&["b"], "no such difference from then on", |text| {
         let change = line(text, "work").and_then(mean_change);
         change.is_some_and(|change| change.abs() < 50.0)

@@ -58,7 +58,7 @@ fn lines() -> Vec<&'static str> {
     lines
 }
 
-/// A program with functions for `-finstrument-functions`, for a second or two.
+/// A program with functions for `-finstrument-functions`, which runs for a second or two.
 const APP: &str = "#include <unistd.h>\n\
                    static int parse_line(int n) { return n * 3; }\n\
                    static int other(int n) { return n + 1; }\n\
@@ -67,7 +67,7 @@ const APP: &str = "#include <unistd.h>\n\
                    sum += parse_line(other(n)); usleep(1000); }\n\
                    return sum == 1; }\n";
 
-/// A snapshot; each number is another run.
+/// A snapshot of a simulated run; each number gives another run.
 fn run(number: u32) -> Snapshot {
     let mut source = Synthetic::new();
     source.snapshot_mut().process.segment_id = format!("{number:032x}");

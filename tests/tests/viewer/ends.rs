@@ -123,9 +123,9 @@ fn the_last_three_crashed_processes_are_kept() {
     assert_eq!(place.entries().len(), KEEP);
 }
 
-/// A viewer that watches all processes removes the segments of those that made an orderly exit,
-/// once it has read them. Of those that ended by `_exit`, it keeps as many as there are without a
-/// viewer.
+/// A viewer that watches all processes removes the segment of a process that made an orderly exit,
+/// once it has read the segment. Of the processes that ended by `_exit`, the last three segments
+/// stay, as they do without a viewer.
 #[test]
 fn a_viewer_of_all_keeps_the_last_three_that_ended_by_exit() {
     let place = Place::new();

@@ -1,5 +1,6 @@
-//! A viewer is killed at any moment while it switches, resets and saves: the program's figures stay
-//! exact, the next viewer attaches at once, and only the notes of its switches are left.
+//! A viewer is killed at any moment while it switches, resets and saves. The program's figures stay
+//! exact, and the next viewer attaches at once. In the folder of beacons, the killed viewer leaves
+//! only its list of switched points, from which the next viewer restores them.
 //!
 //! The program counts its calls in a witness. A call of a point that was being switched may be
 //! counted or not; all other counts are exact.
@@ -46,8 +47,8 @@ impl Folder {
         Self(path.into())
     }
 
-    /// Checks that every snapshot and copy is complete, and removes all files except those that are
-    /// rewritten. Returns the numbers of complete files and of drafts.
+    /// Checks that every snapshot and copy is complete, and removes all files except `again.json`,
+    /// which each viewer overwrites. Returns the numbers of complete files and of drafts.
     fn clear(&self) -> (u64, u64) {
         let (mut whole, mut drafts) = (0, 0);
         for file in fs::read_dir(&self.0).expect("it is there").flatten() {
@@ -122,12 +123,12 @@ impl Watched {
         Victim::start(&self.place, &[&arguments[..], more].concat())
     }
 
-    /// Checks, after a viewer's end, that it left only the notes of its switches. A switch that was
-    /// begun before the kill counts as done.
+    /// Checks, after a viewer's end, that it left only its list of switched points. A switch that
+    /// was begun before the kill counts as done.
     fn check_remains(&self) {
         self.witness.switched.store(self.witness.switching.load(Acquire), Release);
         let left = fs::read_dir(self.place.beacons()).expect("it is there").flatten();
-        // The next viewer reads the notes of its switches.
+        // The list of switched points stays, since the next viewer reads it.
         let left = left.filter(|file| file.file_name() != "switched").count();
         assert_eq!(left, 1, "more than the program's beacon");
     }

@@ -587,7 +587,8 @@ fn a_crashed_segment_is_listed_read_and_removed() {
     assert_eq!(place.lit(), [""; 0]);
 }
 
-/// The segment of this program is marked as a debug build, with the cost of a region there.
+/// The test marks the program's segment as if a debug build had made it, with the high cost of a
+/// region in a debug build.
 #[test]
 fn the_doctor_says_what_pfp_costs_without_optimisation_and_what_to_do() {
     let place = Place::new();
@@ -618,7 +619,7 @@ fn the_doctor_says_what_pfp_costs_without_optimisation_and_what_to_do() {
         let found = found.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(found.contains(words), "{words:?} is not in: {found}");
     }
-    // After the advice is followed, debug assertions are still on.
+    // A user who follows the advice still has a debug build, but a region is cheap.
     pair_ns(60.0);
     let after = doctor();
     assert!(!after.contains("without optimisation"), "{after}");

@@ -207,7 +207,8 @@ pub(super) fn child_of(pid: u32) -> u32 {
     })
 }
 
-/// A process in a container: its id is meaningless outside, but its lock is not.
+/// Outside of its container, the id of a process is meaningless, but the lock on its beacon shows
+/// that it is alive.
 #[test]
 fn a_process_in_a_container_is_recognized_from_outside() {
     let place = Place::new();

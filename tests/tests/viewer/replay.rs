@@ -51,7 +51,7 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     // While the recording grows, so does the number of its snapshots.
     let screen = place.screen(130, 34);
     screen.pfp_top("open a.pfprec");
-    // It opens at the last snapshot.
+    // The replay opens at the last snapshot.
     screen.wait_for("the last snapshot", |text| {
         let number = |part: Option<&str>| part?.trim().parse::<usize>().ok();
         let shown = text.lines().next().and_then(|line| line.split_once(" of ")).map(|(a, _)| a);
@@ -73,7 +73,8 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     let since_first: Vec<_> = (0..len).map(|place| recording.since_first(place)).collect();
     screen.wait_for("its end", |text| text.contains(&format!("(1 of {len})")));
 
-    // The figures are those of the file, from whichever direction the replay arrives.
+    // Each snapshot shows the figures of the file, whether the replay moves forwards, backwards or
+    // jumps.
     let mut count = |place: usize| {
         recording.seek(place - 1);
         let snapshot = recording.poll().unwrap();
@@ -111,8 +112,8 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.keys(&["Enter"]);
     check(39);
     screen.text(".");
-    // Loads and rates are those between two snapshots and not smoothed. Only the plot of the
-    // earlier load depends on the path.
+    // Loads and rates are those between two snapshots and not smoothed. Only the plots of the
+    // earlier load, which `figures` removes, depend on the snapshots that were shown before.
     let figures = |text: &str| table(text).replace(|c: char| !c.is_ascii(), "");
     assert_eq!(figures(&check(40)), figures(&forty));
 
@@ -180,7 +181,7 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.text("e");
     screen.wait_for("a refusal", |text| text.contains("a recording cannot be changed"));
 
-    // It plays to the end without keys, and from the beginning again.
+    // The replay plays to the end without keys, and then from the beginning again.
     screen.text("]]]");
     screen.press(&["Space"], "the end", |text| {
         text.contains(&format!("REPLAY {}", count_time(len, &file)))

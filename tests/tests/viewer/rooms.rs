@@ -22,7 +22,8 @@ const CONTAINER: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--m
 /// Mounts private folders in a container, and then runs the program.
 const INSIDE: &str = "mount -t tmpfs none /dev/shm && mount -t tmpfs none /tmp && exec \"$@\"";
 
-/// Copies of the programs that every user can start, and whose beacons are in the default folder.
+/// Copies of the programs that every user can start. The copies put their beacons into the default
+/// folder.
 struct Machine {
     /// The programs' name.
     name: String,
@@ -139,7 +140,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // The objects of programs that were killed.
+        // Remove the objects of programs that were killed.
         for beacon in fs::read_dir(self.folder.join("run/pfp")).into_iter().flatten().flatten() {
             let id = beacon.path().with_extension("");
             let id = id.file_name().unwrap_or_default().to_string_lossy();
@@ -340,7 +341,8 @@ fn an_agent_stopped_by_its_user_blocks_no_other() {
 fn an_agent_of_another_room_that_ended_is_started_again() {
     needs_a_screen!();
     let Some(machine) = Machine::new("again") else { return };
-    // The agent enters the namespaces of the first process.
+    // The agent enters the namespaces of the first process, which ends below. So the next agent has
+    // to enter the namespaces of the other process.
     let mut all = vec![machine.of_user(), machine.of_user()];
     all.sort_by_key(Target::pid);
     let pid = all[1].pid();
@@ -520,7 +522,7 @@ impl Machine {
     }
 }
 
-/// Whether `doctor` reports that a process can be watched, and the place.
+/// Asserts that `doctor` reports that a process can be watched, and names its place.
 #[track_caller]
 fn can_be_watched(machine: &Machine, pid: u32, place: &str) {
     let output = machine.by_root(&["doctor", &pid.to_string()]);

@@ -178,7 +178,7 @@ fn a_program_outlives_the_viewer_that_is_left() {
     signal(pid, libc::SIGKILL);
 }
 
-/// The viewer is ended by SIGHUP, by SIGTERM and by SIGKILL.
+/// Ends the viewer by SIGHUP, by SIGTERM and by SIGKILL.
 #[test]
 fn a_program_outlives_the_viewer_that_is_ended() {
     needs_a_screen!();

@@ -118,7 +118,7 @@ fn processes_come_and_go_and_the_others_go_on() {
 fn marked_processes_are_one_and_switched_each_by_itself() {
     needs_a_screen!();
     let place = Place::new();
-    // They start one after the other, since the list is sorted by start time.
+    // The targets start one after the other, since the list is sorted by start time.
     let targets = ["one", "two", "three"].map(|name| {
         let target = place.start(STEADY, &[name]);
         wait_for_ticks(&place, &target, 1);
@@ -174,13 +174,13 @@ fn a_sum_tells_how_unevenly_its_ranks_share_the_work() {
         let row = sum.iter().find(|row| row["name"] == label).expect("it was measured");
         row["imbalance"].as_f64().expect("a number")
     };
-    // The kernel measures what the ranks burn.
+    // Each rank burns CPU time by the kernel's clock, so the shares are known without pfp.
     for (label, expected) in [("alone", 3.0), ("solve", 2.0 * 3.0 / 4.0), ("even", 1.0)] {
         figure(&format!("imbalance of {label}: {}, by its shares {expected}", of(label)));
         assert!((of(label) / expected - 1.0).abs() < 0.1, "{label}: {}", of(label));
     }
-    // Without another figure to compare with, the expected value is computed from each rank's own
-    // figures.
+    // The imbalance also follows exactly from the ranks' own figures: the most ticks of a rank,
+    // divided by their mean.
     let mut ticks: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for rank in &ranks {
         for row in rows(&place, &["-p", &rank.pid().to_string()]) {

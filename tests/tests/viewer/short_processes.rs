@@ -47,8 +47,8 @@ fn every_process_of_a_run_is_summed_exactly() {
     nothing_is_left(&place);
 }
 
-/// Processes that the program did not start are not counted. A program's only process is found,
-/// however short it is.
+/// Processes that the program did not start are not counted. If a program is a single process, it
+/// is counted, however briefly it runs.
 #[test]
 fn a_run_sums_its_own_processes_and_no_others() {
     let place = Place::new();

@@ -140,8 +140,8 @@ fn columns(text: &str) -> Vec<String> {
     words.filter(|word| !word.starts_with(char::is_numeric)).map(str::to_owned).collect()
 }
 
-/// Columns and sorting are restored from the last session, on the screen only. A file with other
-/// settings prevents that.
+/// The screen restores columns and sorting from the last session; printed tables do not. A broken
+/// file of the last session is ignored.
 #[test]
 fn columns_and_sorting_are_kept_for_the_next_session() {
     needs_a_screen!();

@@ -200,8 +200,7 @@ fn the_load_of_a_point_can_be_zoomed_and_moved_in_time() {
     for (key, span) in [("+", "30 s"), ("=", "10 s"), ("+", "5 s")] {
         closer(key, span);
     }
-    // Once the last five seconds are known, the next part, the last two seconds, has older data
-    // before it.
+    // Wait until five seconds are known, so that a plot of two seconds can be moved back in time.
     screen.wait_for("5 s that are known", |text| {
         title(text).starts_with(" Load, last 5 s: ") && !title(text).contains("watched for")
     });
@@ -224,7 +223,7 @@ fn the_load_of_a_point_can_be_zoomed_and_moved_in_time() {
     let on = screen.press(&["Right"], "a step on", |text| {
         title(text).contains("paused") && title(text) != title(&paused) && picture(text).is_some()
     });
-    // As far back as it was held, or further if the history has grown since.
+    // The oldest part is as old as the held one, or older if the history has grown since.
     let oldest = screen.press(&["Home"], "the oldest", |text| {
         title(text).contains("paused") && title(text) != title(&on) && picture(text).is_some()
     });

@@ -40,7 +40,7 @@ struct LaneCounters(u32);
 
 #[pfp::all_functions]
 impl LaneCounters {
-    /// A constant, a constructor and methods of each kind.
+    /// The value of a new counter.
     const START: u32 = 1;
 
     const fn new() -> Self {
@@ -294,7 +294,7 @@ declare!(declared, {
     7
 });
 
-/// A user's name that resembles the macro's own, and is independent of it.
+/// Declares variables with names that the macros also use; they must not clash.
 #[pfp::function]
 fn names_of_its_own() -> u32 {
     let __pfp_guard = 1;

@@ -48,7 +48,7 @@ pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
         other => panic!("there is no filter {other:?}"),
     };
     let measures = mode != "plain";
-    // The C library allocates its memory for threads before anything is refused.
+    // The C library allocates stacks for these threads before any call is refused.
     let early = mode.ends_with("-start");
     if early {
         let stacks: Vec<_> = (0..THREADS).map(|_| start(nothing)).collect();
@@ -67,7 +67,7 @@ pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
     }
     BEFORE.wait();
     waiting.into_iter().for_each(join);
-    // The C library has kept the stacks, so these threads need no new memory.
+    // The C library reuses the stacks of the threads that have ended, so these need no new memory.
     let late: Vec<_> = (0..THREADS).map(|_| start(late)).collect();
     late.into_iter().for_each(join);
     if mode == "allow-in-child" {
@@ -233,8 +233,8 @@ fn number(name: &str) -> Option<libc::c_long> {
 }
 
 impl Filter {
-    /// Sets the filter for all threads. `calls` are names with commas between; with
-    /// `=`, only calls with that third argument are meant.
+    /// Sets the filter for all threads. `calls` has names of calls, separated by commas;
+    /// `NAME=NUMBER` means only calls whose third argument is NUMBER.
     fn set(&self, calls: &str) {
         const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
         const IS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;

@@ -1,5 +1,5 @@
-//! Regions of every form on a thread that may ask the kernel for two things only: its
-//! own CPU time, and whether it is on a stack for signal handlers.
+//! Regions of every form on a thread that may ask the kernel for two things only: its own CPU time,
+//! and whether it is on a stack for signal handlers.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -15,11 +15,11 @@ static OFF: pfp::Point = pfp::Point::new("off");
 
 /// Number of regions that one round measures.
 const IN_A_ROUND: u64 = 6;
-/// Number of octaves of durations whose histogram parts exist before anything is forbidden: they
-/// reach a tenth of a second.
+/// Number of octaves of durations that are measured before system calls are forbidden, so that
+/// their histogram parts exist. They reach a tenth of a second.
 const OCTAVES: u32 = 28;
 
-/// The step that the thread is in.
+/// The last step: the confined thread stores [`WARM`] and [`DONE`], the main thread [`GO`].
 static STEP: AtomicU64 = AtomicU64::new(0);
 const WARM: u64 = 1;
 const GO: u64 = 2;
@@ -34,7 +34,7 @@ pub(crate) fn run(pairs: u64) {
     thread::spawn(move || confined(rounds));
     reach(WARM);
     let pid = std::process::id();
-    // The second read needs no new memory.
+    // The first reading allocates memory, so that the second one needs no new memory.
     let _ = os::resident(pid);
     let before = os::resident(pid);
     STEP.store(GO, SeqCst);
@@ -43,7 +43,7 @@ pub(crate) fn run(pairs: u64) {
     say("rounds", &[&rounds]);
     say("resident", &[&before, &after]);
     pause("done");
-    // The thread must not end by itself, since that takes system calls.
+    // This ends the process while the thread still runs: the end of a thread makes system calls.
     std::process::exit(0);
 }
 
@@ -104,7 +104,7 @@ fn spin(ticks: u64) {
     while now().wrapping_sub(start) < ticks {}
 }
 
-/// Shows that a thread that makes any other system call is killed.
+/// Shows that any other system call of the thread kills the process.
 pub(crate) fn asks_the_kernel() {
     allow_one_clock();
     let _ = os::thread_cpu();
@@ -112,8 +112,8 @@ pub(crate) fn asks_the_kernel() {
     unsafe { libc::syscall(libc::SYS_getppid) };
 }
 
-/// From here on the calling thread may read its CPU time and ask for its stack; the process is
-/// killed for any other system call of this thread.
+/// Permits the calling thread only to read its CPU time and to query its signal stack. From here
+/// on, any other system call of this thread kills the process.
 fn allow_one_clock() {
     const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
     const CLOCK: u32 = libc::SYS_clock_gettime as u32;

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         "hot" => hot::run(number(1)),
         "no-heap" => return heap::run(),
         "confined" => confined::run(&arguments[1], &arguments[2], number(3)),
-        // The ending that the other scenarios would have.
+        // These two show how the other scenarios would end if pfp allocated or made a system call.
         "asks-for-memory" => forbid(|| drop(std::hint::black_box(Box::new(1)))),
         "asks-the-kernel" => hot::asks_the_kernel(),
         other => panic!("there is no scenario {other:?}"),

@@ -14,8 +14,8 @@ use pfp_tests::script::{pause, say};
 use pfp_tests::strict::forbid;
 
 const WORKERS: usize = 4;
-/// Number of signals sent to the workers, beside the timer's: as many handlers can interrupt each
-/// other.
+/// Number of different signals that are sent to the workers, in addition to the timer's. As many
+/// handlers can be nested.
 const SENT: usize = 9;
 /// Maximum number of nested handlers.
 const DEPTHS: usize = SENT + 1;
@@ -24,7 +24,7 @@ const IN_A_HANDLER: u64 = 3;
 /// Every RAISES-th handler raises the next signal inside its region.
 const RAISES: u64 = 16;
 
-/// Calls of the handler, counted by the program, by the number of handlers that each one
+/// Calls of the handler, as the program counts them; the index is the number of handlers that were
 /// interrupted.
 static HANDLED: [AtomicU64; DEPTHS] = [const { AtomicU64::new(0) }; DEPTHS];
 static STOP: AtomicBool = AtomicBool::new(false);

@@ -14,7 +14,7 @@ static FORMER: pfp::MeteredPoint = pfp::MeteredPoint::new("former", &["bytes", "
 
 fn many(items: u64) -> u64 {
     let bytes = 1000 + items * 24;
-    // Twelve different tuples; pfp counts eight separately and sums the rest.
+    // There are twelve different tuples; pfp counts eight separately and sums the other four.
     pfp::scope!("many", bytes = bytes, flops = items * 2, items = items);
     bytes
 }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use pfp_tests::script::pause;
 
-/// Number of rounds.
 const ROUNDS: u32 = 100;
 
 fn work() {
@@ -51,8 +50,8 @@ pub(crate) fn pattern() {
     pause("called");
 }
 
-/// Nested regions. The innermost one runs until the test has seen enough, and spends a third of its
-/// time in calls of `b`.
+/// Nested regions. The innermost one, `open.inner`, runs until the program is killed, and spends a
+/// third of its time in regions of `open.called`.
 pub(crate) fn endless() {
     pfp::register_thread("caller");
     pfp::scope!("open.outer");

@@ -50,7 +50,8 @@ fn work_of(path: &str) -> Work {
     unsafe { mem::transmute::<*mut c_void, Work>(found) }
 }
 
-/// Opens a region here, one of the plugin inside it, and another one here inside that.
+/// Measures a region of this program; in it one of the plugin, and in that another one of this
+/// program.
 fn nested(work: Work, times: i32) {
     for turn in 0..times {
         pfp::scope!("outside");
@@ -64,7 +65,7 @@ pub(crate) fn run(how: &str, libraries: &[String]) {
     let plugins = || libraries.iter().map(|path| work_of(path));
     match how {
         "nested" => plugins().for_each(|work| nested(work, TIMES)),
-        // The plugins measure first, so that another copy than this program's leads.
+        // The plugins measure first, so that a plugin's copy of pfp leads, and not this program's.
         "plugins-first" => {
             for work in plugins() {
                 assert_eq!(work(None, 1), 2);

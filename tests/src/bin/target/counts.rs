@@ -43,7 +43,7 @@ fn round() {
     }
     HAND.begin();
     HAND.end();
-    // Several threads may hold a numbered point at once; each has its own region.
+    // A numbered point may be open in several threads at once; each has its own region.
     pfp::Point::numbered(NUMBERED).begin_once();
     pfp::Point::numbered(NUMBERED).end();
     {

@@ -41,7 +41,7 @@ pub(crate) fn run(threads: usize, least: u64) {
                 }
                 say("thread", &[&os::tid(), &(2 * rounds)]);
                 end.wait();
-                // The thread keeps its lane until the test has read it.
+                // The thread waits here, so that it owns its lane until the test has read it.
                 end.wait();
             });
         }
@@ -54,7 +54,7 @@ pub(crate) fn run(threads: usize, least: u64) {
     });
 }
 
-/// The records that were read from a lane's ring.
+/// Counts of the records that were read from a lane's ring, and the number of the next one.
 #[derive(Default)]
 struct Read {
     next: u64,

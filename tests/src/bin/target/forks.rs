@@ -94,7 +94,7 @@ pub(crate) fn run(forks: u64) {
         if child == 0 {
             in_child(number / 5);
         }
-        // The child's call counts for this thread.
+        // A child in this memory measures its call here.
         shared += u64::from(matches!(way, ChildKind::Vfork));
         bad += wait_for_all();
         if number % 100 == 0 {
@@ -238,7 +238,8 @@ pub(crate) fn beside_the_environment(forks: u64) {
     pause("done");
 }
 
-/// Waits for each child and grandchild; returns how many of them did not end as they should.
+/// Waits for each child and grandchild. Returns how many ended otherwise than with status 0 or by
+/// SIGKILL.
 fn wait_for_all() -> u64 {
     let mut bad = 0;
     loop {
@@ -288,7 +289,7 @@ pub(crate) fn another_program() {
 pub(crate) fn and_live() {
     pfp::init().ok();
     call();
-    // This child shares this memory, and so keeps it mapped.
+    // This child shares this process's memory, so the memory stays mapped while the child lives.
     let (mut read, write) = std::io::pipe().expect("there are descriptors left");
     thread::spawn(move || in_this_memory(stay, write.as_raw_fd() as usize));
     let mut id = [0; 4];
@@ -443,7 +444,7 @@ extern "C" fn call_and_become(program: *mut libc::c_void) -> libc::c_int {
 }
 
 /// A child that bypassed the C library finishes frames. The frames' point is off and was never
-/// reset, so its word is 0.
+/// reset, so its control word is 0.
 pub(crate) fn frames_in_a_copy() {
     (0..3).for_each(|_| pfp::finish_frame!());
     (0..50).for_each(|_| call());
@@ -485,7 +486,7 @@ fn in_this_memory(
 }
 
 /// Forks a child while another thread measures. The child measures, waits for a byte from its
-/// parent, and then ends as `how` says. The parent reaps it at once.
+/// parent, and then ends as `how` says. The parent reaps it at once, unless it calls exec.
 pub(crate) fn child_ends(how: &str) {
     pfp::init().ok();
     call();

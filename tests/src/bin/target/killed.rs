@@ -1,6 +1,6 @@
 //! Programs that are killed. One uses every feature of a point, and stops itself where the test is
 //! to run it instruction by instruction; another one measures until it is killed. They record their
-//! progress in a witness.
+//! progress in memory that they share with the test, a [`witness`].
 
 use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -20,7 +20,7 @@ use pfp_tests::witness::{
 
 /// Number of rounds that run instruction by instruction.
 const ROUNDS: u64 = 64;
-/// Pairs of regions around the point where the ring wraps.
+/// Number of nested pairs of regions that are measured while the ring wraps.
 const AROUND: u64 = 8;
 
 static POINTS: [pfp::Point; NAMES.len()] = {
@@ -195,8 +195,8 @@ impl Me {
         }
     }
 
-    /// Measures a point that the viewer enables and disables meanwhile. The witness records the
-    /// call as counted, as not counted, or as uncertain if the point changed.
+    /// Measures a point while the viewer enables and disables it. The witness records the call as
+    /// counted, as not counted, or as uncertain if the point changed.
     fn toggled(&self) {
         let calls = &self.seat.calls[point::TOGGLED];
         let switched = self.witness.switched.load(Acquire);
@@ -300,7 +300,7 @@ fn threads(me: &Me) {
         });
         beside(1);
         first.join().expect("it only counts");
-        // A thread that reuses the lane of the first one, and finds its cells.
+        // A thread that reuses the lane of the ended thread, with its cells.
         let (go, wait) = mpsc::channel::<()>();
         let (say, hear) = mpsc::channel();
         let second = thread::spawn(move || {
@@ -334,7 +334,7 @@ fn threads(me: &Me) {
                     me.leaf(point::INNER, RegionKind::Hand)
                 });
             }
-            // Resets a shared point: the next region moves its figures.
+            // Resets points of the shared overflow lane: the next region retires their figures.
             me.stage(stage::OVERFLOW);
             for at in [point::OUTER, point::HAND] {
                 me.leaf(at, RegionKind::Scope);
@@ -361,7 +361,8 @@ fn waiting(witness: &'static Witness, seat: usize) -> Me {
     me
 }
 
-/// A thread creates the segment and is held up halfway, while another one begins its first region.
+/// The test stops a thread halfway through creating the segment, while another thread begins its
+/// first region.
 pub(crate) fn slow_start(path: &str) {
     let witness = witness::open(path);
     let me = Me::sits(witness, 0);
@@ -384,8 +385,8 @@ pub(crate) fn slow_start(path: &str) {
 /// Two seats, each used by one measuring thread after the other, until the program is killed.
 pub(crate) fn endless(path: &str) {
     let witness = witness::open(path);
-    // Create the segment first: regions begun before it exists would be missed, and nothing records
-    // them after the kill.
+    // Create the segment first: regions begun before it exists would be missed, and their number
+    // would be unknown after the kill.
     pfp::init().ok();
     thread::scope(|scope| {
         for seat in 0..2 {
@@ -427,7 +428,7 @@ pub(crate) fn watched(path: &str) {
                 in_turn(round);
                 for number in 0_u64.. {
                     round();
-                    // The threads use at most half of a CPU, which viewers need as well.
+                    // The threads sleep regularly, so that viewers get CPU time, too.
                     if number.is_multiple_of(1_000) {
                         thread::sleep(Duration::from_micros(200));
                     }

@@ -451,7 +451,7 @@ pub(crate) fn full_for_a_while() {
     let filler = "/dev/shm/filler";
     let mut file = std::fs::File::create(filler).expect("there is room for a name");
     while std::io::Write::write(&mut file, &[1; 4096]).is_ok_and(|written| written > 0) {}
-    // The first region waits for memory, and so do all that follow.
+    // A new thread needs memory for its first region; without it, no region is measured.
     let before = count();
     thread::scope(|scope| {
         scope.spawn(|| {

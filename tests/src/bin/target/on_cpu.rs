@@ -25,12 +25,12 @@ pub(crate) fn run(threads: usize) {
             scope.spawn(|| {
                 measured(&begin);
                 end.wait();
-                // The thread keeps its lane until the test has read it.
+                // The thread waits here, so that it owns its lane until the test has read it.
                 end.wait();
             });
         }
         end.wait();
-        // pfp measures its tick rate as exactly as it can.
+        // The rate is read at the end, since it becomes more exact the longer the program runs.
         say("ticks_per_second", &[&pfp::ticks_per_second()]);
         pause("done");
         end.wait();

@@ -26,7 +26,8 @@ struct Section {
 // SAFETY: the data is constant.
 unsafe impl Sync for Section {}
 
-/// The signature that the C library registers with.
+/// Stands for the section's code. The kernel requires the signature, with which the C library has
+/// registered the area, before `abort_ip`.
 static NOWHERE: [u32; 4] = [0x5305_3053; 4];
 static SECTION: Section = Section {
     version: 0,
@@ -36,7 +37,7 @@ static SECTION: Section = Section {
     abort_ip: &raw const NOWHERE[2],
 };
 
-/// The calling thread's `rseq_cs`, or `None` if it has no area.
+/// The word `rseq_cs` of the calling thread's area, or `None` if it has no area.
 fn word() -> Option<&'static AtomicU64> {
     // SAFETY: the name is NUL-terminated.
     let offset = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()) };
@@ -126,7 +127,7 @@ pub(crate) fn run(threads: usize) {
                 let stolen = stolen::so_far().as_nanos();
                 say("thread", &[&os::tid(), &cpu.as_nanos(), &stolen]);
                 end.wait();
-                // The thread keeps its lane until the test has read it.
+                // The thread waits here, so that it owns its lane until the test has read it.
                 end.wait();
             });
         }

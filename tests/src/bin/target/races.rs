@@ -1,4 +1,5 @@
-//! Sweepers that race each other: for segments of dead processes, and around a living one.
+//! Sweepers, which remove the segments of dead processes, race each other while a live process has
+//! a segment, too.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -26,7 +27,8 @@ struct Worker {
 }
 
 impl Worker {
-    /// This process has one thread, so its children may call any function.
+    /// Forks a child that runs `work`. This process has only one thread, so the child may call any
+    /// function.
     fn start(work: impl FnOnce(PipeReader, PipeWriter)) -> Self {
         let (read_orders, orders) = io::pipe().expect("there are descriptors left");
         let (answers, answer) = io::pipe().expect("there are descriptors left");
@@ -101,8 +103,8 @@ fn survivor(dir: &Directory, mut orders: PipeReader, mut answer: PipeWriter) {
     answer.write_all(&[u8::from(lives && ended)]).expect("it is heard");
 }
 
-/// Sweeps on command, in both ways in turn. Reports how many segments it removed, and how many it
-/// failed to remove.
+/// Sweeps on command, by `gc` if the command is 0 and otherwise by `sweep`. Reports how many
+/// segments it removed, and how many it failed to remove.
 fn sweeper(dir: &Directory, mut orders: PipeReader, mut answer: PipeWriter) {
     let mut order = [0];
     while orders.read_exact(&mut order).is_ok() {

@@ -1,5 +1,5 @@
-//! A host that may be refused any system call while it starts. Its standard output does not depend
-//! on the probe; it writes the probe's results to a file.
+//! A program whose system calls a tracer may make fail while pfp starts. Its standard output does
+//! not depend on the probe; it writes the probe's results to a file.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -12,9 +12,7 @@ use pfp_tests::os;
 
 /// A value that nothing sets `errno` to.
 const KEPT: i32 = 4242;
-/// Number of rounds of the work.
 const ROUNDS: u64 = 96;
-/// The numbered point.
 const NUMBERED: u32 = 7;
 
 static OUTER: pfp::Point = pfp::Point::new("outer");
@@ -50,7 +48,7 @@ fn work<const MEASURED: bool>() -> (u64, i32) {
             BY_HAND.begin();
             pfp::Point::numbered(NUMBERED).begin_once();
         }
-        // Each step is longer than the last, so that histograms grow, too.
+        // Each round is longer than the last, so that histograms grow, too.
         for step in 0..round * round {
             sum = (sum ^ black_box(step)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
         }
@@ -106,7 +104,7 @@ fn count(stats: Option<pfp::Stats>) -> u64 {
 /// System resources that the process holds.
 struct HeldResources {
     descriptors: BTreeSet<String>,
-    /// Mappings other than the allocator's heap, which also grows for other reasons.
+    /// Mappings other than the heap and the stack, which also grow for other reasons.
     mappings: BTreeSet<String>,
 }
 

@@ -1,6 +1,6 @@
-//! A rank of a parallel job with a share of the work. It spends `share` units of CPU time in
-//! `solve`, on two threads, and one amount in `even` that is equal in all ranks; if its share
-//! exceeds one, it also spends some in `alone`.
+//! A rank of a parallel job with some shares of the work. It spends one unit of CPU time for each
+//! share in `solve`, on two threads, and one unit in `even`. If it has more than one share, it also
+//! spends one unit in `alone`.
 
 use std::thread;
 use std::time::Duration;

@@ -73,7 +73,7 @@ pub(crate) fn ends(how: &str) {
         "alone" => {}
         "with-children" => {
             for rounds in [5, 0] {
-                // SAFETY: the child only measures, and makes an orderly exit.
+                // SAFETY: the other threads have ended, so the child inherits no lock that is held.
                 let child = unsafe { libc::fork() };
                 if child == 0 {
                     work(rounds);

@@ -18,7 +18,8 @@ static STOP: AtomicBool = AtomicBool::new(false);
 static FLICKER: pfp::Point = pfp::Point::new("flicker");
 static EVERYTHING: pfp::Point = pfp::Point::new("everything");
 
-/// Each thread reports how many rounds it made, and the CPU time it took.
+/// Runs rounds in several threads until the test stops them. Each thread prints its number of
+/// rounds and its CPU time.
 pub(crate) fn run(threads: usize) {
     EVERYTHING.enable();
     let (begin, end) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
@@ -31,7 +32,7 @@ pub(crate) fn run(threads: usize) {
                 let stolen = stolen::so_far().as_nanos();
                 say("thread", &[&os::tid(), &rounds, &cpu.as_nanos(), &stolen]);
                 end.wait();
-                // The thread keeps its lane until the test has read it.
+                // The thread waits here, so that it owns its lane until the test has read it.
                 end.wait();
             });
         }

@@ -86,7 +86,7 @@ pub(crate) fn many(threads: usize, calls: u64) {
 }
 
 /// Measures while a thread ends: in the destructor of a thread-local value, and in destructors of
-/// pthread keys that were created before the probe's and after it.
+/// pthread keys that were created before the probe's key and after it.
 pub(crate) fn at_exit(threads: u64) {
     let before = key();
     pfp::init().ok();
@@ -106,8 +106,8 @@ pub(crate) fn at_exit(threads: u64) {
 }
 
 /// Measures in a key's destructor that sets its key again, so that the C library calls it as often
-/// as it may. The last call comes after all of the probe's own. A thread has ended before the next
-/// one starts.
+/// as it permits. Its last call comes after the last one of the probe's destructor. Each thread
+/// ends before the next one starts.
 pub(crate) fn after_exit(threads: u64) {
     pfp::init().ok();
     AGAIN.store(key_with(again), Relaxed);
@@ -124,7 +124,7 @@ pub(crate) fn after_exit(threads: u64) {
         }
     }
     pause("done");
-    // One more thread, which ends by returning.
+    // One more thread, which does not set the key.
     thread::spawn(work).join().expect("it only counts");
     pause("after");
 }

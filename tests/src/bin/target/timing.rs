@@ -65,8 +65,8 @@ pub(crate) fn run(library: PathBuf) {
     let around = clock() - before;
     say("sample", &[&(found.mean * 4.0), &inside.as_secs_f64(), &around.as_secs_f64()]);
 
-    // The device measures time by its own clock, and the segment holds it in ticks. The test
-    // removes the library.
+    // The device measures time by its own clock, and the segment stores it in ticks. The stand-in
+    // is not dropped, since that would remove the library, which belongs to the test.
     let stand_in = ManuallyDrop::new(StandIn::at(library));
     let mut timer = pfp_timing::GpuTimer::new(stand_in.gpu(), "timing");
     let before = wall();

@@ -152,7 +152,7 @@ pub(crate) fn run(mode: &str, calls: u64, from_the_start: bool) {
     FROM_NS.store(system_ns(), Relaxed);
     FROM_TICKS.store(real_ticks(), Relaxed);
     RATE.store((rate * 1e3) as u64, Relaxed);
-    // While reads do not trap yet, pfp checks that the counter may be read. It checks only once.
+    // pfp checks only once whether the counter may be read: here, before readings trap.
     let _ = pfp::reading::wall_ns();
     trap(PR_TSC_SIGSEGV);
     if from_the_start {

@@ -25,11 +25,11 @@ pub(crate) struct Judge<'a> {
     place: &'a Place,
     witness: &'a Shared,
     pid: u32,
-    /// Whether times are on-CPU times: then a region has no minimum duration.
+    /// Whether times are on-CPU times, for which the witness gives no minimum.
     loose: bool,
-    /// The segment as opened by a reader while the process was alive.
+    /// The segment, opened once, as soon as that was possible.
     early: Option<(&'static Segment, Facts)>,
-    /// A reader that attached one change ago.
+    /// A reader that attached at the last check, and has a picture of the state then.
     previous: Option<Reader<&'static Segment>>,
     /// Exclusive ticks of each point, as last seen.
     ticks: [u64; NAMES.len()],
@@ -103,7 +103,7 @@ impl<'a> Judge<'a> {
             return;
         };
         self.check(&left);
-        // A reader that attached one change ago, and sees now that the process is dead.
+        // A reader that attached at the last check must read the changes since then, too.
         if let Some(mut reader) = self.previous.take() {
             let early = read(&mut reader);
             self.check(&early);
@@ -116,7 +116,7 @@ impl<'a> Judge<'a> {
         }
         if let Some((segment, facts)) = &self.early {
             let mut reader = Reader::new(*segment, facts.clone());
-            // At that time, the reader considered the process alive.
+            // The next check polls the reader again.
             reader.poll();
             self.previous = Some(reader);
         }

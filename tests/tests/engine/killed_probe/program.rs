@@ -17,7 +17,7 @@ use pfp_tests::witness::Shared;
 
 use super::{LANES, TARGET};
 
-/// A child process with its witness. The test waits for it thread by thread.
+/// A child process with its witness. The test traces its threads, so it must reap each of them.
 pub(crate) struct Program {
     child: Child,
     pub(crate) witness: Shared,
@@ -44,8 +44,8 @@ impl Program {
         self.child.id()
     }
 
-    /// Kills the process and waits for it. A traced thread that has ended stays until its tracer, which
-    /// is the calling thread, has waited for it, and the process stays as long.
+    /// Kills the process and reaps it. A traced thread that has ended remains until its tracer, the
+    /// calling thread, has waited for it, and the process remains as long.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         while let Ok(None) = self.child.try_wait() {

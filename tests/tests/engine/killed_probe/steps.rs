@@ -19,9 +19,10 @@ use super::program::{Program, mapped};
 /// The size of the steps of a stage.
 #[derive(Clone, Copy)]
 pub(crate) enum Pace {
-    /// One instruction at a time until the state has changed this many times, and the rest at once.
+    /// One instruction at a time until the state has changed this many times; then the rest of the
+    /// stage without a stop.
     Instructions(u64),
-    /// One system call at a time for this many calls, and the rest at once.
+    /// One system call at a time for this many calls; then the rest of the stage without a stop.
     SystemCalls(u64),
 }
 

@@ -103,7 +103,7 @@ impl Agent {
         assert_eq!(self.ask(act), json!({ "Changed": { "found": "on" } }));
     }
 
-    /// Sends these last bytes, and closes the connection.
+    /// Sends these last bytes, closes the connection, and waits for the agent's end.
     fn cut(mut self, last: &[u8]) -> Output {
         let mut input = self.input.take().unwrap();
         // The agent may have ended already.
@@ -139,8 +139,8 @@ fn switches_are_restored_only_when_the_connection_breaks() {
         assert!(!complaint(&ended).contains("panicked"), "{}", complaint(&ended));
         assert_eq!(near.state(&target, "tick"), left, "{keep} {last:?}");
     }
-    // A signal ends the agent like the end of the connection. Ctrl-C's signal is meant for the
-    // viewer only.
+    // On SIGTERM and SIGHUP, the agent restores the switch and ends, as when the connection breaks.
+    // It ignores SIGINT, which Ctrl-C sends to the agent as well as to the viewer.
     let enabled = near.0.pfp_top(&["enable", "tick"]);
     pfp_tests::well(&enabled);
     for signal in [libc::SIGTERM, libc::SIGHUP] {
@@ -153,7 +153,7 @@ fn switches_are_restored_only_when_the_connection_breaks() {
         wait_for("it to be put back", || near.state(&target, "tick") == PointState::On);
         assert!(agent.child.wait().expect("it is ours").success());
     }
-    // A command ends the protocol in order.
+    // A command such as `disable` says goodbye to the agent, so its change stays.
     let output = near.run(&near.via(), &["disable", "tick"]);
     pfp_tests::well(&output);
     assert_eq!(near.state(&target, "tick"), PointState::Off);
@@ -162,8 +162,8 @@ fn switches_are_restored_only_when_the_connection_breaks() {
     assert_eq!(near.state(&target, "tick"), PointState::On);
 }
 
-/// A broken connection does not always end: a network may be down for hours before either end
-/// learns of it.
+/// A network may be down for hours before either end learns of it. So the viewer promises when it
+/// sends the next request, and the agent restores the switches if none arrives by then.
 #[test]
 fn switches_are_restored_when_the_viewer_breaks_its_promise() {
     let near = Near::new();
@@ -219,7 +219,7 @@ fn the_table_is_sent_as_sums() {
     assert!(bytes[0] * 8 < bytes[2] && bytes[1] * 2 < bytes[2], "{bytes:?}");
 }
 
-/// At one picture a second, as a screen requests them.
+/// Requests one picture a second, as a screen does, and counts the bytes of the replies.
 #[test]
 fn a_line_takes_no_more_bytes_than_it_may() {
     together(
@@ -273,7 +273,8 @@ fn a_line_takes_no_more_bytes_than_it_may() {
     );
 }
 
-/// A stopped viewer does not read either, and one reply can exceed the size of a pipe.
+/// A stopped viewer reads no replies. A reply can exceed the size of a pipe, so the agent may be
+/// blocked in a write when it has to restore the switches.
 #[test]
 fn switches_are_restored_while_replies_stay_unread() {
     let near = Near::new();
@@ -323,7 +324,7 @@ fn switches_are_restored_while_replies_stay_unread() {
             assert!(agent.picture("Sums", Some(3600))["Picture"].is_object());
         }),
         ("io.4", &|point| {
-            // After an orderly goodbye behind the unread reply, the point stays off.
+            // The viewer says goodbye without having read the reply: the point stays off.
             let mut agent = stuck(point, 3600);
             agent.send(json!("Goodbye"));
             agent.input = None;

@@ -24,8 +24,9 @@ use super::{MAGIC, Near, STEADY, complaint};
 #[derive(Clone, Debug, Default)]
 struct Carried {
     pictures: usize,
-    /// Pictures that were requested and not delivered: now, and at most.
+    /// Number of pictures that were requested and are not delivered yet.
     owed: usize,
+    /// Maximum of `owed` so far.
     most_owed: usize,
     /// For each request of records: the lanes, each with the first record requested.
     records: Vec<BTreeMap<u64, u64>>,
@@ -207,7 +208,8 @@ fn zstd(text: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Runs the viewer with little memory, and an agent that sends these bytes.
+/// Runs the viewer with little memory, and an agent that sends the bytes `says` and then runs the
+/// shell command `then`.
 fn hear(near: &Near, says: &[u8], then: &str, arguments: &[&str]) -> Output {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let file = near.0.path(&format!("says-{}", NUMBER.fetch_add(1, Relaxed)));
@@ -226,7 +228,7 @@ fn hear(near: &Near, says: &[u8], then: &str, arguments: &[&str]) -> Output {
     output
 }
 
-/// An agent that reads until the viewer has ended.
+/// Shell command for an agent that sends nothing more, and stays until the viewer has ended.
 const STAYS: &str = "cat >/dev/null";
 
 #[test]
@@ -299,7 +301,7 @@ fn a_discovery_without_end_takes_little_memory() {
     );
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1 + 4096);
 
-    // Replies without a request, and no others.
+    // The agent floods the viewer with replies to no request, and never sends the expected one.
     let flood = near.0.path("flood");
     let unasked = reply(77, found(vec![candidate("a", 1)], json!({})));
     std::fs::write(&flood, unasked.repeat(1000)).expect("there is room");

@@ -1,5 +1,5 @@
-//! Several machines as one: all reachable, hanging, unreachable or lost, and the commands' messages
-//! about them.
+//! Several machines watched as one: machines that can be reached, hang, cannot be reached or are
+//! lost, and the commands' messages about them.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -260,8 +260,8 @@ fn a_stalled_place_blocks_no_other_and_is_kept() {
     wait_for("its end", || !os::runs(stopped));
 }
 
-/// Writes an executable script, for use at the start of a `--via` command; the agent's words follow
-/// it.
+/// Writes an executable script for use as a `--via` command. The viewer appends the words that
+/// start the agent.
 fn script(near: &Near, name: &str, text: &str) -> PathBuf {
     let path = near.0.path(name);
     std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("the folder is ours");

@@ -1,4 +1,4 @@
-//! Through a real sshd.
+//! Watches a process through a real sshd.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
