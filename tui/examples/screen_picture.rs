@@ -29,8 +29,9 @@ use ratatui::style::{Color, Modifier};
 const POLLS: u32 = 45;
 /// The size of the screen: every column of the table, every point of the demo.
 const SIZE: (u16, u16) = (122, 29);
-/// Size of the frames of the animation, and how long each is shown.
+/// Columns and lines of the animation's frames.
 const FILM: (u16, u16) = (100, 22);
+/// Time for which each frame is shown.
 const FRAME_SECONDS: f64 = 1.2;
 /// Height of the pictures of screens that have less to show.
 const LOW: u16 = 16;

@@ -5,13 +5,13 @@
 //!
 //! ```text
 //! input  -> requests -> sessions, restored here -> replies -> output
-//! signal ------^            parts of a reply that went <------'
+//! signal ------^              written parts of a reply <------'
 //! ```
 //!
-//! The line was lost if the input ends without a goodbye, or if the viewer is silent for longer
-//! than it promised. Then points that were toggled over the line are put back, also when a signal
-//! ends the agent. A separate thread writes replies: if the viewer stops reading, a blocked write
-//! must not hide the end of the input.
+//! The line counts as lost if the input ends without a goodbye, or if the viewer is silent for
+//! longer than it announced. Then the agent restores points that were toggled over the line, and
+//! also when a signal ends the agent. A separate thread writes replies: if the viewer stops
+//! reading, a blocked write must not hide the end of the input.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Read, Write};
@@ -31,10 +31,10 @@ use crate::summing::Summing;
 
 /// Size of the parts in which a reply is written. Each written part shows that the line works.
 const PART: usize = 16 << 10;
-/// Maximum size of the requests that wait behind a reply: a viewer may switch many points in the
-/// meantime.
+/// Maximum number of requests that wait until a reply is written. It is large, since a viewer may
+/// switch many points at once.
 const WAITING: usize = 1 << 18;
-/// The time for finishing a reply when the line ends.
+/// How long the agent continues to write replies after the input has ended.
 const LAST: Duration = Duration::from_secs(1);
 
 /// Maximum number of queued events; senders block beyond that.
@@ -80,7 +80,7 @@ pub(crate) fn run(
             let _ = events.send(AgentEvent::Broken(error.into()));
         }
     });
-    // However this function ends, dropping the agent puts toggled points back.
+    // However this function ends, dropping the agent restores toggled points.
     let mut agent = AgentServer { finder, watched: HashMap::new(), keep: false, within: None };
     agent.serve(&happens, &replies)
 }
@@ -120,7 +120,7 @@ fn write(
 struct AgentServer<'a> {
     finder: &'a mut dyn Finder,
     watched: HashMap<u32, WatchedProcess>,
-    /// Whether toggled points stay as they are when the line is lost.
+    /// Whether toggled points stay toggled if the line is lost.
     keep: bool,
     /// The longest silence before the line counts as lost.
     within: Option<Duration>,
@@ -196,8 +196,8 @@ impl AgentServer<'_> {
         }
     }
 
-    /// Applies the changes that were requested before the goodbye, if they are queued behind a
-    /// reply that the viewer no longer reads.
+    /// If the viewer has said goodbye, makes the requested changes that still wait behind a reply
+    /// that the viewer no longer reads, and leaves all points as they are.
     fn leave(&mut self, waiting: VecDeque<Request>) {
         if !waiting.iter().any(|request| matches!(request.ask, Ask::Goodbye)) {
             return;
@@ -245,7 +245,8 @@ impl AgentServer<'_> {
                 self.watch(source, attached)?
             }
             Ask::Detach { source } => {
-                // This puts all toggled points back.
+                // The viewer's own session has restored its toggled points, unless they are to
+                // stay.
                 if let Some(mut watched) = self.watched.remove(&source) {
                     watched.session.leave_as_is();
                 }

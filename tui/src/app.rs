@@ -87,7 +87,7 @@ impl App {
     /// Watches this source from now on, and shows its first snapshot.
     pub fn watch(&mut self, source: Box<dyn Source>, now: Instant) {
         self.common.now = now;
-        // Dropping the old session first puts its toggled points back.
+        // Drop the old session first, which restores its toggled points.
         self.common.session = None;
         self.common.session = Some(Session::new(source, self.common.options.keep));
         self.common.model = Model::new(self.common.options.tau.as_secs_f64());
@@ -203,7 +203,8 @@ impl App {
                 }
                 let snapshot = Arc::new(snapshot);
                 self.common.observe(&snapshot);
-                // With several places, the others continue when one is lost.
+                // If one of several places is lost, the others continue. Remember that, so that the
+                // line about places stays on the screen.
                 let session = self.common.session.as_ref();
                 self.common.had_bad_places |=
                     session.is_some_and(|session| !session.source.bad_places().is_empty());
@@ -319,8 +320,8 @@ impl App {
             return false;
         }
         self.look_at(looking);
-        // If the filter depends on threads, points that the second picture leaves out stay left
-        // out.
+        // If the filter depends on threads, the agent decides which points pass. Points that the
+        // second picture leaves out are left out of later ones, too, so do not poll for them.
         let polls = if sight.by_thread { 2 } else { COMPLETING };
         for _ in 0..polls {
             let Some(session) = &mut self.common.session else { return false };
@@ -492,7 +493,7 @@ impl App {
         self.common.options.keys.of(binding)
     }
 
-    /// Takes a key in.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent, now: Instant) {
         self.common.now = now;
         if key.kind == KeyEventKind::Release {

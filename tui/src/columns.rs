@@ -160,9 +160,9 @@ pub enum Measure {
 pub struct There {
     /// The model has several processes.
     pub processes: bool,
-    /// It has processes of several machines.
+    /// The model has processes of several machines.
     pub hosts: bool,
-    /// It has points in domains.
+    /// The model has points in domains of annotations.
     pub domains: bool,
     /// It has points whose load may be spread unevenly: sums over processes, parallel regions.
     pub imbalance: bool,
@@ -246,12 +246,12 @@ impl Column {
         &TABLE.0[self as usize]
     }
 
-    /// Its title.
+    /// The title of the column in the table's heading.
     pub fn title(self) -> &'static str {
         self.spec().heading.title
     }
 
-    /// Its name on the command line and in the settings file.
+    /// The name of the column on the command line and in the settings file.
     pub fn word(self) -> &'static str {
         self.spec().heading.key
     }
@@ -310,7 +310,7 @@ impl Column {
         self.spec().heading.sorts.is_some()
     }
 
-    /// Its text for a point. The screen draws the state and the pictures itself, as glyphs.
+    /// The cell of a point as text. The screen draws the state and the pictures itself, as glyphs.
     pub fn text(self, figures: &Figures, scale: &Scale) -> String {
         match self.is_known(figures) {
             true => self.spec().cell(figures, &With { scale: *scale, ..RAW }),
@@ -390,7 +390,7 @@ impl Fit {
         Self { columns: columns.collect(), grid }
     }
 
-    /// The width of one of them.
+    /// The width of a column; 0 if it is not among the columns.
     pub fn width(&self, column: Column) -> usize {
         let place = self.columns.iter().position(|it| *it == column);
         place.map_or(0, |place| self.grid.slots[place].width)
@@ -504,12 +504,12 @@ pub fn state_word(state: PointState) -> &'static str {
     }
 }
 
-/// A figure that only points with measurements have.
+/// The value as a figure. `None` for a point without measurements.
 fn used(figures: &Figures, value: u64) -> Option<f64> {
     figures.is_used().then_some(value as f64)
 }
 
-/// A sum of time. For a point that has never ended, the time so far.
+/// A sum of time. For a point whose regions have never ended, the time of its open regions.
 fn so_far(figures: &Figures, value: u64, open: Option<u64>) -> Option<f64> {
     used(figures, value).or(open.filter(|_| !figures.is_used()).map(|ticks| ticks as f64))
 }

@@ -50,7 +50,7 @@ pub enum Status {
     Live,
     /// The figures stand still: the user has paused.
     Paused,
-    /// The last figures of a process that made an orderly exit, or ended in an unknown way.
+    /// The last figures of a process that exited cleanly, or ended in an unknown way.
     Exited,
     /// The last figures of a process that died.
     Crashed,
@@ -135,7 +135,7 @@ pub struct Common {
     pub(crate) session: Option<Session>,
     /// End of the time in which rows stay in place.
     pub(crate) frozen_until: Option<Instant>,
-    /// Whether a place was ever unreachable: then the line about places stays.
+    /// Whether a place was unreachable at any time. Then the line about places stays on the screen.
     pub(crate) had_bad_places: bool,
     /// How the process ended while the figures were paused.
     pub(crate) ended_unseen: Option<ProcessState>,
@@ -143,7 +143,7 @@ pub struct Common {
     pub scroll: Scroll,
     /// Number of rows of the list that are visible.
     pub(crate) rows: usize,
-    /// A moment by both clocks: monotonic, and nanoseconds since the Unix epoch.
+    /// The start of the app by two clocks: monotonic, and nanoseconds since the Unix epoch.
     began: (Instant, u64),
     /// The moment that the app is handling.
     pub(crate) now: Instant,
@@ -240,7 +240,7 @@ impl Common {
     }
 
     /// Keeps the cursor on its point if that is among these rows; otherwise moves it to the first
-    /// of them, or to the first of the table.
+    /// row. Without rows, keeps it on a point of the table.
     pub(crate) fn select_among(&mut self, rows: &[u32]) {
         let is_in = |rows: &[u32]| self.selected.is_some_and(|id| rows.contains(&id));
         if !is_in(rows) {
@@ -249,8 +249,8 @@ impl Common {
         }
     }
 
-    /// These rows in their order. While the cursor moves, rows that were there before keep their
-    /// places, and new ones come last.
+    /// The rows `sorted`, in the order in which they are shown. While the cursor moves, rows that
+    /// are in `before` keep their places, and new ones come last.
     pub(crate) fn placed(&self, before: &[u32], sorted: Vec<u32>) -> Vec<u32> {
         if self.frozen_until.is_none() {
             return sorted;

@@ -17,11 +17,11 @@
 //!
 //!   (H. B. Mann, D. R. Whitney, Ann. Math. Stat. 18, 1947; for ties E. L. Lehmann,
 //!   Nonparametrics, 1975, section 1.4.)
-//! - **Size**: the probability of superiority `A = U / (a b)`: that a measurement since takes
-//!   longer than one before, with ties as halves; 0.5 means no difference. It has to be beyond
-//!   0.56, the "small" effect of A. Vargha and H. D. Delaney (J. Educ. Behav. Stat. 25, 2000). The
-//!   median or the mean also has to change in the same direction by 5 %, which is more than the
-//!   width of a bucket.
+//! - **Size**: the probability of superiority `A = U / (a b)`: the probability that a measurement
+//!   since the baseline takes longer than one in the baseline, with ties as halves. 0.5 means no
+//!   difference. It has to be beyond 0.56, or below 0.44: the "small" effect of A. Vargha and H. D.
+//!   Delaney (J. Educ. Behav. Stat. 25, 2000). The median or the mean also has to change in the
+//!   same direction by 5 %, which is more than the width of a bucket.
 //! - **The tail** is a hundredth of the measurements and does not change a rank sum. So the shares
 //!   beyond the longest hundredth of both windows together are compared as well, by the chi-squared
 //!   test of two proportions. One share has to be twice the other, and the 99th percentile has to
@@ -29,10 +29,10 @@
 //! - **Many points** are tested at once: a hundred tests at 1 % find one difference by chance. The
 //!   levels are adjusted after Y. Benjamini and Y. Hochberg (J. R. Stat. Soc. B 57, 1995), so that
 //!   at most a hundredth of the reported differences is expected to be false.
-//! - With so few measurements that a difference that matters could be missed, the verdict says so,
-//!   rather than "no difference".
+//! - If there are so few measurements that the test could miss a difference that matters, the
+//!   verdict is "too few", and not "no difference".
 //!
-//! These tests are about the time of one call. The number of calls and the load have verdicts of
+//! These tests compare the time of one call. The number of calls and the load have verdicts of
 //! their own ([`volume`]).
 //!
 //! If most points of one process change in the same direction at once, the cause is the machine:
@@ -84,6 +84,7 @@ const TAIL_SHIFT: f64 = 0.25;
 const DEVIATION: f64 = 1.4826;
 /// If this share of many points changes in the same direction, the cause is the machine.
 const MOST_POINTS: f64 = 0.6;
+/// Fewer points than this do not show whether the machine has changed.
 const FEWEST_POINTS: usize = 5;
 /// Clock rates that differ by less count as equal, since calibrations differ.
 const SAME_RATE: f64 = 0.001;
@@ -107,9 +108,9 @@ pub enum Verdict {
     NoDifference,
     /// There are not enough measurements for a verdict.
     TooFew,
-    /// The baseline does not know the point.
+    /// The baseline does not have the point.
     New,
-    /// Only the baseline knows the point.
+    /// Only the baseline has the point.
     Gone,
 }
 
@@ -153,7 +154,7 @@ struct BaselinePoint {
 }
 
 impl Baseline {
-    /// A baseline of all that this snapshot holds; `file` is the name of its file.
+    /// A baseline of all measurements in a snapshot; `file` is the name of its file.
     pub fn of(snapshot: Snapshot, file: Option<String>) -> Self {
         Self::between(None, snapshot, file)
     }
@@ -186,7 +187,7 @@ impl Baseline {
     }
 
     /// The next baseline: the measurements since this one, up to a later snapshot of the same
-    /// process, or all of another process. `None` if there are no new measurements.
+    /// process, or all measurements of another process. `None` if `now` is not later than this one.
     pub fn next(&self, now: &Snapshot) -> Option<Self> {
         if self.until.process.segment_id != now.process.segment_id {
             return Some(Self::of(now.clone(), None));
@@ -218,13 +219,13 @@ pub struct DiffRow {
     /// Its id in the compared snapshot. A point that only the baseline has gets a number that no
     /// point has, counting down from the greatest.
     pub id: u32,
-    /// Its name.
+    /// Name of the point.
     pub name: String,
     /// Its measurements in the baseline.
     pub before: PointWindow,
-    /// Its measurements since, in ticks of the same clock.
+    /// Its measurements since the baseline, in ticks of the same clock.
     pub since: PointWindow,
-    /// Probability that a measurement since takes longer than one before.
+    /// Probability that a measurement since the baseline takes longer than one in the baseline.
     pub superiority: Option<f64>,
     /// The verdict on the time of a call.
     pub verdict: Verdict,
@@ -236,7 +237,7 @@ pub struct DiffRow {
     variation: Variation,
     /// Whether this is the point of the calibration, which measures only at the program's start.
     is_calibration: bool,
-    /// Number of comparisons since `since` was computed.
+    /// Number of comparisons that have reused this row since its `since` was computed.
     ago: u32,
 }
 
@@ -314,14 +315,15 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares the baseline with the measurements since: the growth in a later snapshot of the
-    /// same process, or all of another process. `None` for an earlier snapshot of the same process.
+    /// Compares the baseline with the measurements since the baseline: the growth in a later
+    /// snapshot of the same process, or all measurements of another process. `None` for an earlier
+    /// snapshot of the same process.
     pub fn new(baseline: &Baseline, now: &Snapshot) -> Option<Self> {
         Self::renewed(baseline, now, None)
     }
 
-    /// Compares all rows. The polls of `known`, a comparison with the same baseline, show how much
-    /// calls and load vary.
+    /// Compares all rows. `known` is the previous comparison with the same baseline; a chain of
+    /// comparisons shows how much calls and load vary from poll to poll.
     pub fn renewed(baseline: &Baseline, now: &Snapshot, known: Option<Self>) -> Option<Self> {
         Self::new_within(usize::MAX, baseline, now, known)
     }
@@ -422,8 +424,8 @@ fn is_later(base: &Snapshot, now: &Snapshot) -> bool {
     }
 }
 
-/// Splits the rows of the previous comparison into those to keep, because there is too little time,
-/// and those to renew. Keys are the points' ids.
+/// Splits the rows of the previous comparison into rows to reuse, because there is too little time
+/// to compute them, and rows to compute again. Keys are the points' ids.
 fn kept(
     mut buckets: usize,
     known: Option<Comparison>,
@@ -509,7 +511,7 @@ fn judge(rows: &mut [DiffRow]) {
     for (row, (rank, tail)) in rows.iter_mut().zip(tested) {
         let rank_counts = is_beyond_chance(rank.is_some());
         let tail_counts = is_beyond_chance(tail.is_some());
-        // A kept row still has these values from the previous comparison.
+        // A reused row still has these values from the previous comparison.
         row.superiority = None;
         if !matches!(row.verdict, Verdict::New | Verdict::Gone) {
             row.verdict = Verdict::TooFew;

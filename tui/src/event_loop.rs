@@ -25,7 +25,7 @@ use crate::interrupt::Interrupt;
 use crate::modes::Modes;
 use crate::view;
 
-/// Maximum time until a signal to leave is noticed.
+/// Maximum time until the loop notices a signal that ends the program.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Columns and rows of a terminal that does not report its size.
 const UNKNOWN_SIZE: (u16, u16) = (80, 24);
@@ -40,7 +40,7 @@ const MOST_CELLS: u32 = 1 << 19;
 /// The terminal. Dropping it, also by a panic, restores the terminal.
 ///
 /// ratatui's terminal is never dropped: if the terminal is gone, its drop tries to print an error
-/// there and panics, and toggled points would never be put back.
+/// there and panics, and toggled points would never be restored.
 struct TerminalScreen {
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
     area: Rect,
@@ -52,7 +52,7 @@ impl TerminalScreen {
     fn new(mouse: bool) -> io::Result<Self> {
         let keyboard = Keyboard::open()?;
         let modes = Modes::set(mouse)?;
-        // From here on, crossterm reports a change of the size as an event.
+        // After this call, crossterm reports a change of the size as an event.
         event::poll(Duration::ZERO)?;
         let area = area()?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stdout()));
@@ -166,7 +166,7 @@ fn take_input(app: &mut App, screen: &TerminalScreen) -> io::Result<InputKinds> 
     let now = Instant::now();
     let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
     let mut input = InputKinds::default();
-    // Check the terminal first: if it is gone, crossterm would read its end in a loop.
+    // Check the terminal first: if it is gone, crossterm would read end-of-file in an endless loop.
     if screen.keyboard.is_gone(wait.min(PATIENCE)) {
         app.quit = true;
         return Ok(input);
@@ -182,7 +182,7 @@ fn take_input(app: &mut App, screen: &TerminalScreen) -> io::Result<InputKinds> 
                 let place = Position { x: mouse.column, y: mouse.row };
                 let target = view::hit(app, screen.area, place);
                 input.any |= app.mouse(mouse.kind, target, now);
-                // The next event refers to the screen after this one.
+                // The next event refers to the screen as this event has changed it.
                 view::settle(app, screen.area, now);
             }
             Event::Paste(text) => {
@@ -214,7 +214,7 @@ impl Keyboard {
     fn is_gone(&self, wait: Duration) -> bool {
         let fd = self.0.as_ref().map_or(libc::STDIN_FILENO, AsRawFd::as_raw_fd);
         let mut input = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // Rounded up, since a wait of 0 ms would spin.
+        // Round up, since waits of 0 ms would spin.
         let milliseconds = wait.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
         // SAFETY: `input` is one live `pollfd`, and the count is 1.
         let ready = unsafe { libc::poll(&raw mut input, 1, milliseconds) };

@@ -1,5 +1,6 @@
-//! Files, read and written: whole or not at all, compressed if the name says so, and never more
-//! than fits into memory. These modules know snapshots and nothing built on them.
+//! Reads and writes files. A file is written whole or not at all, and compressed if its name ends
+//! in `.zst`. The memory for reading has a fixed limit. These modules know snapshots, but nothing
+//! that is built on them.
 
 pub mod atomic_file;
 pub mod input;

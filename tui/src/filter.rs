@@ -1,16 +1,16 @@
 //! The filter of the table: a text that the user types, as a test of a point.
 //!
 //! ```text
-//! parse          a pattern of its name, as all names are typed: see [`crate::pattern`]
-//! thread:pack    the same, of the names of the threads that were in the point
-//! tid:4711       a thread by its id
-//! file:io.rs     the same, of its source file
-//! domain:nvtx    the same, of the domain of an annotation for another tool
-//! process:web    the same, of its process, where there are several
-//! host:node3     the same, of the machine that this runs on, or what its place is called
-//! load>5         a column's figure: >, <, >=, <= or =, of the unit the column has
-//! !json          without these
-//! io !thread:ui  all terms have to hold
+//! parse          a pattern for the point's name: see [`crate::pattern`]
+//! thread:pack    a pattern for the name of a thread that was in the point
+//! tid:4711       the id of a thread that was in the point
+//! file:io.rs     a pattern for the point's source file
+//! domain:nvtx    a pattern for the domain of an annotation for another tool
+//! process:web    a pattern for the name of the point's process, if there are several
+//! host:node3     a pattern for the machine or the place of the point's process
+//! load>5         a comparison of a column's figure: >, <, >=, <= or =, in the column's unit
+//! !json          points for which the term does not hold
+//! io !thread:ui  points for which all terms hold
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ use crate::units;
 /// A filter that no point passes.
 const NOTHING: &str = "!/^/";
 
-/// A test of points. It is sent over a line as its text.
+/// A test of points. For an agent, it is serialized as its text.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Filter {
@@ -116,13 +116,13 @@ impl Filter {
         })
     }
 
-    /// A message about such a word, if there is one.
+    /// A message about the word that [`Self::unknown`] finds.
     pub fn unknown_words(&self) -> Option<String> {
         let word = self.unknown()?;
         Some(format!("{word} is none of {}; it counts as part of a name", Self::PREFIXES))
     }
 
-    /// Whether a row that is not a point passes, given its words.
+    /// Whether a row that is not about a point passes. `words` are the texts in the row.
     pub fn admits_words(&self, words: &[&str]) -> bool {
         let finds = |term: &Term| words.iter().any(|word| term.test.finds(word));
         self.terms.iter().all(|term| finds(term) != term.excludes)
@@ -194,8 +194,9 @@ impl Filter {
         self.only(|term| matches!(term.of, Field::Name | Field::File | Field::Domain))
     }
 
-    /// The filter with its terms on processes decided here, since the process has another name at
-    /// its own place. Without a process they cannot be decided yet.
+    /// The filter for the points of one process at another place, without its terms on processes:
+    /// these are tested here, since the process has another name at its place. If one fails, no
+    /// point passes the result. Without a process, the terms are removed without a test.
     #[must_use]
     pub fn within(&self, process: Option<&Process>) -> Self {
         let is_of_process = |term: &Term| matches!(term.of, Field::Process | Field::Host);
@@ -232,7 +233,8 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// The index of the closing quote or slash, if it is the last character.
+/// The index after the closing quote or slash, if the value begins with one. The closing one is the
+/// first that a blank or the end of the text follows.
 fn closed(value: &str) -> Option<usize> {
     let mark = value.chars().next().filter(|c| matches!(c, '"' | '/'))?;
     let marks = value.char_indices().skip(1).filter(|(_, c)| *c == mark);
@@ -240,7 +242,8 @@ fn closed(value: &str) -> Option<usize> {
     marks.map(|(place, _)| place + 1).find(ends)
 }
 
-/// A column, a comparison and a value: `load>5`, `avg<=20us`. `None` while the value is missing.
+/// Parses a column, a comparison and a value: `load>5`, `avg<=20us`. While the value is missing,
+/// the result is a test that every point passes. `None` for other texts.
 fn figure(word: &str) -> Option<Test> {
     let start = word.find(['<', '>', '='])?;
     let (name, rest) = word.split_at(start);
@@ -377,7 +380,7 @@ mod tests {
             ("domain:pack", vec![5]),
             ("domain:^nvtx", vec![5]),
             ("domain:work", vec![]),
-            // All terms must hold; those with a mark must not.
+            // All terms must hold, except that terms with `!` must not.
             ("io thread:main", vec![1, 3]),
             ("  io   !crc ", vec![1, 2]),
             ("!io !/^(lz|sort)/ !overhead", vec![7, 8]),

@@ -1,5 +1,4 @@
-//! Tables of aligned cells, and the scrolling of lists. Every table on the screen and in text is
-//! one.
+//! Tables of aligned cells, for the screen and for text exports, and the scrolling of lists.
 
 mod cells;
 mod chosen;
@@ -18,7 +17,8 @@ pub struct Scroll {
 }
 
 impl Scroll {
-    /// Scrolls the row of the cursor into view; returns whether the position changed.
+    /// Scrolls row `place` of a list of `len` rows into view, if `rows` rows are visible. Returns
+    /// whether the position changed.
     pub fn settle(&mut self, rows: usize, (place, len): (usize, usize)) -> bool {
         let offset = self.offset.min(len.saturating_sub(rows)).min(place);
         let offset = offset.max((place + 1).saturating_sub(rows));

@@ -1,9 +1,8 @@
 //! Signals that ask the program to end: SIGINT, SIGTERM, SIGHUP.
 //!
 //! A signal that was ignored when the program started stays ignored, as under `nohup`. In the
-//! terminal's raw mode, Ctrl-C is a key and raises no signal. This module handles all other signals
-//! of these kinds. A command that is stuck, for instance in a write to a full pipe, is ended after
-//! `GRACE`.
+//! terminal's raw mode, Ctrl-C is a key and raises no signal. A command that is stuck, for instance
+//! in a write to a full pipe, is ended `GRACE` after the signal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -22,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Exit status of a command that a signal ended, as in shells.
 pub const INTERRUPTED: u8 = 130;
 
-/// Knows whether the program was asked to end.
+/// The handlers of these signals. Shows whether a signal has asked the program to end.
 #[derive(Debug)]
 pub struct Interrupt {
     /// The number of the last signal; 0 before the first.
@@ -31,7 +30,8 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Installs the handlers. Whatever the command is doing, the process ends soon after a signal.
+    /// Installs the handlers. Whatever the command is doing, the process ends within `GRACE`
+    /// after a signal.
     pub fn install() -> Result<Self> {
         Self::install_with(|| {
             thread::sleep(GRACE);
@@ -40,8 +40,8 @@ impl Interrupt {
         })
     }
 
-    /// Installs the handlers for a command that limits the time to end itself: the time of a child,
-    /// or of a last push.
+    /// Installs the handlers without a limit of time. The command itself must limit what it does
+    /// after a signal, such as waiting for a child or a last push.
     pub fn install_patiently() -> Result<Self> {
         Self::install_with(|| {})
     }
@@ -82,7 +82,7 @@ impl Interrupt {
     /// Sleeps, or returns early when asked to end; returns whether it slept the whole time.
     pub fn sleep(&self, time: Duration) -> bool {
         if !self.raised() {
-            // A timeout and a wake need no distinction here: the flag has the result.
+            // Ignore whether the wait timed out or was woken: the flag has the result.
             let _ = self.wake.recv_timeout(time);
         }
         !self.raised()

@@ -10,28 +10,28 @@
 //!
 //! | module | what it is | must not know |
 //! |---|---|---|
-//! | [`source`] | processes and files that snapshots come from | the screen |
+//! | [`source`] | takes snapshots from processes and files | the screen |
 //! | [`snapshot`] | an immutable picture of one process, plain data | everything else |
-//! | [`files`] | snapshots and recordings, read and written | where snapshots come from |
+//! | [`files`] | reads and writes snapshots and recordings | where snapshots come from |
 //! | [`model`] | snapshots folded into the figures that are shown | terminals, shared memory |
-//! | [`pattern`] | how points, threads and processes are named | what has names |
-//! | [`session`] | a source, and what this viewer changed in it | the screen |
-//! | [`columns`] | the columns of the table: what they show, how they sort | who draws them |
-//! | [`filter`] | which points pass, as people type it | who asks |
-//! | [`summing`] | sums of a snapshot, for a viewer far away | the line |
-//! | [`compare`] | figures beside a baseline: verdicts, columns, as text | the screen |
+//! | [`pattern`] | patterns of names, as the user types them | the things that have the names |
+//! | [`session`] | a source, and the changes that this viewer made in it | the screen |
+//! | [`columns`] | the columns of the table: their contents and order | how they are drawn |
+//! | [`filter`] | the filter that the user types, as a test of a point | the screens that use it |
+//! | [`summing`] | sums of a snapshot, for a remote viewer | the line |
+//! | [`compare`] | compares figures with a baseline: verdicts, columns, reports | the screen |
 //! | [`common`] | what the app shares with its screens: actions, keys, prompts, the model | which screens there are |
-//! | [`screens`] | one type a screen: its state, keys, clicks, rows and drawing | one another |
-//! | [`app`] | what actions do: on the screen that is shown, and everywhere | how it is drawn |
-//! | [`view`] | what stands around a screen | how anything changes |
-//! | [`event_loop`] | polls, keys and frames on a real terminal | what is shown |
-//! | [`styles`] | colours, signs and charts, which all screens draw with | what is drawn |
-//! | [`grid`] | tables of aligned cells, and where they are scrolled to | what is in them |
-//! | [`export`] | the same figures as text and files | the screen |
-//! | [`roofline`] | what the machine can do at most | processes, the screen |
-//! | `agent` | a place's processes for a viewer elsewhere | the screen |
-//! | [`serve`] | the same figures over HTTP | the screen |
-//! | `push` | the same figures to a collector; with the feature `otlp` | the screen |
+//! | [`screens`] | a type for each screen: its state, keys, clicks, rows and drawing | each other |
+//! | [`app`] | executes actions, on the screen that is shown and elsewhere | how it is drawn |
+//! | [`view`] | draws the frame around a screen | how state changes |
+//! | [`event_loop`] | polls, reads keys and draws frames on a real terminal | what is shown |
+//! | [`styles`] | colours, signs and charts for all screens | what is drawn |
+//! | [`grid`] | tables of aligned cells, and their scroll position | what is in them |
+//! | [`export`] | writes the figures as text and files | the screen |
+//! | [`roofline`] | measures the limits of the machine | processes, the screen |
+//! | `agent` | sends the figures of its machine's processes to a remote viewer | the screen |
+//! | [`serve`] | serves the figures over HTTP | the screen |
+//! | `push` | sends the figures to a collector; with the feature `otlp` | the screen |
 
 mod agent;
 mod alpha;

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A moment, nanoseconds since the Unix epoch; 0 before it.
+/// A moment, nanoseconds since the Unix epoch; 0 if it is before the epoch.
 pub fn unix_ns(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -75,7 +75,7 @@ pub enum Basis {
     Interval,
 }
 
-/// A change of the process as a whole, found by [`Model::fold`].
+/// What [`Model::fold`] has found out about the process as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// A later snapshot of the same process.
@@ -177,7 +177,8 @@ impl Model {
                 threads::end(&snapshot, seconds(&snapshot, snapshot.elapsed_ticks))
             }
             _ if !has_threads => threads::keep(&snapshot, &self.threads),
-            // What each thread did in between is unknown.
+            // The previous snapshot has only sums over threads, so it is unknown what each thread
+            // did since.
             Some(_) if !before.has_threads() => {
                 let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
                 threads::life(&snapshot, &self.open, seconds)
@@ -192,12 +193,13 @@ impl Model {
         for figures in &mut self.points {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());
-            // Each place sends snapshots at its own times.
+            // Each process of a group may have been polled at other times than the group, so it has
+            // an interval of its own.
             let of_process = of_place(&own, figures.point().process);
             let interval = interval.map(|ticks| of_process.unwrap_or(ticks));
             // Figures from before a process joined do not belong to this interval.
             let joined = old.is_none() && figures.process().is_some_and(|p| !before.knows(p));
-            // Of an ended process, only the load over its life is known.
+            // After a process has ended, a point of it shows the load over the process's life.
             let ended = figures.process().is_some() && figures.is_ended();
             let had_ended = old.as_ref().is_some_and(Figures::is_ended);
             match interval {
@@ -211,7 +213,7 @@ impl Model {
                     figures.keep(old);
                     figures.take_gap();
                 }
-                // Nothing was measured since, so loads and rates stay.
+                // The process has not been read again since, so loads and rates stay.
                 Some(0) => figures.keep(old),
                 Some(ticks) => {
                     let of_point = grown.iter().filter(|((_, point), _)| *point == figures.id());
@@ -271,7 +273,8 @@ impl Model {
         self.busy.remember(most(&newest), most(&Figures::load));
     }
 
-    /// CPUs that the process keeps busy, smoothed, as the kernel counts them.
+    /// Number of CPUs that the process uses, by the kernel's count of its CPU time, smoothed.
+    /// `None` if unknown.
     pub fn busy_cpus(&self) -> Option<f64> {
         self.busy.cpus
     }

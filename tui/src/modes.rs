@@ -18,7 +18,7 @@ const PASTE_ON: &[u8] = b"\x1b[?2004h";
 /// Disables everything again: mouse, pasting, the alternate screen; and shows the cursor.
 const ALL_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l\x1b[?2004l\x1b[?1049l\x1b[?25h";
 
-/// Whether any mode may be set.
+/// Whether the terminal may have modes that must be restored.
 ///
 /// Relaxed throughout: the flag only decides which thread restores the modes, and orders nothing
 /// else.
@@ -61,7 +61,7 @@ impl Modes {
         Ok(())
     }
 
-    /// Restores the modes for a while.
+    /// Restores the modes until [`Self::set_again`] is called.
     pub(crate) fn pause(&self) {
         put_back();
     }
@@ -83,7 +83,8 @@ fn put_back() {
     }
 }
 
-/// Restores the modes while the screen's thread is stuck, perhaps holding the lock of `io::stdout`.
+/// Restores the modes while the screen's thread is stuck. It does not use `io::stdout`, whose lock
+/// that thread may hold.
 pub(crate) fn put_back_stuck() {
     if SET.swap(false, Ordering::Relaxed) {
         let mut output =

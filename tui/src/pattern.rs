@@ -2,12 +2,12 @@
 //! the filter, in commands, in `--name`.
 //!
 //! ```text
-//! parse          what contains it, upper and lower case alike
-//! Parse          with a capital in it, case counts
-//! io.*  wait?    all of the name, with * for any text and ? for a character
-//! ^io\.|crc$     what else can be a regular expression is one, and is found as it stands
-//! /parse a/      this is one in any case, and may have blanks
-//! "parse a"      the whole name, to the letter
+//! parse          names that contain this text; case does not count
+//! Parse          names that contain this text; case counts, since the text has a capital
+//! io.*  wait?    a pattern for the whole name: * is any text, and ? one character
+//! ^io\.|crc$     another valid regular expression: names that match or contain it
+//! /parse a/      always a regular expression; it may contain blanks
+//! "parse a"      exactly this name
 //! ```
 
 use regex_lite::{Regex, RegexBuilder};
@@ -26,7 +26,7 @@ pub enum NamePattern {
     Whole(String),
     /// Names that contain this text.
     Part {
-        /// In lower case if case does not count.
+        /// The text, in lower case if case does not count.
         text: String,
         /// Whether upper and lower case differ.
         case_counts: bool,
@@ -40,7 +40,7 @@ impl NamePattern {
     ///
     /// # Errors
     ///
-    /// If the text must be an expression and is not a valid one. The error is in one line.
+    /// If the text must be an expression and is not a valid one. The error has one line.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self::Anything);
@@ -89,8 +89,8 @@ impl NamePattern {
     }
 }
 
-/// The expression for a pattern of a whole name, as in PFP_ENABLE. `None` for other texts, such as
-/// `.*crc`.
+/// The regular expression for a pattern of a whole name with `*` and `?`, as in PFP_ENABLE. `None`
+/// for other texts, such as `.*crc`.
 fn glob(text: &str) -> Option<String> {
     let is_other = |c: char| META.contains(&c) && !"*?.{}".contains(c);
     if !text.contains(['*', '?']) || text.starts_with('.') || text.contains(is_other) {
@@ -107,7 +107,7 @@ fn glob(text: &str) -> Option<String> {
     Some(pattern + "$")
 }
 
-/// The typed text decides whether case counts.
+/// Compiles a regular expression; the typed text decides whether case counts.
 fn regex(pattern: &str, text: &str) -> Result<NamePattern, String> {
     let built = RegexBuilder::new(pattern)
         .case_insensitive(!case_counts(text))
@@ -121,7 +121,7 @@ fn regex(pattern: &str, text: &str) -> Result<NamePattern, String> {
     })
 }
 
-/// A typed capital makes case count; `\S` and the like do not.
+/// Whether the text has a capital that is not part of an escape such as `\S`.
 fn case_counts(text: &str) -> bool {
     let mut before = ' ';
     text.chars().any(|c| {

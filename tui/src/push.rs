@@ -4,7 +4,7 @@
 //! serve::Pool -> export::otlp -> POST /v1/metrics -> collector
 //! ```
 //!
-//! All sums are cumulative, so figures that could not be sent are never kept: the next push
+//! All sums are cumulative, so figures that could not be sent are not stored: the next push
 //! includes them. A failed push is tried again a few times with current figures, after a pause that
 //! doubles each time; see [`Pause`].
 
@@ -38,7 +38,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 ///
 /// # Errors
 ///
-/// If the text is not an HTTP URL. The error is in words.
+/// If the text is not an HTTP URL. The error says what was expected.
 pub fn endpoint(text: &str) -> Result<Uri, String> {
     let wrong = || format!("expected a URL such as {ENDPOINT}");
     let uri: Uri = text.trim().parse().map_err(|_| wrong())?;
@@ -102,7 +102,7 @@ impl Pusher {
     pub fn new(endpoint: Uri, gzip: bool, timeout: Duration) -> Self {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
-            // No redirects: figures must only go to the host that the user named.
+            // Follow no redirects: figures must only go to the host that the user named.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .proxy(None)
@@ -188,7 +188,8 @@ impl Pusher {
     }
 }
 
-/// The data points that the collector rejected in a request that it accepted.
+/// A message about data points that the collector rejected in a request that it accepted, or its
+/// remark. `None` if it accepted all without a remark.
 fn remark(answer: &[u8]) -> Option<String> {
     let partial = ExportMetricsServiceResponse::decode(answer).ok()?.partial_success?;
     let message = text::clean(&partial.error_message).into_owned();
@@ -255,7 +256,7 @@ impl Pause {
         Some(requested.map_or(pause, |requested| requested.max(pause)))
     }
 
-    /// Ends the pause, after a successful push.
+    /// Makes the next failure count as the first, after a successful push.
     pub fn end(&mut self) {
         self.failed = 0;
     }

@@ -5,10 +5,10 @@
 //! `min(flops, intensity x bandwidth)`, operations per second. (S. Williams, A. Waterman, D.
 //! Patterson: Roofline, CACM 52(4), 2009.)
 //!
-//! The ceilings are measured ([`measure`]), since no data sheet knows the clock rate or the
-//! neighbours of this machine. A point's rates are per second of its exclusive on-CPU time, so they
-//! are for **one thread**, and so are the roofs: one for a thread that runs alone, and one for a
-//! thread's share while all work at once.
+//! The ceilings are measured ([`measure`]), since no data sheet states this machine's clock rate
+//! and the load that others put on it. A point's rates are per second of its exclusive on-CPU time,
+//! so they are for **one thread**, and so are the roofs: one for a thread that runs alone, and one
+//! for a thread's share while all threads work at once.
 
 pub(crate) mod columns;
 mod kernels;
@@ -152,7 +152,7 @@ impl Roof {
 /// A point under the roof.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dot {
-    /// Its name.
+    /// Name of the point.
     pub label: String,
     /// Operations per byte.
     pub intensity: f64,

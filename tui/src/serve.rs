@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! sources -> lifetime -> model -> export::openmetrics -> http -> scraper
-//!    \-- polled when somebody asks, once an interval at most --/
+//!    \-- polled for a request, at most once in an interval --/
 //! ```
 //!
 //! | file | content |

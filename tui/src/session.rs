@@ -7,14 +7,15 @@ use anyhow::{Result, bail};
 use crate::snapshot::{Point, PointState, Snapshot};
 use crate::source::{Change, Refusal, Source};
 
-/// A source that remembers the points toggled through it. Dropping it puts them back, however the
+/// A source that remembers the points toggled through it. Dropping it restores them, however the
 /// viewer ends.
 pub struct Session {
     /// The source, for everything but snapshots and changes, which go through the session.
     pub(crate) source: Box<dyn Source>,
     keep: bool,
     toggled: HashMap<u32, Toggled>,
-    /// Domains that were switched off completely, each with the last point that it had then.
+    /// Domains that were switched off completely, each with the greatest id of its points so far. A
+    /// point with a greater id is new.
     off: HashMap<String, u32>,
 }
 
@@ -28,7 +29,7 @@ pub struct Toggled {
 }
 
 impl Session {
-    /// Watches a source; with `keep`, toggled points stay as they are at the end.
+    /// Watches a source. With `keep`, toggled points stay toggled at the end.
     pub fn new(source: Box<dyn Source>, keep: bool) -> Self {
         Self { source, keep, toggled: HashMap::new(), off: HashMap::new() }
     }
@@ -94,7 +95,7 @@ impl Session {
         whole
     }
 
-    /// Keeps the present states: toggled points are not put back.
+    /// Forgets the toggled points, so that they keep their present states.
     pub fn leave_as_is(&mut self) {
         self.toggled.clear();
         self.off.clear();
@@ -130,7 +131,7 @@ impl Session {
         toggled.is_some_and(|it| it.found == PointState::On && it.left == PointState::Off)
     }
 
-    /// Makes a change that stays when the viewer leaves. Changes by [`Self::switch`] are put back.
+    /// Makes a change that stays when the viewer leaves. Changes by [`Self::switch`] are undone.
     pub fn act(&mut self, change: Change) -> Result<Option<PointState>> {
         match self.source.read_only() {
             Some(why) => bail!("{why}"),
@@ -138,7 +139,7 @@ impl Session {
         }
     }
 
-    /// Puts toggled points back now, unless they are to stay.
+    /// Restores toggled points now, unless the session was made with `keep`.
     pub fn restore(&mut self) {
         if !self.keep && !self.toggled.is_empty() {
             // The process may be gone. The viewer is ending, so it cannot show the error.
@@ -151,7 +152,7 @@ impl Session {
         let mut failed = Ok(());
         for (id, toggled) in self.toggled.drain() {
             let state = now.point(id).map(|point| point.state);
-            // Another viewer or the program has changed it since.
+            // Another viewer or the program has changed the point since, so leave it alone.
             if state != Some(toggled.left) {
                 continue;
             }
@@ -163,7 +164,7 @@ impl Session {
                 }
                 _ => Ok(()),
             };
-            // Continue with the others.
+            // Restore the other points even if this one fails.
             failed = failed.and(done);
         }
         failed

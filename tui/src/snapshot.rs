@@ -43,20 +43,20 @@ pub struct Snapshot {
     pub elapsed_ticks: u64,
     /// The watched process.
     pub process: Process,
-    /// With several processes, the age of each at the time of its figures, ticks.
+    /// The ages of several processes when their figures were read, in ticks, in the order of
+    /// [`Process::members`]. Empty for one process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ages: Vec<u64>,
-    /// Its clock, and how reliable that is.
+    /// The process's clock, and how reliable it is.
     pub clock: Clock,
     /// The points, in the order of their ids.
     pub points: Vec<Point>,
     /// The lanes, in the order of their ids.
     pub lanes: Vec<Lane>,
-    /// The statistics of each (point, lane) pair that has any, ordered by point, then lane. Two
-    /// snapshots share equal cells.
+    /// The statistics of each (point, lane) pair that has any, ordered by point, then lane.
+    /// Successive snapshots share unchanged cells.
     pub cells: Vec<Arc<Cell>>,
-    /// The measurements of points inside other points, lane by lane; ordered by point, then caller,
-    /// then lane.
+    /// The measurements by point, caller and lane, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edges: Vec<Edge>,
     /// The last finished measurements of every lane, oldest first per lane.
@@ -85,14 +85,15 @@ pub enum Extent {
     Sums,
     /// The cells of each thread, without histograms.
     Threads,
-    /// Only what the loads of the points need.
+    /// Only the figures from which the loads of the points are computed.
     Loads,
 }
 
 /// Data of a snapshot of sums, in place of histograms and edges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summed {
-    /// Whether it has the figures of a table.
+    /// Whether the cells have the figures that the tables show, unlike for [`Extent::Threads`] and
+    /// [`Extent::Loads`].
     #[serde(default)]
     pub has_rows: bool,
     /// The 50th, 90th and 99th percentile of exclusive ticks, by the point's id; empty where there
@@ -111,8 +112,8 @@ pub struct Summed {
     pub left_out: BTreeSet<u32>,
 }
 
-/// Exclusive ticks of an open region, if known: first a figure of which only the growth is correct,
-/// then the correct figure.
+/// Exclusive ticks of an open region: first a figure that is wrong by a constant after a reset, so
+/// that only its growth is correct; then the correct figure. `None` if unknown.
 pub type OwnTicks = (Option<f64>, Option<u64>);
 
 /// The kernel's figures of a running process.
@@ -143,17 +144,17 @@ impl Snapshot {
         places
     }
 
-    /// Whether it has the threads of this point.
+    /// Whether it has the figures of this point thread by thread.
     pub(crate) fn has_threads_of(&self, point: u32) -> bool {
         self.summed.as_ref().is_none_or(|summed| summed.by_thread.contains(&point))
     }
 
-    /// Whether it has the threads of all points.
+    /// Whether it has the figures of all points thread by thread.
     pub(crate) fn has_threads(&self) -> bool {
         self.summed.is_none() || self.points.iter().all(|point| self.has_threads_of(point.id))
     }
 
-    /// Whether it has all of this point.
+    /// Whether it has all parts of this point: cells, histograms and edges.
     pub(crate) fn has_whole(&self, point: u32) -> bool {
         self.summed.as_ref().is_none_or(|summed| summed.whole.contains(&point))
     }
@@ -217,7 +218,7 @@ impl Snapshot {
         is_running(&self.process) && (members.is_empty() || members.iter().any(is_running))
     }
 
-    /// Its process, or each of several.
+    /// Its process, or all of several processes.
     pub(crate) fn processes(&self) -> &[Process] {
         match self.process.members.as_slice() {
             [] => std::slice::from_ref(&self.process),
@@ -239,9 +240,9 @@ impl Snapshot {
 /// A place that is late, or whose line is down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPlace {
-    /// Its name.
+    /// The place's name, as in `node1`.
     pub name: String,
-    /// How long it has been late or down.
+    /// How long the place has been late or its line has been down.
     pub age: Duration,
     /// Why the line is down. `None` if the place is late.
     pub why: Option<String>,
@@ -258,9 +259,9 @@ pub struct Process {
     pub pid: u32,
     /// Random id of the segment, 32 hex digits.
     pub segment_id: String,
-    /// Boot id of the machine it ran on.
+    /// Boot id of the machine on which it ran, 32 hex digits.
     pub boot_id: String,
-    /// Host name of the machine that took the snapshot.
+    /// Host name of the machine on which it ran, as the process read it.
     pub host: String,
     /// Creation of the segment, nanoseconds since the Unix epoch.
     pub started_unix_ns: u64,
@@ -289,7 +290,7 @@ impl std::fmt::Display for Process {
 }
 
 impl Process {
-    /// Its place, if there are several.
+    /// Its place, if the viewer watches several places: the name ends in `@` and the place.
     pub(crate) fn place(&self) -> Option<&str> {
         self.name.rsplit_once('@').map(|(_, place)| place)
     }
@@ -359,17 +360,17 @@ pub enum ClockKind {
 pub struct Point {
     /// Numeric id; 0 is the calibration point.
     pub id: u32,
-    /// Its name, with unprintable bytes replaced.
+    /// Name of the point, with unprintable characters replaced; empty if it has none.
     pub name: String,
     /// Source file, empty where unknown.
     pub file: String,
     /// Line in it, 0 where unknown.
     pub line: u32,
-    /// Whether its times are a device's, such as a GPU's, or the wall clock's: time that no CPU has
-    /// spent.
+    /// Whether its times are not CPU time: they were measured by a device, such as a GPU, or by the
+    /// wall clock.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub device: bool,
-    /// Whether its times are the wall clock's: spans that belong to no thread.
+    /// Whether its times were measured by the wall clock, in spans that belong to no thread.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wall: bool,
     /// Whether it measures, or why not.
@@ -378,22 +379,23 @@ pub struct Point {
     pub alpha: Option<f64>,
     /// Number of resets of the point.
     pub resets: u32,
-    /// Start of its figures, in ticks since the segment was created, if later than the creation:
-    /// the last reset. With several processes, at the earliest the start of its own process; in a
-    /// sum, the earliest of all.
+    /// Begin of its figures, in ticks since the segment was created: its last reset or, for one of
+    /// several processes, the start of its process if that is later. A sum begins with the earliest
+    /// of its parts. `None` if the figures began with the segment or at an unknown time: see
+    /// [`Point::begin_ticks`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ticks: Option<u64>,
-    /// Whether its begins and ends wait for the work before them.
+    /// Whether its begins and ends wait until the instructions before them have finished.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fenced: bool,
     /// Whether its state was left by a viewer that was killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left_over: bool,
-    /// Index of its process in [`Process::members`]. `None` if there is only one, or if the point
-    /// is summed over them.
+    /// Index of its process in [`Process::members`]. `None` if there is only one process, or if the
+    /// point is summed over processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
-    /// Its id in its own process, if that differs.
+    /// Id of the point in its own process, if the snapshot combines several processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
     /// The names of its amounts, if its regions have amounts: at most [`AMOUNTS`].
@@ -401,26 +403,27 @@ pub struct Point {
     pub amounts: Vec<String>,
 }
 
-/// The domain of parallel regions.
+/// The domain of OpenMP parallel regions.
 pub(crate) const OPENMP: &str = "openmp";
 
 impl Point {
-    /// Its domain, if it is an annotation for another tool: `nvtx:app`, or the system alone. It
-    /// is stored in place of the file, with line 0.
+    /// Its domain, if it is an annotation for another tool: `nvtx:app`, or only the tool's system,
+    /// as in `openmp`. The domain is stored in place of the file, with line 0.
     pub fn domain(&self) -> Option<&str> {
         let of_system = |system: &str| {
             let rest = self.file.strip_prefix(system);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
         };
         if self.line == 0 && of_system(OPENMP) {
-            // The object's path follows.
+            // The path of the object that contains the region follows; it is not part of the
+            // domain.
             return Some(OPENMP);
         }
         (self.line == 0 && ["nvtx", "itt", "kokkos"].into_iter().any(of_system))
             .then_some(self.file.as_str())
     }
 
-    /// Its name; `#5` for a point without a name.
+    /// Name of the point, or its id as in `#5` if it has no name.
     pub fn shown_name(&self) -> String {
         match self.name.as_str() {
             "" => format!("#{}", self.number.unwrap_or(self.id)),
@@ -428,7 +431,7 @@ impl Point {
         }
     }
 
-    /// Its place in the source, or its domain; empty if neither is known.
+    /// Its file and line, or its domain; empty if unknown.
     pub fn place(&self) -> String {
         match self.line {
             0 => self.file.clone(),
@@ -436,7 +439,7 @@ impl Point {
         }
     }
 
-    /// Begin of its figures, ticks since the segment was created. `None` after a reset at an
+    /// Begin of its figures, in ticks since the segment was created. `None` after a reset at an
     /// unknown time.
     pub fn begin_ticks(&self) -> Option<u64> {
         self.since_ticks.or((self.resets == 0).then_some(0))
@@ -461,7 +464,7 @@ pub enum PointState {
 }
 
 impl PointState {
-    /// Its word in tables and exports.
+    /// The state in a word, for tables and exports.
     pub fn word(self) -> &'static str {
         match self {
             Self::On => "on",
@@ -476,7 +479,7 @@ impl PointState {
 pub struct Lane {
     /// Number of the lane.
     pub id: u32,
-    /// Its kind.
+    /// The use of the lane.
     pub kind: LaneKind,
     /// Kernel thread id of the owner, 0 for none.
     pub tid: u32,
@@ -489,18 +492,19 @@ pub struct Lane {
     /// Index of its process in [`Process::members`]. `None` if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
-    /// The clock of its process, if there are several; otherwise it is [`Snapshot::clock`]. Threads
-    /// of a process share its clock.
+    /// The clock of its process, if there are several processes. `None` if there is one: the clock
+    /// is [`Snapshot::clock`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockKind>,
     /// Its open regions, outermost first. After its thread or process ended, the regions that were
     /// open at that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<Open>,
-    /// Measurements without an edge, because the lane had no room for it.
+    /// Number of measurements that no edge counts, because the lane had no room for another edge.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unplaced: u64,
-    /// CPU time of its thread by the kernel, nanoseconds. `None` if it was not read. Not in files.
+    /// CPU time of its thread, as the kernel counts it, nanoseconds. `None` if it was not read. Not
+    /// in files.
     #[serde(skip)]
     pub cpu_ns: Option<u64>,
     /// Errors that its threads counted.
@@ -526,12 +530,13 @@ pub struct Open {
     pub on_cpu: Option<u64>,
 }
 
-/// A point's measurements inside another one on a lane, since its last reset. Measurements in the
-/// cells that no edge counts were called from elsewhere: in a context that another thread has
-/// begun, on the overflow lane, or on a lane that has no room for another edge.
+/// The measurements of a point on a lane that one caller called, since the point's last reset. The
+/// edges of a point may count fewer measurements than its cells: measurements in a context that
+/// another thread has begun, on the overflow lane, or on a lane without room for another edge have
+/// no edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edge {
-    /// Id of the point inside.
+    /// Id of the point that was called.
     pub point: u32,
     /// Id of the caller. `None` for an outermost call.
     #[serde(default, skip_serializing_if = "Option::is_none")]

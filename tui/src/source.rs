@@ -64,8 +64,8 @@ pub trait Source {
     /// state that shows the end.
     fn picture(&mut self) -> Result<Snapshot>;
 
-    /// Takes the next snapshot, and makes it keep the promises of [`crate::snapshot`], whatever the
-    /// source yields.
+    /// Takes the next snapshot, and corrects whatever violates the guarantees that
+    /// [`crate::snapshot`] states.
     fn poll(&mut self) -> Result<Snapshot> {
         let mut snapshot = self.picture()?;
         guard::clean_snapshot(&mut snapshot);
@@ -76,8 +76,8 @@ pub trait Source {
     /// these. Without a call, a source sends everything.
     fn look_at(&mut self, _looking: Interest) {}
 
-    /// Prepares the next poll. With several sources, it is called for all of them before the first
-    /// is polled.
+    /// Requests the next picture, if the source is remote, so that its poll need not wait as long.
+    /// With several sources, this is called for all of them before the first is polled.
     fn prepare(&mut self) {}
 
     /// Whether the process has certainly ended, but no snapshot shows that, because its segment
@@ -91,19 +91,20 @@ pub trait Source {
         None
     }
 
-    /// Whether its first snapshot is still to come. To be called when [`Self::poll`] has failed.
+    /// Whether the source has yielded no snapshot yet, but is expected to. To be called when
+    /// [`Self::poll`] has failed.
     fn is_coming(&self) -> bool {
         false
     }
 
-    /// Whether the picture that the last [`Self::poll`] requested is still to come, over a slow
-    /// line.
+    /// Whether the last [`Self::poll`] returned an old picture, because the requested picture has
+    /// not arrived yet over a slow line.
     fn is_pending(&self) -> bool {
         false
     }
 
-    /// Adds the last finished measurements to a snapshot of this source, as they were at its
-    /// moment. They are many, and only files and the timeline need them.
+    /// Adds the records of the rings to a snapshot of this source, up to the moment at which it was
+    /// taken. A poll leaves them out: they are many, and only files and the timeline need them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}
 
     /// The stacks of open points, outermost first, by the lane's id, for each thread in any region.
@@ -133,7 +134,7 @@ pub trait Source {
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
-    /// Makes a change in the process. Returns the state to put back of a point that was switched,
+    /// Makes a change in the process. If it switched a point, returns the state to restore later,
     /// if known. An error explains to the user why it failed.
     fn act(&mut self, _change: Change) -> Result<Option<PointState>> {
         bail!("{}", self.read_only().unwrap_or("nothing can be changed here"))
@@ -149,12 +150,13 @@ pub trait Source {
         None
     }
 
-    /// The line over which its pictures come from another place. `None` for this machine.
+    /// The line over which its pictures come from another place, such as another machine. `None`
+    /// for this machine.
     fn line(&self) -> Option<LineStatus> {
         None
     }
 
-    /// The places that deliver nothing new, if it is watched at several.
+    /// The places that deliver no new pictures, if the source has processes at several places.
     fn bad_places(&self) -> Vec<BadPlace> {
         Vec::new()
     }
@@ -163,7 +165,7 @@ pub trait Source {
 /// The parts of a process that a viewer looks at.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interest {
-    /// The parts of each snapshot that suffice.
+    /// The parts that each snapshot needs to have.
     pub sight: SnapshotScope,
     /// The lanes whose records are needed. `None` for all.
     pub lanes: Option<Vec<u32>>,
@@ -171,7 +173,7 @@ pub struct Interest {
     pub within: Option<Duration>,
 }
 
-/// A line to another place.
+/// The state of a line to another place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineStatus {
     /// The command that leads there.
@@ -195,7 +197,8 @@ pub enum Change {
     Reset(u32),
     /// Set alpha of this point's EWMA, in (0, 1]. `None` switches the EWMA off.
     SetAlpha(u32, Option<f64>),
-    /// Make this point's begins and ends wait for the work before them, or not any more.
+    /// Make this point's begins and ends wait until the instructions before them have finished, or
+    /// not any more.
     Fence(u32, bool),
 }
 
@@ -206,7 +209,8 @@ pub trait Finder {
     fn discover(&mut self) -> Result<Discovery>;
     /// Attaches to a process that was found.
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
-    /// Attaches to several processes as one. A group never calls this on its own finder.
+    /// Attaches to several processes as one. A finder that only a group uses needs no
+    /// implementation, since a group attaches to its members one by one.
     fn attach_group(&mut self, _group: &ProcessGroup) -> Result<Box<dyn Source>> {
         bail!("expected one process to watch, found several")
     }
@@ -222,7 +226,8 @@ pub trait Finder {
     fn program(&mut self) -> Option<String> {
         None
     }
-    /// Gives up the segment of an ended process that will not be requested again.
+    /// Allows the finder to remove the segment of an ended process, which has been read for the
+    /// last time.
     fn let_go(&mut self, _segment_id: &str) {}
 }
 
@@ -230,23 +235,24 @@ pub trait Finder {
 /// sufficient rights, those of other users and in containers.
 #[derive(Clone, Default)]
 pub struct Machine {
-    /// Rooms of other users and containers. `None` to find only this user's own processes.
+    /// The agents for other users and containers of this machine (see [`rooms`]). `None` to find
+    /// only this user's own processes.
     rooms: Option<Rooms>,
-    /// Keeps the segments of processes that end between two looks. `None` once a process is
+    /// Makes processes that end between two searches leave their segments. `None` once a process is
     /// watched.
     collecting: Option<Rc<Collecting>>,
 }
 
 impl Machine {
     /// Finds all processes that may be watched. With `keep`, points toggled in another user's
-    /// process stay as they are when that agent is lost.
+    /// process stay toggled if the connection to that user's agent is lost.
     #[must_use]
     pub fn all(keep: bool) -> Self {
         Self { rooms: Some(Rooms::new(keep)), collecting: None }
     }
 
-    /// Finds all processes from now on, including those that end between two looks; `keep` as for
-    /// [`Self::all`].
+    /// Finds all processes from now on, including those that end between two searches. `keep` has
+    /// the same meaning as in [`Self::all`].
     #[must_use]
     pub fn from_now_on(keep: bool) -> Self {
         Self { collecting: Some(Rc::new(Collecting::start())), ..Self::all(keep) }
@@ -300,8 +306,8 @@ impl Finder for Machine {
 }
 
 /// A finder of the processes of this machine, or of the places that commands lead to. With `keep`,
-/// points toggled there stay as they are when the line is lost. With several places, those that do
-/// not answer in time continue to open in the background.
+/// points toggled there stay toggled if the line is lost. With several places, this returns after
+/// `in_time`, and the lines to places that have not answered continue to open in the background.
 ///
 /// # Errors
 ///

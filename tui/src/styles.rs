@@ -41,7 +41,7 @@ pub(crate) fn draw_scrolled(
     frame.render_widget(Paragraph::new(seen), body);
 }
 
-/// Two blocks of lines side by side; the second one begins at a column.
+/// Joins two blocks of lines side by side; the second one begins at `column`.
 pub(crate) fn beside(
     mut left: Vec<Line<'static>>,
     right: Vec<Line<'static>>,

@@ -3,12 +3,13 @@
 //! ```text
 //! all     a cell for each point and thread, a histogram in each; edges
 //! summed  a cell for each point and process, with a histogram or three quantiles;
-//!         what open regions have of their own
+//!         the exclusive time of open regions
 //! ```
 //!
-//! A point that is shown by itself stays whole. A point that does not pass the filter keeps the
-//! figures for its load, since the lines above the table are about all points. Points with amounts
-//! and parallel regions keep their cells, since the table shows more of them than sums.
+//! A point that a screen shows by itself keeps all its parts. A point that does not pass the filter
+//! keeps only the figures for its load, since the lines above the table are about all points.
+//! Points with amounts and parallel regions keep their cells, since the table shows more of them
+//! than sums.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,12 +26,12 @@ use crate::snapshot::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SnapshotScope {
-    /// The extent of each point.
+    /// The figures that are needed of each point that passes `filter`.
     pub extent: Extent,
-    /// The points that are needed in this extent; for the others, the figures for their loads
+    /// The points that are needed in this extent. For other points, the figures for their loads
     /// suffice.
     pub filter: Filter,
-    /// Whether each thread's part of these points is needed.
+    /// Whether the figures of these points are needed thread by thread.
     pub by_thread: bool,
     /// Ids of points that are needed whole, whether they pass the filter or not.
     pub whole: BTreeSet<u32>,
@@ -61,6 +62,7 @@ pub(crate) struct Summing {
 /// The sums of a point's cells.
 #[derive(Default)]
 struct PointSums {
+    /// The cells that were summed. If the next snapshot has the same ones, the sums are reused.
     from: Vec<Arc<Cell>>,
     shown: PointExtent,
     sums: Vec<Arc<Cell>>,

@@ -60,7 +60,7 @@ pub fn clean_in_place(text: &mut String) {
 /// text that already begins like that gets another apostrophe, so that different texts stay
 /// different.
 pub fn cell(text: &str) -> Cow<'_, str> {
-    // Including the full-width forms of East Asian keyboards.
+    // The last four are the full-width forms of East Asian keyboards.
     const STARTS: [char; 10] =
         ['=', '+', '-', '@', '\t', '\r', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
     if text.trim_start_matches('\'').starts_with(STARTS) {

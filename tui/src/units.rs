@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-/// What ticks are shown as.
+/// The unit in which ticks are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Unit {
     /// Seconds and parts of them.
@@ -49,7 +49,7 @@ impl Scale {
 ///
 /// # Errors
 ///
-/// If the text is not a duration. The error is in words.
+/// If the text is not a duration. The error says what was expected.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a duration such as 1s, 250ms, 10m or 1h30m".to_owned();
     let mut rest = text.trim();
@@ -87,7 +87,7 @@ pub fn parse_si(text: &str) -> Option<f64> {
     digits.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| number * times)
 }
 
-/// A number of bytes: `512 B`, `1.24 MiB`.
+/// A number of bytes: `512 B`, `1.2 MiB`, `700 MiB`.
 pub fn bytes(value: u64) -> String {
     let (mut scaled, mut units) = (value as f64, ["KiB", "MiB", "GiB", "TiB"].into_iter());
     let mut unit = "B";
@@ -103,7 +103,7 @@ pub fn bytes(value: u64) -> String {
 /// The text for a missing figure.
 pub const NONE: &str = "-";
 
-/// Capacity for any of these texts, so that none is reallocated.
+/// Initial capacity of these texts, in bytes. It is enough for each, so that none is reallocated.
 const ROOM: usize = 12;
 
 /// A count in at most five columns: `7`, `999`, `1.20k`, `40.1M`.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 /// An environment variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub name: &'static str,
-    /// Its effect, in a few words.
+    /// Effect of the variable, in a few words.
     pub does: &'static str,
 }
 
@@ -62,8 +62,8 @@ const fn of(name: &'static str, does: &'static str) -> Variable {
     Variable { name, does }
 }
 
-/// The user's folder of a kind: by an XDG variable, or else below the home folder. Relative paths
-/// in the variable are ignored.
+/// A folder of the user, such as the cache: the value of an XDG variable or, without it, a folder
+/// below the home folder. Relative paths in the variable are ignored.
 #[must_use]
 pub fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -89,7 +89,7 @@ pub fn is_known(name: &str) -> bool {
     ALL.iter().any(|variable| variable.name == name)
 }
 
-/// The names of all.
+/// The names of all variables.
 pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|variable| variable.name).collect()
 }

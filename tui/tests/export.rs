@@ -206,8 +206,8 @@ fn hdr_histogram_reads_what_was_measured() {
         let value = |key: &str| histogram[key].as_f64().unwrap();
         assert!(close(value("min_ns"), ns(sums.min)), "{name}");
         assert!(close(value("max_ns"), ns(sums.max)), "{name}");
-        // Of few calls, definitions of a percentile differ; of many, the segment's buckets still
-        // differ slightly from the log's.
+        // With few calls, a percentile depends on its definition. With many, the two readers still
+        // differ slightly, since the segment's buckets differ from the log's.
         for (place, wanted) in [0.5, 0.9, 0.99].into_iter().enumerate() {
             let [ticks] = figures.quantiles_at([wanted]).unwrap();
             let read = histogram["quantiles_ns"][place].as_f64().unwrap();

@@ -131,7 +131,7 @@ fn version_1_is_shown() {
     assert!(text.contains("pfp-demo[") && text.contains("deflate"), "{text}");
 }
 
-/// Compressed by the original `zstd` program.
+/// The compressed file was made by the original `zstd` program.
 #[test]
 fn a_compressed_file_says_the_same() {
     let packed = asset("snapshot-v1.json.zst");
@@ -140,8 +140,8 @@ fn a_compressed_file_says_the_same() {
     assert_eq!(json::read(&packed).unwrap(), json::read(&sample()).unwrap());
 }
 
-/// The segment of a program that has died. The copy has no note about its end. The expected figures
-/// are in `shm-layout/tests/golden.rs`.
+/// A copy of a segment without the note of when it was made, and of whether its process ran. The
+/// expected figures are in `shm-layout/tests/golden.rs`.
 #[test]
 fn a_copy_of_a_segment_without_a_note_is_read() {
     let snapshot = opened(&asset("segment-v3.pfp")).unwrap();

@@ -40,7 +40,7 @@ fn life(n: usize) -> Vec<(Snapshot, Vec<Drained>)> {
             }
             4 => made.snapshot_mut().losses[Loss::MismatchedEnds] += 1,
             5 => {
-                // Add a lane and a point, which are removed in the next such turn.
+                // Add a lane; the next time, remove it again.
                 let snapshot = made.snapshot_mut();
                 if snapshot.lanes.len() == 3 {
                     let mut lane = snapshot.lanes[0].clone();
@@ -53,7 +53,7 @@ fn life(n: usize) -> Vec<(Snapshot, Vec<Drained>)> {
             6 => made.snapshot_mut().clock.overhead_pair += 1,
             7 => made.snapshot_mut().process.name.push('x'),
             8 => {
-                // Change one bucket, and keep their number.
+                // Remove the first bucket of a histogram.
                 let cells = &mut made.snapshot_mut().cells;
                 let place = random.below(cells.len().max(1) as u64) as usize;
                 if let Some(cell) = cells.get_mut(place) {
@@ -237,7 +237,7 @@ fn with_any_byte_damaged_no_wrong_figure_is_shown() {
     assert!(shown > bytes.len() / 5, "most of it can be shown all the same: {shown}");
 }
 
-/// A file with an invented header, and valid checksums.
+/// The frames' headers are invented, but their checksums are valid.
 #[test]
 fn hostile_recordings_are_refused_in_bounded_memory() {
     let (_folder, path) = folder();
@@ -253,8 +253,8 @@ fn hostile_recordings_are_refused_in_bounded_memory() {
         read(&path)
     };
     let second = ends(&bytes)[0];
-    // A key frame before the beginning, or a frame of another kind in its place; a wrong number;
-    // lengths beyond the file, and beyond the maximum size of a frame.
+    // Offset and value of fields in the second frame's header: distances to a key frame before the
+    // first frame, a wrong number, and lengths beyond the file and beyond the maximum of a frame.
     for (field, value) in [(4, u32::MAX), (4, 2), (8, 7), (32, u32::MAX), (36, u32::MAX)] {
         let recording = sealed(second, &|header| {
             header[field..field + 4].copy_from_slice(&value.to_le_bytes());
@@ -263,7 +263,7 @@ fn hostile_recordings_are_refused_in_bounded_memory() {
         assert_eq!(recording.len(), 1, "{field} {value}");
         assert_eq!(at(&mut recording, 0).unwrap(), life[0].0);
     }
-    // It decompresses to more, or less, than the header states.
+    // The header states that the frame decompresses to a byte more, or a byte less, than it does.
     for more in [1_u32, u32::MAX] {
         let mut recording = sealed(second, &|header| {
             let said = u32::from_le_bytes(header[36..40].try_into().unwrap());
@@ -402,7 +402,7 @@ fn version_1_is_read() {
     assert_eq!(count, COUNT);
 }
 
-/// What `pfp-top open --once` printed when the file was made.
+/// The number of calls that `pfp-top open --once` printed when the kept file was made.
 const COUNT: u64 = 831;
 
 /// The kept file with amounts: the n-th call had n bytes and one item, so the sums at each moment
@@ -434,7 +434,7 @@ fn version_1_with_amounts_is_read() {
         assert!(now > count || is_busy && now == count, "{now} after {count}");
         count = now;
     }
-    // What `pfp-top open --once` printed when the file was made.
+    // `pfp-top open --once` printed this number of calls when the kept file was made.
     assert_eq!(count, 94_079_480);
 }
 

@@ -13,10 +13,10 @@ use crate::corpus::CHAPTERS;
 use crate::sink::Report;
 use crate::{goes_on, pack, words};
 
-/// Period of work and rest.
+/// Length of a period, in which all workers first work and then sleep.
 const TURN: Duration = Duration::from_millis(100);
-/// Part of the period in which all workers work at once, and so about the share of the CPUs that
-/// they use.
+/// Part of the period in which all workers work. As a share of the period, it is about the share of
+/// the CPUs that they use.
 const WORK: Duration = Duration::from_millis(65);
 
 /// One in this many packed chapters is unpacked again, and compared.
@@ -39,8 +39,8 @@ impl Queue {
         self.taken.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The remaining rest, in the resting part of the period. The workers rest at the same time
-    /// without communication, since all count from the same moment.
+    /// Time until the next period, if the workers are to sleep now. They all sleep at the same time
+    /// without communication, since their periods begin at the same moments.
     fn rest(&self) -> Option<Duration> {
         let into_turn =
             Duration::from_nanos((self.opened.elapsed().as_nanos() % TURN.as_nanos()) as u64);

@@ -21,7 +21,7 @@ use crate::text;
 use crate::units::Unit;
 use crate::variables;
 
-/// Message for an action that needs more than sums, when the rest has not arrived in time.
+/// Message for an action that needs all figures, if some of them have not arrived in time.
 const TOO_SLOW: &str = "not all figures have arrived yet: try again, or see the log (6)";
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
@@ -222,8 +222,7 @@ impl App {
         };
         match status {
             Status::Paused => {}
-            // A busy ring may have overwritten the records of the moment of the figures, so poll
-            // again.
+            // A busy ring may have overwritten the records of the last poll by now, so poll again.
             Status::Live => match session.poll() {
                 Ok(mut snapshot) => {
                     session.source.add_records(&mut snapshot);
@@ -317,8 +316,8 @@ impl App {
         }
     }
 
-    /// Makes the measurements since the last baseline the next one; the first baseline is
-    /// everything so far.
+    /// Takes a new baseline: the measurements since the previous baseline or, without one, all
+    /// measurements so far.
     fn take_baseline(&mut self) {
         if !self.complete() {
             return self.common.notify(Severity::Error, TOO_SLOW);

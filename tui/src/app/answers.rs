@@ -64,7 +64,7 @@ impl App {
     /// The overlay with its cursor moved by some rows; false if it has no cursor.
     fn moved(&self, overlay: Overlay, by: isize) -> (Overlay, bool) {
         match overlay {
-            // `App::fit` keeps it within the text.
+            // The offset may be beyond the end of the help; `App::fit` clamps it.
             Overlay::Help(offset) => (Overlay::Help(offset.saturating_add_signed(by)), true),
             Overlay::Columns(column) => {
                 (Overlay::Columns(further(&self.columns_offered(), column, by)), true)
@@ -156,7 +156,8 @@ impl App {
         }
     }
 
-    /// Opens the prompt for the filter, on a screen that follows it.
+    /// Opens the prompt for the screen's own filter, or else for the filter of points. A screen
+    /// that does not list points is replaced by the table of points first.
     pub(super) fn ask_filter(&mut self) {
         if let Some((filter, what)) = self.view_mut().0.own_filter() {
             let prompt = Prompt::new(PromptSubject::Find(what), filter.text());
@@ -197,7 +198,7 @@ impl App {
     }
 }
 
-/// The element `by` places after `one`.
+/// The element `by` places after `one`; beyond an end of the list, the element at that end.
 fn further<T: Copy + PartialEq>(all: &[T], one: T, by: isize) -> T {
     let place = all.iter().position(|it| *it == one).unwrap_or(0);
     all.get(place.saturating_add_signed(by).min(all.len().saturating_sub(1)))

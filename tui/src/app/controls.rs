@@ -1,4 +1,4 @@
-//! Changes in the watched program: one point, or all that are shown.
+//! Changes that the user makes in the watched program, to one point or to all shown points.
 
 use anyhow::Result;
 
@@ -13,7 +13,7 @@ use crate::source::{Change, Refusal, change_each};
 use crate::text;
 
 impl App {
-    /// The text of the question.
+    /// A confirmation question in words, such as `reset parse?`.
     pub fn asked(&self, question: &Question) -> String {
         let what = match question {
             Question::Switch { on: true, .. } => "switch on",
@@ -90,7 +90,8 @@ impl App {
             Question::Switch { .. } => format!("switched off {which}"),
             Question::Reset { .. } => format!("reset {which}"),
         };
-        // The changed points. A point also has a message if some of its processes did not follow.
+        // Ids of the changed points, each with a message if some of its processes refused the
+        // change.
         let mut changed = Vec::new();
         let done = change_each(question.ids(), |id| {
             let done = match &question {
@@ -201,7 +202,8 @@ impl App {
     }
 }
 
-/// The message if some of the processes did not follow a change. `None` if all did.
+/// Takes a refusal by only some of the processes as success, and returns its message. `None` if no
+/// process refused the change.
 pub(super) fn but_partly<T>(done: Result<T>) -> Result<Option<String>> {
     match done {
         Ok(_) => Ok(None),

@@ -16,13 +16,13 @@ use crate::model::log::EventLog;
 use crate::snapshot::Snapshot;
 use crate::source::Moment;
 
-/// The shortest time between two frames while it plays.
+/// The shortest time between two frames while a recording plays.
 const FRAME: Duration = Duration::from_millis(100);
 /// Time between two checks whether the recording has grown.
 const LOOK: Duration = Duration::from_millis(500);
-/// Limits for reading snapshots before the cursor after a jump: their number, and the time that it
-/// may take.
+/// After a jump, the maximum number of snapshots before the cursor that are read.
 const BEFORE: usize = 120;
+/// After a move of the cursor, the time limit for reading snapshots other than the one to show.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The largest step forward that reads the snapshots in between.
 const BETWEEN: usize = 60;
@@ -63,7 +63,8 @@ impl App {
         };
         let Some(replay) = &mut self.common.replay else { return };
         if replay.grows {
-            // Ask before refreshing, so that no frame is missed that was written until then.
+            // Ask before refreshing. If the recording ended between a refresh and the question, the
+            // snapshots written in between would never be read.
             replay.grows = recording.grows();
             if let Err(error) = recording.refresh() {
                 let error = format!("the recording cannot be read any more: {error}");
@@ -96,7 +97,7 @@ impl App {
         }
     }
 
-    /// How long the current moment stays on the screen.
+    /// How long the current snapshot stays on the screen.
     pub(super) fn until_next_frame(&self) -> Duration {
         let Some(replay) = &self.common.replay else { return LOOK };
         match replay.next.filter(|_| replay.playing) {
@@ -108,7 +109,7 @@ impl App {
         }
     }
 
-    /// Moves some snapshots on, or back.
+    /// Moves this many snapshots on or, if negative, back.
     pub(super) fn step(&mut self, by: isize) {
         let Some((at, last)) = self.place() else { return };
         let to = at.saturating_add_signed(by).min(last);
@@ -258,7 +259,7 @@ impl App {
             if snapshots.len() > 1 && start.elapsed() > PATIENCE {
                 break;
             }
-            // The known time begins behind a damaged snapshot.
+            // Stop at a damaged snapshot: the history begins after it.
             let Ok(snapshot) = self.common.read(place) else { break };
             snapshots.push(snapshot);
         }

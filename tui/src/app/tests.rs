@@ -130,7 +130,8 @@ impl DerefMut for Desk {
 }
 
 impl Desk {
-    /// Polls this many times, a second apart.
+    /// Polls this many times. At each poll, the app's clock has advanced by two seconds, and the
+    /// process has grown a second older.
     pub(crate) fn wait(&mut self, polls: usize) {
         for _ in 0..polls {
             self.now += Duration::from_secs(2);
@@ -284,7 +285,8 @@ fn the_last_figures_of_a_process_that_died_stay() {
     assert_eq!(desk.next_poll(), None);
 }
 
-/// A process behind a slow line: the parts that a screen needs arrive some polls after it is shown.
+/// A process behind a slow connection: the parts that a screen needs arrive some polls after the
+/// screen is shown.
 struct Slow {
     process: Shared,
     summing: Summing,
@@ -365,7 +367,7 @@ fn screens_are_selected_by_number_and_by_tab() {
     assert_eq!(Some(desk.screen), Screen::TABS.last().map(|tab| tab.screen));
     desk.press("\x1b");
     assert_eq!(desk.screen, Screen::Points);
-    // A screen that does not show a process has no such columns.
+    // The list of processes has no tab, so Tab and the numbers of screens do nothing on it.
     desk.press("P\t3");
     assert_eq!(desk.screen, Screen::Picker);
 }
@@ -431,7 +433,7 @@ fn the_mouse_selects_opens_sorts_and_scrolls() {
     let inverted = Sorting { descending: false, ..Sorting::by(Column::Avg) };
     assert_eq!(desk.screens.points.sorting(), inverted);
     assert!(!desk.mouse(MouseEventKind::Moved, MouseTarget::Row(1), now));
-    // A key answers the question.
+    // The question is answered by a key, so a click on a row does nothing.
     desk.press("E");
     assert!(!desk.click(MouseTarget::Row(1)));
 }

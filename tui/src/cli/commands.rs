@@ -1,4 +1,4 @@
-//! Dispatches the commands, down to their exit statuses.
+//! Dispatches the commands, and determines the exit status.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use crate::interrupt::Interrupt;
 use crate::source::{self, Machine, Refusal};
 use crate::text::{clean, warn};
 
-/// Exit status of all other failures.
+/// Exit status of failures whose cause is not a [`Refusal`].
 const FAILURE: u8 = 2;
 
 /// Runs the command; returns the exit status.
@@ -75,7 +75,7 @@ fn agent(enter: Option<u32>) -> Result<u8> {
         }
         None => Machine::all(false),
     };
-    // Only now: this starts a thread, and entering a room requires a single-threaded process.
+    // Installed after `enter`, which requires a single-threaded process: this starts a thread.
     let interrupt = Interrupt::install()?;
     crate::agent::run(io::stdin(), io::stdout(), &mut finder, interrupt)?;
     Ok(0)

@@ -341,7 +341,7 @@ mod tests {
 
         // Each of these settings alone would use a key that is taken; together they swap two keys.
         assert_eq!(read("[keys]\ntoggle = \"r\"\nreset = \"e\"").1, [""; 0]);
-        // A line without a value.
+        // A line without a value is reported, and the other lines apply.
         let (config, wrong) = read("tau = 2\nmouse\nunit = \"cycles\"");
         assert!(matches!(&wrong[..], [one] if one.starts_with("c.toml:2: ")), "{wrong:?}");
         assert_eq!(config.defaults(), read("tau = 2\nunit = \"cycles\"").0.defaults());

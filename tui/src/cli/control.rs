@@ -24,16 +24,16 @@ pub struct PointsArgs {
     names: Vec<Filter>,
 }
 
-/// What to do with them.
+/// The change to make to the selected points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PointCommand {
-    /// Switch them on.
+    /// Switch the points on.
     Enable,
-    /// Switch them off.
+    /// Switch the points off.
     Disable,
-    /// Start their figures afresh.
+    /// Reset the figures of the points.
     Reset,
-    /// The weight of a new value; none for off.
+    /// Set alpha, the weight of a new value in the EWMA. `None` switches the EWMA off.
     Average(Option<f64>),
 }
 

@@ -10,14 +10,15 @@ use super::show;
 use crate::snapshot::{Clock, ClockKind};
 use crate::source::{self, Source};
 
-/// The time until the program must have a segment.
+/// Maximum time until the demo program has a segment.
 const START: Duration = Duration::from_secs(10);
-/// The same limit in a trial run, which may be run because something is wrong.
+/// Maximum time until the program of a trial run has a segment. It is shorter, since the doctor
+/// tries out setups that may be broken.
 const TRIAL: Duration = Duration::from_secs(3);
-/// The time the program runs before a single table is printed.
+/// How long the program runs before tables are printed.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// The time for the program to end by itself.
+/// The time that the program has to end by itself before it is killed.
 const END: Duration = Duration::from_secs(2);
 
 /// The demo program. It ends when its standard input ends, even if the viewer dies without dropping

@@ -183,10 +183,13 @@ fn baseline(files: &[PathBuf], old: Snapshot) -> Baseline {
     }
 }
 
-/// The two sides of the comparison. The second side is a list of snapshots, which ends with the one
-/// to compare. Two runs have a span each. Within one process, the second side is the growth since
-/// the baseline, unless the baseline has a span of its own: then both sides are windows that share
-/// no measurement.
+/// Reads the two sides of the comparison. The second side is a list of snapshots, which ends with
+/// the one to compare.
+///
+/// Files of two processes are read independently, each over its span. If both files are of the same
+/// process, the second side contains the baseline, and the comparison is of the growth since then.
+/// But if the baseline has a start, or the second side does not start where the baseline ends, both
+/// sides are windows, which must not overlap.
 fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Vec<Snapshot>)> {
     let (mut first, mut last) = (before.1, now.1);
     let steps = |file: &Path, span: &Span| source::read_steps(file, span, MOMENTS);

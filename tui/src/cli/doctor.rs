@@ -42,7 +42,7 @@ impl CheckVerdict {
     }
 }
 
-/// A result of a check.
+/// A finding of a check, as one line of the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct CheckResult {
     verdict: CheckVerdict,
@@ -80,7 +80,7 @@ impl CheckResult {
     }
 }
 
-/// What to look at alone, and more closely.
+/// The only thing to check, in more detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoctorTarget {
     /// How fast the counter and the core run, as measured and as reported.

@@ -1,4 +1,4 @@
-//! `pfp-top gate`: an exit status for whether a program became slower.
+//! `pfp-top gate`: compares runs of a program, and fails if the program became slower.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -22,8 +22,9 @@ use crate::source::{self, Moment, Refusal, Span};
 use crate::text::warn;
 use crate::units;
 
-/// Maximum time to wait for figures behind a late line, and the interval of the retries.
+/// Maximum time to wait for new figures over a slow connection.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Time between two polls while new figures are late.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Exit status of a gate that failed.
 const FAILED: u8 = 1;
@@ -168,8 +169,8 @@ pub(super) fn run(gate: &GateArgs) -> Result<u8> {
     Ok(if judgement.count(GateFinding::Failed) > 0 { FAILED } else { missing })
 }
 
-/// The files of both sides. At the end, `--baseline A B` means one file for each side; with more
-/// files, the split would be ambiguous.
+/// The files of both sides. `--baseline A B` without further files means one file for each side;
+/// with more files, the split would be ambiguous.
 fn sides(gate: &GateArgs) -> Result<(&[PathBuf], &[PathBuf])> {
     match gate.baseline.as_slice() {
         all if gate.target.names_any() || !gate.files.is_empty() => Ok((all, &gate.files)),
@@ -183,7 +184,8 @@ fn sides(gate: &GateArgs) -> Result<(&[PathBuf], &[PathBuf])> {
     }
 }
 
-/// The runs in these files.
+/// Reads the runs in these files. With `--split`, each part of a file is a run; with a start, the
+/// window of each file. Otherwise, files of the same process are one run.
 fn read(files: &[PathBuf], span: &Span, gate: &GateArgs) -> Result<Vec<ProgramRun>> {
     let (mut runs, mut whole) = (Vec::new(), Vec::new());
     for file in files {
@@ -210,8 +212,8 @@ fn read(files: &[PathBuf], span: &Span, gate: &GateArgs) -> Result<Vec<ProgramRu
     Ok(runs)
 }
 
-/// The measurements of processes, so far or from now on, and the exit status for missing places.
-/// `None` if a signal arrived first.
+/// Takes the measurements of running processes: those so far or, with `--window`, those from now
+/// on. Also returns the exit status for missing places. `None` if a signal arrived first.
 fn watch(gate: &GateArgs) -> Result<Option<(ProgramRun, u8)>> {
     let mut source = gate.target.resolve()?;
     let mut missing = Missing::default();
@@ -231,7 +233,7 @@ fn watch(gate: &GateArgs) -> Result<Option<(ProgramRun, u8)>> {
         let next = loop {
             let next = source.poll()?;
             missing.look(source.as_ref(), || ());
-            // A late line delivers the last picture again.
+            // While the connection is slow, a poll returns the previous snapshot again.
             let is_same = next.elapsed_ticks <= last.elapsed_ticks;
             if !is_same || !next.runs() {
                 break (!is_same).then_some(next);
@@ -243,7 +245,7 @@ fn watch(gate: &GateArgs) -> Result<Option<(ProgramRun, u8)>> {
                 return Ok(None);
             }
         };
-        // All processes have ended.
+        // Stop once all processes have ended.
         let Some(next) = next.filter(|_| last.runs()) else { break };
         steps.push(next);
     }

@@ -96,7 +96,7 @@ impl<'a> Printer<'a> {
         }
         let mut columns: Vec<Column> = Vec::new();
         for column in &show.columns {
-            // Programs cannot use bars.
+            // Leave out drawn columns, such as bars: they are of no use to programs.
             if !column.is_drawn() && !columns.contains(column) {
                 columns.push(*column);
             }

@@ -124,7 +124,7 @@ impl Kept {
         Some(Sorting { descending: self.points.descending.unwrap_or(own.descending), ..own })
     }
 
-    /// Restores the choices for the other tables.
+    /// Restores the choices for the tables of all screens except that of points.
     pub(super) fn restore(&self, app: &mut App) {
         for screen in Screen::ALL {
             let table = app.screens.get_mut(screen).table_mut();
@@ -134,8 +134,8 @@ impl Kept {
         }
     }
 
-    /// Saves the choices that changed. Errors are not reported: the next screen then starts like
-    /// this one.
+    /// Saves the choices that changed. Errors are ignored: the next run then starts with the same
+    /// choices as this run.
     pub(super) fn keep(before: &Tables, after: &Tables) {
         let mut kept = Self::load();
         for (screen, table) in after.iter().filter(|table| !before.contains(table)) {
@@ -170,7 +170,8 @@ pub(super) fn state_folder() -> PathBuf {
     )
 }
 
-/// `None` if settings are switched off: then nothing is saved.
+/// The path of the file of choices. `None` if an empty `PFP_TOP_CONFIG` switches settings off: then
+/// nothing is saved.
 fn place() -> Option<PathBuf> {
     let is_off = env::var_os(variables::TOP_CONFIG).is_some_and(|value| value.is_empty());
     (!is_off).then(|| state_folder().join(FILE))

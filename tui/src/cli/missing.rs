@@ -1,10 +1,10 @@
-//! Places whose figures are missing in a command's output.
+//! Places (machines, containers, users) whose figures are missing in a command's output.
 
 use super::output::NO_TARGET;
 use crate::source::{BadPlace, Source};
 use crate::text::warn;
 
-/// Reports the places that are missing in a picture. Returns the exit status.
+/// Reports the places that are missing in the source's last snapshot. Returns the exit status.
 pub(super) fn missing(source: &dyn Source) -> u8 {
     let mut missing = Missing::default();
     missing.look(source, || ());
@@ -16,7 +16,7 @@ pub(super) fn missing(source: &dyn Source) -> u8 {
 pub(super) struct Missing(Vec<String>);
 
 impl Missing {
-    /// Reports changes after a poll; calls `clear` before each line.
+    /// Reports changes after a poll. Calls `clear` before each message, to remove a progress line.
     pub(super) fn look(&mut self, source: &dyn Source, clear: impl Fn()) {
         let warn = |text: &str| {
             clear();
@@ -40,7 +40,7 @@ impl Missing {
         if self.0.is_empty() { 0 } else { NO_TARGET }
     }
 
-    /// The text about missing places for the last line of a recording.
+    /// The words about missing places for the final message of `record`; empty if none is missing.
     pub(super) fn words(&self) -> String {
         match self.0.as_slice() {
             [] => String::new(),

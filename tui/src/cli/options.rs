@@ -146,7 +146,8 @@ impl ShowArgs {
         Sorting::by(self.sort.unwrap_or(Column::Load))
     }
 
-    /// The options for the screen, which starts with the choices of the last one.
+    /// The options for the screen. Where the user gives none, they are the choices from the
+    /// previous run.
     pub(super) fn options(&self, wanted: Wanted) -> Options {
         let kept = Kept::load();
         let columns = Some(self.columns.clone()).filter(|columns| !columns.is_empty());

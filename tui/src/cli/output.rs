@@ -53,7 +53,7 @@ impl Progress {
     }
 }
 
-/// The next multiple of `interval` after `start`; missed ones are skipped.
+/// The next instant after now that is a multiple of `interval` after `start`.
 pub(super) fn next_moment(start: Instant, interval: Duration) -> Instant {
     let round = start.elapsed().as_nanos() / interval.as_nanos() + 1;
     let since = u64::try_from(round * interval.as_nanos()).unwrap_or(u64::MAX);

@@ -14,7 +14,8 @@ use crate::push::{self, Pause, Pushed, Pusher};
 use crate::serve::Pool;
 use crate::text::warn;
 
-/// Maximum time between two polls. A reset discards the measurements since the last poll.
+/// Maximum time between two polls. It is short because the reset of a point discards what the point
+/// has measured since the last poll.
 const LOOK: Duration = Duration::from_secs(1);
 /// The time for the last push after the user has asked to end.
 const FAREWELL: Duration = Duration::from_secs(5);

@@ -83,7 +83,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
             why = Some("asked to end".into());
         }
         match source.poll() {
-            // A late line delivers the last snapshot again.
+            // While the connection is slow, a poll returns the previous snapshot again.
             Ok(same) if is_same(&same, &snapshot) => {}
             Ok(next) => {
                 (snapshot, is_down) = (next, false);
@@ -99,14 +99,15 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
                 }
                 why = ended(&snapshot).or(why);
             }
-            // The line is down, so more snapshots cannot arrive now.
+            // The recording ends now, even if its last poll fails.
             Err(_) if why.is_some() => {}
-            // The process died while the line was lost.
+            // The process died while the connection was lost.
             Err(_) if source.has_died() => {
                 why = Some("the process has ended".into());
             }
             Err(error) => {
-                // The source reopens a lost line, and the recording continues.
+                // The source reopens a lost connection, and the recording continues. Any other
+                // error ends it.
                 let Some(reason) = source.line().and_then(|line| line.why) else {
                     return Err(error);
                 };

@@ -46,7 +46,8 @@ const FIRST_LOOK: Duration = Duration::from_secs(1);
 /// Interval between two checks for a first segment. It is short, since the segment of a short
 /// program disappears when the program ends.
 const LOOK: Duration = Duration::from_millis(2);
-/// The same interval while a screen is up, which is drawn after each check.
+/// Interval between two such checks while a screen is up. It is longer, since the screen is drawn
+/// after each check.
 const LOOK_ON_SCREEN: Duration = Duration::from_millis(50);
 /// Without a screen, the interval between two checks for another process to join.
 const JOIN: Duration = Duration::from_millis(50);
@@ -127,7 +128,7 @@ pub(super) fn run(run: &RunArgs) -> Result<u8> {
         true => None,
         false => Some(LogFile::create(run.log.as_deref(), &run.command[0])?),
     };
-    // Keep segments from now on: the program's processes may end before the first check.
+    // Preserve segments from now on: the program's processes may end before the first check.
     let collecting = Some(Rc::new(Collecting::start()));
     let seen = source::announced();
     let name = &run.command[0];
@@ -152,7 +153,7 @@ pub(super) fn run(run: &RunArgs) -> Result<u8> {
         Ok(program) => program,
         Err((status, why)) => {
             drop(log.map(LogFile::tidy));
-            // Exit statuses as of shells and `env`.
+            // Shells and `env` use the same status for this failure.
             warn(&format!("{why:#}"));
             return Ok(status);
         }
@@ -166,8 +167,8 @@ pub(super) fn run(run: &RunArgs) -> Result<u8> {
         log: log.as_ref().map(|log| log.path().to_owned()),
         unseen: Rc::default(),
     };
-    // After an error or a panic the program keeps running, and dropping it prints a message about
-    // that.
+    // After an error or a panic the program continues to run, and dropping `program` prints a
+    // message about that.
     let watched = match headless {
         true => print(run, family, baseline.as_ref(), &interrupt),
         false => on_screen(run, family, baseline, &notes, &interrupt),
@@ -234,8 +235,8 @@ fn on_screen(
     Ok(WatchedSource::App(app))
 }
 
-/// Waits for the program to end and prints its table. With a number of tables, prints them one
-/// interval apart and leaves then, even if the program still runs.
+/// Waits for the program to end and prints its table. If the user asked for a number of tables,
+/// prints them one interval apart and then ends the program.
 fn print(
     run: &RunArgs,
     mut family: ProgramFinder,
@@ -261,8 +262,8 @@ fn print(
         // A failed poll is tried again: returning the error would stop watching the program.
         if Instant::now() >= due {
             due = Instant::now() + pause;
-            // The program may have called `exec` or left the work to a child. A group finds those
-            // processes.
+            // The program may have called `exec` or left the work to a child. A group finds such
+            // processes by itself.
             if !source.poll().is_ok_and(|snapshot| snapshot.runs())
                 && run.group().is_none()
                 && let Ok(discovery) = family.discover()
@@ -278,8 +279,8 @@ fn print(
                 model.fold(snapshot);
             }
             tables += 1;
-            // If the reader has closed the output, the program goes on, and this waits for its
-            // status.
+            // If the reader has closed the output, the program continues, and this loop waits for
+            // its status.
             is_read = is_read && printer.print(&model)?;
             if run.show.tables() == Some(tables) {
                 family.program.borrow_mut().end()?;
@@ -334,12 +335,13 @@ fn report(
 #[derive(Clone)]
 struct ProgramFinder {
     program: Rc<RefCell<RunningProgram>>,
-    /// Announcements that are older than the program.
+    /// Beacons that existed before the program started. Until others appear, the program has not
+    /// announced a segment.
     seen: std::collections::BTreeSet<PathBuf>,
-    /// Keeps segments of ended processes until the first process is watched; for a group, all the
-    /// time.
+    /// Preserves segments of ended processes until the first process is watched; for a group, all
+    /// the time.
     collecting: Option<Rc<Collecting>>,
-    /// Whether it looks for the members of a group.
+    /// Whether this finder looks for the members of a group.
     is_of_group: bool,
     log: Option<PathBuf>,
     /// Why the program was not seen. Cached, since finding out takes long.
@@ -370,7 +372,7 @@ impl ProgramFinder {
         }
     }
 
-    /// Reacts to a signal to this process on behalf of the program.
+    /// If this process has received a signal, ends the program or lets it end.
     fn obey(&self, interrupt: &Interrupt) -> Result<()> {
         let mut program = self.program.borrow_mut();
         match interrupt.signal() {
@@ -418,7 +420,8 @@ impl Finder for ProgramFinder {
     }
 
     fn discover(&mut self) -> Result<Discovery> {
-        // Opening segments costs more than listing names.
+        // Opening segments costs more than listing the names of beacons, so discover only if there
+        // are new names.
         let mut discovery = match source::announced() == self.seen {
             true => Discovery::default(),
             false => source::discover()?,

@@ -9,7 +9,7 @@ use crate::model::{BUCKETS_AT_ONCE, Figures, Quantiles};
 /// The order of the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sorting {
-    /// The column.
+    /// The column whose values order the rows.
     pub column: Column,
     /// Whether the greatest comes first.
     pub descending: bool,
@@ -42,7 +42,7 @@ impl SteadyLoads {
         }));
     }
 
-    /// Compares two rows by their ids, ascending. A row without a load is less than any other.
+    /// Compares the loads of the rows with these ids. A row without a load is less than any other.
     pub fn compare(&self, a: u32, b: u32) -> Ordering {
         let load = |id| self.0.get(&id).copied().unwrap_or(f64::NEG_INFINITY);
         load(a).total_cmp(&load(b))
@@ -55,8 +55,8 @@ impl Sorting {
         Self { column, descending: column.spec().heading.sorts == Some(true) }
     }
 
-    /// The ids of these points in order. Equal points are sorted by id; within a process they are
-    /// sorted by load.
+    /// The ids of these points in order. Equal points stay in the order given, except that sorting
+    /// by process sorts the points of each process by load, the greatest first.
     pub fn order<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {
         let points: Vec<&Figures> = points.into_iter().collect();
         let loads = SteadyLoads::of(points.iter().copied());
@@ -126,7 +126,7 @@ impl Sorting {
 mod tests {
     use super::*;
 
-    /// The rows after these loads, in thousandths of a CPU.
+    /// The order of the rows after a poll with these loads, in thousandths of a CPU.
     fn order(steady: &mut SteadyLoads, loads: &[f64]) -> Vec<u32> {
         steady.follow((0..).zip(loads.iter().map(|load| Some(load / 1000.0))));
         let mut rows: Vec<u32> = (0..loads.len() as u32).collect();

@@ -22,7 +22,7 @@ macro_rules! actions {
 }
 
 impl Action {
-    /// Its name in the settings file, such as `page-up` and `show-points`.
+    /// The action's name in the settings file, such as `page-up` and `show-points`.
     pub fn word(self) -> String {
         let mut word = String::new();
         for c in format!("{self:?}").chars().filter(|c| c.is_alphabetic()) {

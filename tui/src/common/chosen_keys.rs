@@ -14,7 +14,7 @@ use crate::common::screen::Screen;
 pub struct ChosenKeys(Vec<(Action, Vec<Key>)>);
 
 impl ChosenKeys {
-    /// Parses actions and names of keys, for screens with these keys.
+    /// Parses the names of actions and of their keys. `screens` has the usual keys of each screen.
     ///
     /// # Errors
     ///

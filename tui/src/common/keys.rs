@@ -135,7 +135,7 @@ groups! {
             + "while the recording grows, play from its last snapshot to follow it";
     }
 
-    /// Enter on a row.
+    /// Enter, which opens the row.
     pub(crate) OPEN = common {
         Open [Named(Enter)] "open", "open the row; of a thread: its points";
     }
@@ -165,12 +165,12 @@ groups! {
             + "fences make the times of short regions exact, at some 45 ns per call";
     }
 
-    /// The row as text.
+    /// Copying the row as text.
     pub(crate) COPY = own {
         Copy [Char('y')] "", "copy the row (OSC 52; tmux: set-clipboard on)";
     }
 
-    /// Which points are shown.
+    /// The filter, which decides what points are shown.
     pub(crate) FILTER = common {
         Filter [Char('/'), Char('\\'), Named(F(4))] "filter",
             "show only some points, by name or figure"
@@ -180,7 +180,7 @@ groups! {
                on the timeline, / finds such a region";
     }
 
-    /// Files, units and processes.
+    /// Saving a file, and choosing the unit and the process.
     pub(crate) SAVE = common {
         Write [Char('w')] "save", "save a snapshot of everything to a file";
         Units [Char('u')] "cycles", "show time or cycles";
@@ -208,13 +208,13 @@ groups! {
             + "a baseline covers everything since the previous baseline, or since the start";
     }
 
-    /// One row up or down.
+    /// Moves by one row.
     pub(crate) WALK = common {
         Up [Named(Up), Char('k')] "", "one row up; in Detail: the point above";
         Down [Named(Down), Char('j')] "", "one row down; in Detail: the point below";
     }
 
-    /// Many rows at once.
+    /// Moves by many rows.
     pub(crate) PAGE = common {
         PageUp [Named(PageUp), Ctrl('b')] "", "one screen up";
         PageDown [Named(PageDown), Ctrl('f')] "", "one screen down";
@@ -240,7 +240,7 @@ macro_rules! show {
 every_screen!(show);
 
 groups! {
-    /// From screen to screen.
+    /// Moves to the next or previous screen.
     pub(crate) TURN = common {
         NextScreen [Named(Tab)] "", "the next screen";
         PreviousScreen [Named(BackTab)] "", "the previous screen";
@@ -298,7 +298,7 @@ groups! {
             "back to the table";
     }
 
-    /// A question about many points.
+    /// A question about a change of points.
     ASK = own {
         Accept [Char('y')] "yes", "yes, all of them";
         Cancel [Char('n'), Named(Esc), Char('q'), Named(F(10)), Ctrl('c')] "no",

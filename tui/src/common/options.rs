@@ -32,7 +32,7 @@ pub struct Options {
     pub unit: Unit,
     /// Whether to capture the mouse.
     pub mouse: bool,
-    /// Number of updates after which the viewer leaves.
+    /// Number of updates after which the viewer exits. `None` for no limit.
     pub updates: Option<u64>,
     /// Time between two looks for a process while none is watched. `None` to use the poll interval.
     pub look_every: Option<Duration>,

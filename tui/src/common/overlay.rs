@@ -9,31 +9,32 @@ pub enum Overlay {
     Help(usize),
     /// A line that is being typed.
     Typed(Prompt),
-    /// The columns to choose from, with the cursor on the one of this key.
+    /// The columns to show, with the cursor on the column with this key.
     Columns(&'static str),
-    /// The columns to sort by, with the cursor on the one of this key.
+    /// The columns to sort by, with the cursor on the column with this key.
     Sort(&'static str),
-    /// A question about a change of many points.
+    /// A question whether to make a change.
     Ask(Question),
-    /// Whether to replace an existing file of that path.
+    /// A question whether to replace the existing file at the typed path.
     Replace(Prompt),
-    /// Whether to end the program that was started for this viewer. The program still runs.
+    /// A question whether to end the program that was started for this viewer and still runs, with
+    /// the program's name and id.
     Leave(String),
 }
 
-/// A change of more than one point, which waits for a yes.
+/// A change of points that waits for the user's yes: a reset, or a switch of several points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Switch these points on, or off.
     Switch {
-        /// Their ids.
+        /// Ids of the points.
         ids: Vec<u32>,
-        /// Whether to switch them on.
+        /// Whether to switch the points on.
         on: bool,
     },
     /// Reset the figures of these points.
     Reset {
-        /// Their ids.
+        /// Ids of the points.
         ids: Vec<u32>,
     },
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::local_time::time_of_day;
 
-/// Speeds of playing.
+/// Speeds of playing, as multiples of the speed at which the recording was made.
 pub(crate) const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
-/// Index of the original speed.
+/// Index of the original speed in [`SPEEDS`].
 pub(crate) const NORMAL: usize = 3;
 
 /// The position in a recording.
@@ -15,19 +15,22 @@ pub struct Replay {
     /// Index of the snapshot on the screen. `None` before the first one is shown.
     pub(crate) at: Option<usize>,
     pub(crate) len: usize,
-    /// Time of that snapshot, nanoseconds since the Unix epoch.
+    /// Time at which the snapshot on the screen was taken, nanoseconds since the Unix epoch.
     pub(crate) unix_ns: u64,
-    /// Time from the first snapshot to this one, and to the next one.
+    /// Time from the first snapshot to the one on the screen.
     pub(crate) since_first: Duration,
+    /// Time from the first snapshot to the one after the cursor. `None` at the end.
     pub(crate) next: Option<Duration>,
+    /// Index in [`SPEEDS`].
     pub(crate) speed: usize,
     /// Whether the cursor moves by itself.
     pub(crate) playing: bool,
+    /// Whether the recording is still being written.
     pub(crate) grows: bool,
 }
 
 impl Replay {
-    /// `REPLAY 12:03:41 (34 of 600)`.
+    /// The position in words, such as `REPLAY 12:03:41 (34 of 600)`.
     pub fn words(&self) -> String {
         let word = match (self.playing, self.speed) {
             (false, _) => "REPLAY".into(),

@@ -59,15 +59,15 @@ every_screen!(declare);
 /// A screen of the watched process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tab {
-    /// The screen.
+    /// The screen that the tab shows.
     pub screen: Screen,
-    /// Its title.
+    /// The title in the line of tabs.
     pub name: &'static str,
 }
 
 impl Screen {
-    /// Its index in [`Self::TABS`]. `None` for the screens that are shown while no process is
-    /// watched or while the user chooses one; on these, the app keeps looking for processes.
+    /// The screen's index in [`Self::TABS`]. `None` for the screens that are shown while no process
+    /// is watched or while the user chooses one; on these, each poll also looks for processes.
     pub fn tab(self) -> Option<usize> {
         Self::TABS.iter().position(|tab| tab.screen == self)
     }

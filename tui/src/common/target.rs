@@ -10,7 +10,7 @@ pub enum MouseTarget {
     Row(usize),
     /// A line of the timeline, and the moment under the mouse.
     Moment(usize, u64),
-    /// The name of a screen.
+    /// A tab in the line of tabs.
     Tab(Screen),
     /// A key in the hints of the last line.
     Key(Action),

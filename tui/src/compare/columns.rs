@@ -89,7 +89,7 @@ pub(crate) fn caption(baseline: &Baseline, comparison: Option<&Comparison>, test
     }
     let common = comparison.and_then(|comparison| comparison.common);
     match common {
-        // The common change must not be cut off.
+        // The screen may cut off the end of the line, so the common change comes first.
         Some(common) => {
             format!(
                 "most points {} together: the machine changed; verdicts are relative to that; \

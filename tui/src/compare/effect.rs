@@ -5,8 +5,8 @@
 //!
 //! - Mean: the variance over the count, on the logarithm (delta method).
 //! - Quantile: the quantiles at `q -+ sqrt(q (1 - q) / n)` are one standard error away (R. S.
-//!   Woodruff, J. Am. Stat. Assoc. 47, 1952). To that is added the unknown position of the quantile
-//!   within its bucket.
+//!   Woodruff, J. Am. Stat. Assoc. 47, 1952). The variance of the unknown position of the quantile
+//!   within its bucket is added.
 //! - Probability of superiority: the variance of the placements of each side in the other (E.
 //!   DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44, 1988).
 
@@ -14,7 +14,7 @@ use super::{DiffRow, NINETY_FIVE, side_by_side};
 use crate::model::PointWindow;
 use crate::model::histogram::edges_of;
 
-/// With fewer measurements in a window, the error cannot be estimated.
+/// Minimum number of measurements in a window for estimating the error.
 pub(crate) const FEWEST: f64 = 20.0;
 
 /// The interval that contains the true value in 95 of 100 cases.
@@ -41,7 +41,7 @@ impl DiffRow {
         })
     }
 
-    /// The interval of the probability that a measurement since takes longer than one before.
+    /// The interval of [`Self::superiority`].
     pub fn superiority_interval(&self) -> Option<ConfidenceInterval> {
         let superiority = self.superiority?;
         let counts = side_by_side(&self.before, &self.since);

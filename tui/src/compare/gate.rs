@@ -57,9 +57,9 @@ pub enum Metric {
     Mean,
     /// Share of one CPU.
     Load,
-    /// Measurements of the whole run.
+    /// Number of measurements in the whole run.
     Count,
-    /// Measurements per second. Fewer are worse.
+    /// Measurements per second. A lower rate is worse.
     Rate,
 }
 
@@ -78,7 +78,7 @@ impl From<Metric> for String {
 }
 
 impl Metric {
-    /// Its name: `p50`, `mean`.
+    /// The name of the metric: `p50`, `mean`.
     pub fn word(self) -> String {
         match self {
             Self::Quantile(share) => format!("p{}", (share * 1e6).round() / 1e4),
@@ -86,7 +86,7 @@ impl Metric {
         }
     }
 
-    /// Whether it is a time, in ticks.
+    /// Whether the metric is a time. Its values are seconds then.
     pub fn is_time(self) -> bool {
         matches!(self, Self::Quantile(_) | Self::Mean)
     }
@@ -183,7 +183,8 @@ impl Limit {
         format!("{}={}%", self.metric.word(), (self.share * 1e6).round() / 1e4)
     }
 
-    /// The change of the logarithm, in the worse direction, that makes this share of the limit.
+    /// The change of the metric's logarithm that is the share `of` of the limit; always positive,
+    /// which is the worse direction.
     fn distance(self, of: f64) -> f64 {
         let sign = self.metric.sign();
         sign * (sign * self.share * of).ln_1p()
@@ -226,7 +227,7 @@ impl ProgramRun {
     /// Whether the runs share a process and overlap in time.
     pub fn overlaps(&self, other: &Self) -> bool {
         let [this, that] = [self, other].map(Self::last);
-        // Different jobs share only the wall clock.
+        // Snapshots of different groups have only the wall clock in common.
         let time: fn(&Snapshot) -> u64 = match this.process.segment_id == that.process.segment_id {
             true => |snapshot| snapshot.elapsed_ticks,
             false => |snapshot| snapshot.taken_unix_ns,
@@ -238,7 +239,7 @@ impl ProgramRun {
         this.processes().iter().any(is_in) && begin(self) < time(that) && begin(other) < time(this)
     }
 
-    /// Its last snapshot.
+    /// The last snapshot of the run.
     pub fn last(&self) -> &Snapshot {
         // A run has at least one snapshot.
         &self.steps[self.steps.len() - 1]
@@ -282,7 +283,7 @@ struct Observation {
     value: f64,
     /// The variance of the logarithm within the run.
     within: f64,
-    /// The variance of independent calls, for one run on each side.
+    /// The variance if calls were independent. It is used if each side has only one run.
     of_calls: f64,
     /// The variance from the width of its bucket.
     resolution: f64,
@@ -309,16 +310,16 @@ impl RunPoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GateFinding {
-    /// It became worse by more than the limit allows, and chance does not explain it.
+    /// The metric became worse by more than half the limit, and chance does not explain that.
     Failed,
-    /// It may have become worse, or may not.
+    /// A change as large as the limit is possible, but chance may explain the observed change.
     Unsure,
-    /// It did not become worse.
+    /// A change as large as the limit is excluded.
     Fine,
 }
 
 impl GateFinding {
-    /// Its name in a report.
+    /// The finding in a word, for reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Failed => "FAILED",
@@ -338,9 +339,9 @@ pub struct GateRow {
     pub limit: Limit,
     /// The finding.
     pub finding: GateFinding,
-    /// Geometric mean over the runs; times in seconds, loads in CPUs.
+    /// Geometric mean over the earlier runs; times in seconds, loads in CPUs.
     pub before: f64,
-    /// Geometric mean over the new runs.
+    /// Geometric mean over the new runs, in the unit of `before`.
     pub now: f64,
     /// The relative change.
     pub change: f64,
@@ -380,8 +381,8 @@ pub struct Judgement {
     /// Points that only the new runs have.
     #[serde(rename = "only_now")]
     pub new: Vec<String>,
-    /// Points and metrics without a finding: too few measurements, or a reset that hides their
-    /// time.
+    /// Points and metrics without a finding, because there are too few measurements, or because
+    /// their time is unknown after a reset.
     pub too_few: Vec<TooFew>,
 }
 
@@ -527,8 +528,9 @@ fn test(a: &[Observation], b: &[Observation], limit: Limit, assumed: f64) -> Opt
     Some(TestedMetric { a: x, b: y, change, reach: bound * error, deviation, p })
 }
 
-/// The probability of a value at least this far beyond, and the distance of the 99 % bound in
-/// standard errors. Without degrees of freedom, the error counts as known.
+/// The probability that chance alone makes the change exceed half the limit by `beyond`, and the
+/// distance of the 99 % bound in standard errors. Without degrees of freedom, the error counts as
+/// known, and the normal distribution replaces Student's.
 fn tail(beyond: f64, error: f64, freedom: f64) -> (f64, f64) {
     let level = 1.0 - LEVEL;
     let (cdf, bound): (Box<dyn Fn(f64) -> f64>, f64) = match StudentsT::new(0.0, 1.0, freedom) {

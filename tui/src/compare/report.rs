@@ -13,7 +13,7 @@ pub use super::markdown::markdown;
 /// Maximum length of a name; longer ones are cut.
 const NAME_MAX: usize = 48;
 
-/// The text of a comparison: both sides, and a line for each point, as on the screen.
+/// The comparison as text: a line about both sides, and a table of the points, as on the screen.
 pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
     let scale = Scale { ticks_per_second: comparison.ticks_per_second, unit: Unit::Time };
     caption(baseline, Some(comparison), &format!("{TEST}; {}", volume::TEST))
@@ -41,8 +41,8 @@ struct ReportPoint<'a> {
     id: Option<u32>,
     verdict: &'static str,
     superiority: Option<f64>,
-    /// The 95 % confidence interval by the error of sampling, here and in the following fields;
-    /// changes are relative.
+    /// The 95 % confidence interval of `superiority`, which covers only the error of sampling. The
+    /// fields `..._95` below are such intervals of relative changes.
     superiority_95: Option<[f64; 2]>,
     mean_change: Option<f64>,
     mean_change_95: Option<[f64; 2]>,

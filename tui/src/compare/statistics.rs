@@ -7,7 +7,8 @@ pub(super) const TAIL: f64 = 0.01;
 /// The least expected number of tail measurements in each window.
 const FEWEST_IN_TAIL: f64 = 10.0;
 
-/// Measurements of both windows in each bucket of either, shortest first.
+/// The number of measurements of the first and of the second window in each bucket that either
+/// uses, the bucket of the shortest first.
 pub(crate) fn side_by_side(before: &PointWindow, since: &PointWindow) -> Vec<(f64, f64)> {
     let mut both = Vec::with_capacity(before.spread.len().max(since.spread.len()));
     let (mut a, mut b) = (before.spread.iter().peekable(), since.spread.iter().peekable());
@@ -25,7 +26,7 @@ pub(crate) fn side_by_side(before: &PointWindow, since: &PointWindow) -> Vec<(f6
 pub(crate) struct RankTest {
     /// Probability that a measurement of the second window takes longer than one of the first.
     pub(super) superiority: f64,
-    /// The standard deviation of `superiority` without a difference between the windows.
+    /// The standard deviation that `superiority` has by chance if the windows do not differ.
     pub(super) deviation: f64,
     /// Probability of at least this difference by chance.
     pub(super) p: f64,
@@ -54,7 +55,8 @@ pub(crate) fn rank_test(counts: &[(f64, f64)]) -> Option<RankTest> {
     Some(RankTest { superiority: u / pairs, deviation: deviation / pairs, p })
 }
 
-/// The shares beyond a common bound.
+/// The result of [`tail_test`]: the share of each window in the common tail, and the probability of
+/// at least this difference by chance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TailTest {
     pub(super) before: f64,
@@ -62,8 +64,9 @@ pub(crate) struct TailTest {
     pub(super) p: f64,
 }
 
-/// Tests the longest hundredth of both windows together, or a little less, since buckets are not
-/// divided. `None` if too few are expected in either window.
+/// Tests whether both windows have the same share in the tail, which is the longest hundredth of
+/// their measurements together, or a little less, since buckets are not divided. `None` if the tail
+/// is expected to have too few measurements of either window.
 pub(crate) fn tail_test(counts: &[(f64, f64)]) -> Option<TailTest> {
     let (a, b) = counts.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
     let (mut tail_a, mut tail_b) = (0.0, 0.0);
@@ -89,8 +92,8 @@ pub(crate) fn two_sided(deviations: f64) -> f64 {
     libm::erfc(deviations / std::f64::consts::SQRT_2)
 }
 
-/// P-values adjusted for their number, after Benjamini and Hochberg: the `i`th least of `m` times
-/// `m / i`, limited by the next greater one.
+/// P-values adjusted for their number, after Benjamini and Hochberg: the `i`th least of `m` values
+/// is multiplied by `m / i`, and limited to the adjusted value of the next greater one.
 pub(crate) fn adjusted(p_values: &[f64]) -> Vec<f64> {
     let m = p_values.len();
     let mut order: Vec<usize> = (0..m).collect();

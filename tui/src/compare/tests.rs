@@ -5,7 +5,7 @@ use crate::model::histogram::number_of;
 use crate::source::Source;
 use crate::source::synthetic::Synthetic;
 
-/// Values, and the number of occurrences of each.
+/// Pairs of a value and the number of its occurrences.
 type Counts<'a> = &'a [(u64, u32)];
 
 fn window(counts: Counts) -> PointWindow {
@@ -101,7 +101,7 @@ fn the_tail_test_agrees_with_scipy() {
     }
     // The last bucket has more than a hundredth of the measurements, so there is no tail to test.
     assert!(tail_test(&[(990.0, 965.0), (10.0, 35.0)]).is_none());
-    // A tail with fewer than ten measurements in each window.
+    // The tail has fewer than ten measurements in each window.
     assert!(tail_test(&[(499.0, 499.0), (1.0, 1.0)]).is_none());
 }
 
@@ -126,7 +126,8 @@ impl Chance {
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Standard deviation 0.6 of the logarithm, stretched by `factor`.
+    /// A duration with the median 10,000 times `factor`, whose logarithm has the standard deviation
+    /// 0.6.
     fn duration(&mut self, factor: f64) -> u64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         let normal = radius * (std::f64::consts::TAU * self.uniform()).cos();
@@ -210,9 +211,9 @@ fn real_differences_are_found_with_the_right_sign() {
             row(chance.durations(4000, 1.0), chance.durations(3000, 0.8)),
             row(chance.durations(4000, 1.0), chance.durations(3000, 1.0)),
             row(chance.durations(4000, 1.0), chance.durations(12, 3.0)),
-            // Too few to distinguish a small difference from chance.
+            // There are too few measurements to distinguish a small difference from chance.
             row(chance.durations(40, 1.0), chance.durations(40, 1.0)),
-            // Significant, and too small to matter.
+            // The difference is significant, but too small to matter.
             row(chance.durations(90_000, 1.0), chance.durations(90_000, 1.02)),
         ];
         judge(&mut rows);
@@ -274,7 +275,7 @@ fn another_process_is_compared_as_a_whole_and_by_names() {
     let (_, s) = polls(4);
     let mut other = s[3].clone();
     other.process.segment_id = "f".repeat(32);
-    // Points in another order, a new one, a missing one, and changed lines.
+    // The other process lacks a point, and its points have other ids and lines.
     other.points.retain(|point| point.name != "io.crc");
     for point in &mut other.points {
         point.id += 10;
@@ -353,7 +354,7 @@ fn rows_are_renewed_in_rotation_if_time_is_short() {
         let since = PointWindow::between(Some(&s[0]), then, row.id).unwrap();
         assert_eq!(row.since, since);
     }
-    // For another process, no earlier row is kept.
+    // For another process, no earlier row is reused.
     let mut other = s[5].clone();
     other.process.segment_id = "f".repeat(32);
     let other = Comparison::new_within(1, &baseline, &other, Some(known)).unwrap();

@@ -74,13 +74,13 @@ impl Volume {
     }
 }
 
-/// A figure in successive polls, reduced to the sums that its variation needs.
+/// Sums over successive polls from which the variation of a figure follows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Polls {
     number: u32,
     time: f64,
     amount: f64,
-    /// The sum of each poll's squared amount over its time.
+    /// The sum over all polls of the squared amount divided by the poll's time.
     squares: f64,
 }
 
@@ -107,7 +107,8 @@ pub(super) struct Variation {
 }
 
 impl Variation {
-    /// Adds the growth of the window `now` since an earlier poll. A reset starts over.
+    /// Adds the growth of the window from `before`, at the previous poll, to `now`. Starts over
+    /// after a reset.
     pub(super) fn after(mut self, before: &PointWindow, now: &PointWindow) -> Self {
         let Some((old, new)) = before.length.zip(now.length) else { return Self::default() };
         let (seconds, ticks) = (new.seconds - old.seconds, new.ticks - old.ticks);
@@ -123,7 +124,8 @@ impl Variation {
     }
 }
 
-/// One figure of a window: its value, the time behind it, and `u`.
+/// One figure of a window: its value, the length of the window, and `u`, which the head of this
+/// file defines.
 #[derive(Clone, Copy)]
 struct Figure {
     value: f64,

@@ -1,8 +1,8 @@
 //! Stopping and going on under a shell's job control.
 //!
 //! In raw mode, Ctrl-Z is a key; SIGTSTP is sent by another process. In both cases the terminal is
-//! restored before the stop, and set up again on SIGCONT, which also arrives after a SIGSTOP, which
-//! no process can catch.
+//! restored before the stop, and set up again on SIGCONT. A SIGSTOP cannot be caught, but the
+//! SIGCONT that follows can.
 
 use std::io;
 use std::ptr;

@@ -3,9 +3,10 @@
 //!
 //! A region is a complete event (`X`) from its begin to its end, time off the CPU included, in
 //! microseconds since the segment was created. Its category is `on-cpu`; `off-cpu` if some of its
-//! exclusive time was not on a CPU; or `cut` if regions inside it are lost. Its arguments are pfp's
-//! measurements: `exclusive_ns`, `off_cpu_ns`, `context`. Tasks have a separate track, with a
-//! thread id that no thread has. An instant event says how many records each ring has lost.
+//! exclusive time was not on a CPU; `cut` if the records of regions inside it are lost; or
+//! `device`. Its arguments are pfp's measurements: `exclusive_ns`, `off_cpu_ns`, `context`. Tasks
+//! have a separate track, with a thread id that no thread has. An instant event says how many
+//! records each ring has lost.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -161,7 +162,7 @@ impl Events<'_> {
         Ok(serde_json::to_writer(&mut *self.out, event)?)
     }
 
-    /// Writes the metadata of a track.
+    /// Writes a metadata event, which gives a process or a track a property.
     fn say(&mut self, name: &str, tid: u64, args: impl Serialize) -> io::Result<()> {
         let (pid, cat) = (self.pid, None);
         self.add(&TraceEvent { ph: "M", pid, tid, name, cat, ts: None, dur: None, s: None, args })

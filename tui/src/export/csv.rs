@@ -3,10 +3,10 @@
 //!
 //! A title ends with its unit: `_ns` nanoseconds, `_ticks` ticks of the process's clock, exact;
 //! `load` is the share of one CPU. A text that a spreadsheet would take for a formula begins with
-//! an apostrophe ([`crate::text::cell`]). A missing figure is an empty field. Amounts are in one
-//! field, `bytes=2400;flops=200`: sums, sums per second of exclusive time, and sums per second of
-//! the clock. Rates and loads are the model's: for a file, or a single poll of a process, they are
-//! over its whole life or since the point's reset.
+//! an apostrophe ([`crate::text::cell`]). A missing figure is an empty field. Three fields have all
+//! amounts of a point, as in `bytes=2400;flops=200`: their sums, the sums per second of exclusive
+//! time, and the sums per second of wall-clock time. Rates and loads are the model's: for a file,
+//! or a single poll of a process, they are over its whole life or since the point's reset.
 
 use std::fmt::Display;
 use std::io::{self, Write};

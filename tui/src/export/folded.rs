@@ -1,10 +1,10 @@
 //! Folded stacks, the input of flame graph tools: `process;thread;outer;inner 123`.
 //!
 //! The numbers are nanoseconds of exclusive time on a CPU. For a point and thread, they add up to
-//! the point's time there since its last reset, open regions included if known; for a point and its
-//! direct caller, they add up to the point's time inside that caller. Outer frames are an estimate
-//! (see [`Stacks`]). Unknown callers are `[other callers]`. Threads of the same name have the same
-//! lines, which readers add up.
+//! the point's time on that thread since its last reset, open regions included if known; for a
+//! point and its direct caller, they add up to the point's time inside that caller. Outer frames
+//! are an estimate (see [`Stacks`]). Unknown callers are `[other callers]`. Threads of the same
+//! name have the same lines, which readers add up.
 //!
 //! A semicolon separates frames. A semicolon in a name, a control character and `%` are
 //! percent-encoded byte by byte, as in URLs, so that two names never become one.
@@ -38,7 +38,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The call paths with their exclusive nanoseconds. For a point and thread, they add up to the
-/// point's time there.
+/// point's time on that thread.
 pub(super) fn stacks(subject: &Subject<'_>) -> Vec<(Vec<Frame>, u64)> {
     let (snapshot, open) = (subject.snapshot(), subject.model().open_regions());
     let stacks = Stacks::of(snapshot, open, |id| subject.point(id).is_some());
@@ -174,7 +174,7 @@ mod tests {
         };
         let expected = ["[other callers];io.parse 12", "[other callers];io.read;io.parse 30"];
         assert_eq!(told(&made(&edges, more)), expected);
-        // A file without edges.
+        // In a file without edges, all callers are unknown.
         let without = |snapshot: &mut Snapshot| snapshot.edges.clear();
         assert_eq!(told(&made(&edges, without)), ["[other callers];io.parse 30"]);
     }

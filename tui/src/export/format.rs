@@ -53,7 +53,7 @@ impl Format {
         }
     }
 
-    /// Whether it is binary.
+    /// Whether the format is binary, and so not for a terminal.
     pub fn is_binary(self) -> bool {
         self == Self::Perfetto
     }

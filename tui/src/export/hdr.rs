@@ -1,8 +1,9 @@
 //! A point's histogram as an HdrHistogram, of nanoseconds.
 //!
 //! The segment's buckets are up to a thirty-second of their value wide. A measurement counts at the
-//! middle of its bucket, limited to the extremes, with three digits. The shortest and the longest
-//! measurement are exact.
+//! middle of its bucket, clamped to the shortest and the longest measurement, with three
+//! significant digits. The shortest and the longest measurement themselves count at their exact
+//! values.
 
 use std::io;
 

@@ -25,7 +25,7 @@ pub fn write(subject: &Subject<'_>, mut out: &mut dyn Write) -> io::Result<()> {
     let process = &subject.snapshot().process;
     let started = UNIX_EPOCH + Duration::from_nanos(process.started_unix_ns);
     let elapsed = Duration::from_nanos(subject.whole_ns(subject.snapshot().elapsed_ticks));
-    // The first lines that other writers use and some readers require.
+    // The first line that other writers use and some readers require.
     writeln!(out, "#[Histogram log format version 1.2]")?;
     let mut serializer = V2DeflateSerializer::new();
     let title = format!("exclusive time of the points of {process}, ns");

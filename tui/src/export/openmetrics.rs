@@ -15,21 +15,20 @@
 //! | `pfp_elapsed_seconds` | gauge | process | since its segment was created |
 //! | `pfp_overhead_seconds` | counter | process | what measuring took, by its calibrated cost |
 //! | `pfp_losses` | counter | process, kind | what was lost, refused or repaired |
-//! | `pfp_cells_busy` | gauge | process | cells whose figures are those of the reading before |
+//! | `pfp_cells_busy` | gauge | process | cells that were busy, whose figures are of an earlier poll |
 //! | `pfp_process` | info | process | what it is, and its clock |
 //! | `pfp_place_up` | gauge | place | 1 while it answers, else 0; of several places, not in files |
-//! | `pfp_build` | info | | the pfp-top that looked; not in files |
+//! | `pfp_build` | info | | the version of pfp-top; not in files |
 //!
 //! Labels: `process`, made unique where two have the same name and id, and `pid`;
 //! `point`, made unique in its process; with threads, also `thread` and `lane`;
-//! `amount`, its name. A
-//! reset of a point is a reset of its counters.
+//! `amount`, its name. A reset of a point is a reset of its counters.
 //!
 //! The buckets of the histograms end at 10 ns times powers of two, up to 86 s. Each counts only
-//! measurements that are certainly not longer: a bucket of the segment that spans such an end, and
-//! is at most a thirty-second of its value wide, counts beyond it. In protobuf, with the feature
-//! `native-histograms`, there are native histograms as well: eight buckets to an octave, so that a
-//! quantile is off by at most a twentieth.
+//! measurements that are certainly not longer: a bucket of the segment, which is at most a
+//! thirty-second of its value wide, counts beyond such an end if it spans the end. In protobuf,
+//! with the feature `native-histograms`, there are native histograms as well: eight buckets to an
+//! octave, so that a quantile is off by at most a twentieth.
 
 #[cfg(feature = "native-histograms")]
 mod native;
@@ -110,8 +109,8 @@ impl ScrapeFormat {
     }
 }
 
-/// Converts OpenMetrics text to the older form. The samples are the same; a family has its samples'
-/// name, and some metadata did not exist then.
+/// Converts OpenMetrics text to the older form. The samples stay the same, but a family is named
+/// like its samples, such as `pfp_calls_total`, and the units and the end mark are left out.
 fn plain(open: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut help = "";
     for line in open.lines() {
@@ -134,8 +133,8 @@ fn plain(open: &str, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// With `places`, the registry also has the places that answer, and the version of pfp-top; files
-/// do not need that.
+/// The registry of the figures of these processes. With `places`, it also has the places that
+/// answer and the version of pfp-top, which files do not need.
 fn registry(subjects: &[&Subject<'_>], places: Option<BTreeMap<String, bool>>) -> Registry {
     let mut known = HashSet::new();
     let part = |subject: &&Subject<'_>| {
@@ -249,7 +248,7 @@ enum Number {
 type SumFn = fn(&Labels, &Stats) -> Option<u64>;
 
 impl Exposition {
-    /// A family, with the series that `of` adds for each process.
+    /// Writes a family, with the series that `of` adds for each process.
     fn family(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
@@ -276,7 +275,7 @@ impl Exposition {
         Ok(())
     }
 
-    /// A sum of every point.
+    /// Writes a family with a sum of every point, or of every point and thread.
     fn sum(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
@@ -292,7 +291,7 @@ impl Exposition {
         })
     }
 
-    /// The amounts of regions; nothing if no point has amounts.
+    /// Writes the amounts of regions; nothing if no point has amounts.
     fn amounts(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let has_any =
             |part: &ProcessSeries| part.snapshot.points.iter().any(|p| !p.amounts.is_empty());

@@ -288,7 +288,7 @@ impl ProcessMetrics {
         self.gauge(NumberKind::Info, what, Number::AsInt(1));
     }
 
-    /// Takes all metrics so far.
+    /// Removes all metrics so far, and returns them as one message.
     fn take(&mut self) -> ResourceMetrics {
         self.data_points = 0;
         let numbers = std::mem::take(&mut self.numbers).into_iter().zip(&FAMILIES);
@@ -411,7 +411,7 @@ mod tests {
         scopes.flat_map(|scope| &scope.metrics)
     }
 
-    /// By the specification of Prometheus's compatibility.
+    /// The name of a metric in Prometheus, by OpenTelemetry's rules for conversion.
     fn in_prometheus(metric: &Metric) -> String {
         let mut name = metric.name.replace('.', "_");
         if metric.unit == "s" {
@@ -427,7 +427,7 @@ mod tests {
     fn pushed_metrics_are_the_served_ones() {
         let mut model = Model::default();
         let mut source = Synthetic::new();
-        // A load is known from the second one on.
+        // A load is known from the second snapshot on.
         model.fold(source.poll().unwrap());
         model.fold(source.poll().unwrap());
         let subject = Subject::new(&model, |_| true, false).unwrap();

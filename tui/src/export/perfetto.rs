@@ -20,7 +20,7 @@ use super::subject::Subject;
 use super::tracks::{Cpu, ExportTrack, SliceEdge, TrackSlice, tracks};
 use crate::snapshot::Process;
 
-/// The only sequence of packets.
+/// Id of the trace's only sequence of packets.
 const SEQUENCE: u32 = 1;
 const SEQ_INCREMENTAL_STATE_CLEARED: u32 = 1;
 const SEQ_NEEDS_INCREMENTAL_STATE: u32 = 2;
@@ -212,7 +212,7 @@ impl<T: Eq + Hash + Clone> Interned<T> {
 
 impl<'a> Trace<'a> {
     fn new(subject: &'a Subject<'a>, out: &'a mut dyn Write) -> Self {
-        // Random digits, so that traces can be merged.
+        // The track ids start at a random number, so that merged traces have different ids.
         let digits = subject.snapshot().process.segment_id.get(..8).unwrap_or_default();
         let random = u64::from_str_radix(digits, 16).unwrap_or_default();
         Self {
@@ -283,7 +283,8 @@ impl<'a> Trace<'a> {
     fn add_track(&mut self, track: &ExportTrack, process: u64, thread: u64) -> io::Result<u64> {
         let pid = self.subject.snapshot().process.pid;
         let tid = track.lane.tid;
-        // Tracks that are not threads, or whose thread id is taken, get a generic track below.
+        // A track that is not a thread, or whose thread id another track has, gets a generic
+        // descriptor.
         let is_thread = self.is_one() && track.strand == 0 && tid > 0;
         let descriptor = match is_thread && self.threads.insert(tid) {
             true => TrackDescriptor {

@@ -88,7 +88,7 @@ fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> 
     }
 }
 
-/// The headings of columns; a mean has a second one.
+/// The headings of columns. A mean has a second heading, [`SHORT`].
 fn headings(columns: &[Column], unit: Unit) -> Vec<String> {
     let with_short = |column: &Column| {
         let short = (*column == Column::Avg).then(|| SHORT.to_owned());
@@ -111,7 +111,7 @@ fn values(columns: &[Column], figures: &Figures, snapshot: &Snapshot, unit: Unit
 struct Update<'a> {
     format: &'static str,
     version: u32,
-    /// Time of the reading, seconds since the Unix epoch.
+    /// Time of the poll, seconds since the Unix epoch.
     time_unix_s: f64,
     process: ProcessInfo<'a>,
     /// Whether rates and loads are over the interval since the previous update, or over the

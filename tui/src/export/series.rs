@@ -7,7 +7,7 @@ use super::subject::Subject;
 use crate::model::amounts;
 use crate::snapshot::{self, Cell, Loss, PointState, Snapshot, total};
 
-/// One process, or one snapshot.
+/// The series of one snapshot: of a process, or of several processes that are watched as one.
 #[derive(Debug)]
 pub(super) struct ProcessSeries {
     pub(super) snapshot: Arc<Snapshot>,
@@ -15,19 +15,20 @@ pub(super) struct ProcessSeries {
     per_thread: bool,
     /// Whether histograms are exported.
     pub(super) histograms: bool,
+    /// The first lane of those that are exported as one.
     lanes: u32,
     ticks_per_second: f64,
     pub(super) points: Vec<SeriesPoint>,
 }
 
-/// A point of it.
+/// A point of a [`ProcessSeries`].
 #[derive(Debug)]
 pub(super) struct SeriesPoint {
     pub(super) labels: Labels,
     id: u32,
     pub(super) load: Option<f64>,
     pub(super) enabled: bool,
-    /// The number of resets, as in the snapshot; only OTLP needs it, for the start times of sums.
+    /// The number of resets before the first poll. OTLP needs it for the start times of sums.
     #[cfg(feature = "otlp")]
     pub(super) resets: u32,
 }

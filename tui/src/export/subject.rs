@@ -17,12 +17,12 @@ pub struct Subject<'a> {
     points: Vec<ExportedPoint<'a>>,
     /// Whether to export figures thread by thread.
     pub per_thread: bool,
-    /// With figures thread by thread: the first lane of those that are exported as one, in formats
-    /// that number lanes.
+    /// With figures thread by thread, in formats that number lanes: this lane and all later ones
+    /// are exported as one.
     pub lanes_apart: u32,
     /// Whether to export histograms, in formats where they are optional.
     pub histograms: bool,
-    /// Begin of the sums.
+    /// The time at which the sums begin.
     pub begin: Begin,
     ticks_per_second: f64,
 }
@@ -32,14 +32,16 @@ pub struct Subject<'a> {
 pub struct Begin {
     /// Time at which its segment was created.
     pub segment_unix_ns: u64,
-    /// Time of the first reading. Figures that resets discarded before that are unknown.
+    /// Time of the first poll; if the clock rate has changed since, time of the first poll with the
+    /// new rate. Figures that resets discarded before the first poll are unknown.
     pub watched_unix_ns: u64,
-    /// Whether the clock has changed since then, so that no sum continues from before.
+    /// Whether the clock rate has changed since the first poll, so that no sum continues from
+    /// before the change.
     pub rebased: bool,
 }
 
 impl Begin {
-    /// Begin of the sums of a point that had been reset this many times at the first reading.
+    /// Begin of the sums of a point that had been reset this many times at the first poll.
     pub fn of(self, resets: u32) -> u64 {
         match self.rebased || resets > 0 {
             true => self.watched_unix_ns,
@@ -51,15 +53,16 @@ impl Begin {
 /// An exported point.
 #[derive(Clone, Debug)]
 pub struct ExportedPoint<'a> {
-    /// Its figures.
+    /// The figures of the point.
     pub figures: &'a Figures,
-    /// Its name, made unique in its process: if two have the same name, with the place in the
-    /// source, and if that is equal as well, with the number.
+    /// The name of the point, made unique in its process: if two points have the same name, with
+    /// the place in the source, and if that is equal as well, with the number.
     pub label: String,
 }
 
 impl<'a> Subject<'a> {
-    /// The points of the model's last snapshot that pass. `None` before its first snapshot.
+    /// Exports the points of the model's last snapshot that pass. `None` before the model's first
+    /// snapshot.
     pub fn new(
         model: &'a Model,
         passes: impl Fn(&Figures) -> bool,
@@ -90,7 +93,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// The snapshot.
+    /// The exported snapshot.
     pub fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }
@@ -135,7 +138,7 @@ impl<'a> Subject<'a> {
 
     /// Ticks as whole nanoseconds. Rounding keeps the order of moments.
     pub fn whole_ns(&self, ticks: u64) -> u64 {
-        // In integers: a double cannot hold the nanoseconds of a long life.
+        // In integers: a double cannot hold the nanoseconds of a long life exactly.
         let per_1000_s = ((self.ticks_per_second * 1000.0).round() as u128).max(1);
         let ns = (u128::from(ticks) * 1_000_000_000_000 + per_1000_s / 2) / per_1000_s;
         u64::try_from(ns).unwrap_or(u64::MAX)

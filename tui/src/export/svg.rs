@@ -1,5 +1,5 @@
 //! Shapes, colours and axes for all pictures. They are plain SVG that browsers show without a
-//! script or an embedded font; tooltips are titles.
+//! script or an embedded font; tooltips are `title` elements.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -95,7 +95,7 @@ impl<'a> SvgPicture<'a> {
         Ok(())
     }
 
-    /// A bar.
+    /// A rectangle with a tooltip.
     pub(super) fn bar(
         &mut self,
         (x, y): (f64, f64),
@@ -114,7 +114,7 @@ impl<'a> SvgPicture<'a> {
         self.element("rect", &attributes, None, Some(title))
     }
 
-    /// A line.
+    /// A line; `dashes` is its `stroke-dasharray`.
     pub(super) fn line(
         &mut self,
         (x1, y1): (f64, f64),
@@ -152,7 +152,7 @@ fn fit(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The text shortened to `width` pixels; a shortened text ends with a dot.
+/// The text shortened to `width` pixels; a shortened text ends with an ellipsis.
 pub(super) fn cut(text: &str, width: f64) -> Cow<'_, str> {
     let room = (width / LETTER).max(0.0) as usize;
     match text.chars().count() <= room {

@@ -18,11 +18,12 @@ const MARGIN: f64 = 16.0;
 /// Width for the counts.
 const LEFT: f64 = 64.0;
 const TOP: f64 = 44.0;
-/// Heights of a panel, its title, its plot and its axis.
+/// Height of a panel: its head, its plot and its axis.
 const PANEL: f64 = 224.0;
+/// Height of the part of a panel above its plot.
 const HEAD: f64 = 64.0;
 const PLOT: f64 = 120.0;
-/// Bars of a panel, no narrower than the segment's own buckets.
+/// Maximum number of bars in a panel.
 const BARS: usize = 96;
 const MARKS: [(f64, &str); 4] = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9")];
 
@@ -58,7 +59,7 @@ struct Axis {
 impl Axis {
     fn of(bars: &[HistogramBar]) -> Option<Self> {
         let (first, last) = (bars.first()?, bars.last()?);
-        // The first bar includes all below; it is drawn as wide as the others.
+        // The first bar also counts all shorter calls, but it is drawn as wide as the others.
         let ratio = bars.get(1).map_or(2.0, |next| next.high / next.low);
         let low = first.high / ratio;
         Some(Self { low, high: last.high.max(low * 1.01) })
@@ -119,7 +120,8 @@ fn panel(
     marks(subject, picture, shown, &axis, (plot, bottom))
 }
 
-/// Lines and labels of the axis: every decade, and steps between where there are few.
+/// Draws the marks and labels of the axis: every power of ten and, if there are few, also 2 and 5
+/// times each.
 fn decades(
     subject: &Subject<'_>,
     picture: &mut SvgPicture<'_>,
@@ -145,7 +147,7 @@ fn decades(
     Ok(())
 }
 
-/// The percentiles. Labels that would overlap get lines of their own.
+/// Draws the percentiles. Labels that would overlap are in different rows.
 fn marks(
     subject: &Subject<'_>,
     picture: &mut SvgPicture<'_>,
@@ -156,7 +158,7 @@ fn marks(
     let Some(values) = shown.figures.quantiles_at(MARKS.map(|(quantile, _)| quantile)) else {
         return Ok(());
     };
-    // The position from which each line is free; labels are placed from left to right.
+    // The position from which each row is free; labels are placed from left to right.
     let mut free = [LEFT; MARKS.len() - 1];
     for ((_, name), ticks) in MARKS.iter().zip(values) {
         let x = axis.x(ticks as f64);

@@ -62,7 +62,7 @@ pub fn write(
     })
 }
 
-/// Whether it can be drawn on logarithmic axes.
+/// Whether a dot can be drawn on logarithmic axes.
 fn is_drawable(dot: &Dot) -> bool {
     [dot.intensity, dot.flops_per_second].iter().all(|value| value.is_finite() && *value > 0.0)
 }
@@ -75,7 +75,7 @@ struct SvgAxes {
 }
 
 impl SvgAxes {
-    /// The section around all dots and the ridges of all ceilings.
+    /// The ranges that contain all dots, and the ridge of one thread's roof.
     fn of(ceilings: &Ceilings, dots: &[&Dot]) -> Self {
         let roof = &ceilings.alone;
         let xs =
@@ -125,8 +125,8 @@ fn grid(picture: &mut SvgPicture<'_>, axes: &SvgAxes) -> io::Result<()> {
     picture.text((LEFT - 6.0, TOP - 8.0), "end", QUIET, "FLOP/s")
 }
 
-/// The lines of a roof: each bandwidth up to the best arithmetic, each arithmetic from
-/// the best bandwidth on.
+/// Draws the lines of a roof: each bandwidth up to the best arithmetic, and each arithmetic from
+/// where the best bandwidth reaches it.
 fn roof(
     picture: &mut SvgPicture<'_>,
     axes: &SvgAxes,
@@ -167,7 +167,7 @@ fn roof(
         let from = (flops.per_second / fastest).clamp(first, last);
         let y = axes.y(flops.per_second);
         picture.line((axes.x(from), y), (axes.x(last), y), stroke, dashes)?;
-        // Overlapping lines share a name.
+        // A dashed line near a labelled line has no label, since the labels would overlap.
         let is_near = |other: f64| (axes.y(other) - y).abs() < FONT_SIZE;
         if dashes.is_some() && named.iter().any(|flops| is_near(flops.per_second)) {
             continue;
@@ -212,7 +212,7 @@ fn mark(
     most: f64,
 ) -> io::Result<()> {
     let (x, y) = (axes.x(dot.intensity), axes.y(dot.flops_per_second));
-    // The area is proportional to the time, but never too small to point at.
+    // The radius grows with the square root of the time, from a size that can be pointed at.
     let radius = 4.0 + 8.0 * (dot.seconds / most).sqrt();
     let held = dot.limit(alone).map_or(String::new(), |limit| format!(", below {limit}"));
     let title = format!(
@@ -260,8 +260,8 @@ mod tests {
         Dot { label: label.into(), intensity, flops_per_second, seconds }
     }
 
-    /// A dot that uses all of a memory's bandwidth is on its line; one with half the bandwidth is
-    /// the same distance below at any intensity.
+    /// Dots that use all of the memory's bandwidth are on the line of the memory. Dots that use
+    /// half of it are below that line, by the same distance at any intensity.
     #[test]
     fn dots_lie_where_their_rates_are() {
         let full = [0.05, 0.5].map(|intensity| dot("full", intensity, 20e9 * intensity, 1.0));

@@ -18,15 +18,16 @@ const MARGIN: f64 = 14.0;
 const LEFT: f64 = 190.0;
 /// Height for the title and the axis.
 const TOP: f64 = 62.0;
-/// Height of a row, and of the gap between threads.
+/// Height of a row.
 const ROW: f64 = 15.0;
+/// Height of the gap between threads.
 const GAP: f64 = 7.0;
 /// Width below which bars are drawn as one.
 const NARROWEST: f64 = 0.6;
 /// About the number of bars that a browser shows without delay; if there are many rows, wider bars
 /// are drawn as one, too.
 const MAX_BARS: f64 = 60_000.0;
-/// Opacity of a bar that was never on a CPU.
+/// Opacity of a bar whose regions were never on a CPU.
 const PALEST: f64 = 0.25;
 /// Distance of two strokes of a hatching.
 const STROKES: f64 = 6.0;

@@ -40,7 +40,7 @@ pub(super) fn snapshot() -> Snapshot {
     snapshot
 }
 
-/// The points of a model that pass, in a format.
+/// Exports the points of a model that pass, in this format.
 pub(super) fn written(format: Format, model: &Model, passes: impl Fn(u32) -> bool) -> Vec<u8> {
     let subject = Subject::new(model, |figures| passes(figures.id()), false).unwrap();
     let mut out = Vec::new();
@@ -48,7 +48,7 @@ pub(super) fn written(format: Format, model: &Model, passes: impl Fn(u32) -> boo
     out
 }
 
-/// The snapshot in a format, after a change.
+/// Exports all points of the snapshot in this format, after a change to it.
 pub(super) fn exported(format: Format, change: impl FnOnce(&mut Snapshot)) -> Vec<u8> {
     let mut snapshot = snapshot();
     change(&mut snapshot);

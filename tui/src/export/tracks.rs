@@ -15,7 +15,8 @@ use super::subject::Subject;
 use crate::model::timeline::{Region, ThreadTrack as Thread, Timeline};
 use crate::snapshot::Lane;
 
-/// One thread, or tasks of it that followed each other.
+/// The regions of a thread itself, of some of its tasks, which ran one after the other, or of one
+/// of its devices.
 #[derive(Debug)]
 pub(super) struct ExportTrack {
     /// The thread.
@@ -26,7 +27,8 @@ pub(super) struct ExportTrack {
     pub(super) device: Option<u32>,
     /// The slices, in the order of their begins; outer slices come before inner ones.
     pub(super) slices: Vec<TrackSlice>,
-    /// Records of the thread's own that the ring has lost.
+    /// Records of the thread that its ring has lost. `None` if there are none, and for tasks and
+    /// devices.
     pub(super) lost: Option<LostRecords>,
 }
 
@@ -39,7 +41,7 @@ pub(super) struct LostRecords {
     pub(super) until_ns: u64,
 }
 
-/// A region.
+/// A region as a slice of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrackSlice {
     /// The region as it was recorded.
@@ -57,11 +59,11 @@ pub(super) struct TrackSlice {
 pub(super) enum Cpu {
     /// All of its own time was on a CPU.
     On,
-    /// Some of its own time, nanoseconds, was not.
+    /// This much of its own time, in nanoseconds, was not on a CPU.
     Off(u64),
     /// Unknown, since regions inside it are lost.
     Unknown,
-    /// The time is a device's.
+    /// The region ran on a device.
     Device,
 }
 
@@ -161,7 +163,7 @@ fn of_thread(subject: &Subject<'_>, thread: &Thread) -> Vec<ExportTrack> {
     tracks
 }
 
-/// The slices of regions in the order of their begins.
+/// Turns regions, in the order of their begins, into slices that nest properly.
 fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<TrackSlice> {
     let mut slices: Vec<TrackSlice> = Vec::with_capacity(regions.len());
     // Indices of the slices that enclose the next one, with their depths.
@@ -176,7 +178,7 @@ fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<TrackSlice> {
             outer.end_ns = outer.end_ns.min(start_ns);
             open.pop();
         }
-        // The enclosing slice may have been cut.
+        // The enclosing slice may have been cut; this one must not end after it.
         let most = open.last().map_or(u64::MAX, |&(last, _)| slices[last].end_ns);
         let end_ns = subject.whole_ns(region.end).min(most);
         let start_ns = start_ns.min(end_ns);

@@ -28,7 +28,7 @@ pub fn write_file(
     existing: Existing,
     fill: impl FnOnce(&mut WholeFile) -> io::Result<()>,
 ) -> io::Result<()> {
-    // The library's error does not name the wrong path.
+    // Check this here, since the library's error would not name the path.
     if path.file_name().is_none() {
         let why = format!("expected the name of a file, found {:?}", path.as_os_str());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));

@@ -2,7 +2,7 @@
 //!
 //! A name may lead to anything: an endless device, a pipe without a writer, a sparse file of
 //! terabytes. So only regular files are opened, and standard input by `-`. The first bytes show the
-//! kind of a file before the rest is read, and everything that is kept in memory has a limit.
+//! kind of a file before the rest is read, and the number of bytes read into memory has a limit.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -43,7 +43,7 @@ impl Input {
         if file.metadata()?.is_file() {
             return Ok(Self::File(file));
         }
-        // A pipe can be read only once, and several readers may name it.
+        // A pipe can be read only once, but `-` may be opened several times, so share the bytes.
         static READ: OnceLock<Arc<[u8]>> = OnceLock::new();
         if let Some(read) = READ.get() {
             return Ok(Self::Stdin(Arc::clone(read)));
@@ -90,7 +90,7 @@ impl Input {
 pub fn file(path: &Path) -> io::Result<File> {
     // Opening a device can have effects, so check first.
     check_regular(&std::fs::metadata(path)?)?;
-    // Without blocking, in case the file is a pipe by now.
+    // Open without blocking: the file may have been replaced by a pipe since the check.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     check_regular(&file.metadata()?)?;

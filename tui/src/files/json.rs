@@ -47,7 +47,7 @@ pub fn read(path: &Path) -> Result<Snapshot> {
     parse(&bytes).with_context(|| format!("{shown} is not a snapshot that can be shown"))
 }
 
-/// Why a file cannot be read, with its exit status.
+/// Explains why a file cannot be read, as an error that has the exit status for that reason.
 pub fn unreadable(path: &Path, error: io::Error) -> anyhow::Error {
     let shown = path.display();
     match error.kind() {
@@ -80,7 +80,7 @@ pub fn parse_compressed(packed: zstd_file::Compressed<'_>) -> Result<Snapshot> {
 }
 
 fn parse_text(text: &[u8]) -> Result<Snapshot> {
-    // This way, a valid file is parsed only once.
+    // Expect a snapshot of this version first, so that a valid file is parsed only once.
     let whole = serde_json::from_slice::<Snapshot>(text);
     if let Ok(snapshot) = &whole
         && (snapshot.format.as_str(), snapshot.version) == (FORMAT, VERSION)
@@ -106,7 +106,8 @@ fn parse_text(text: &[u8]) -> Result<Snapshot> {
     whole.map_err(explain)
 }
 
-/// The error of parsing a text. It may quote any part of the text.
+/// The text of a parsing error, cleaned for display, since it may quote any part of the parsed
+/// text.
 pub(crate) fn words(error: &serde_json::Error) -> String {
     clean(&error.to_string()).into_owned()
 }
@@ -173,7 +174,7 @@ mod tests {
         let path = Path::new("/proc/self/no-such-folder/a.json");
         let refused = write(&sample(), path, Existing::Keep).unwrap_err();
         assert_ne!(refused.kind(), io::ErrorKind::AlreadyExists);
-        // /dev/full can be opened, but writing to it fails; as a folder, it fails as well.
+        // `/dev/full` is not a folder, so creating a file in it fails.
         assert!(write(&sample(), Path::new("/dev/full/a.json"), Existing::Replace).is_err());
     }
 
@@ -194,7 +195,7 @@ mod tests {
         let future = future.to_string();
         assert!(future.contains("version 1") && future.contains("found 7"), "{future}");
 
-        // The message quotes it, so escape sequences must not reach a terminal.
+        // The message quotes the file's text, whose escape sequences must not reach a terminal.
         let hostile = message(&whole.replacen("\"running\"", "\"\\u001b]0;evil\\u0007\"", 1));
         assert!(hostile.contains("]0;evil"), "{hostile}");
         assert!(!hostile.contains(char::is_control), "{hostile:?}");

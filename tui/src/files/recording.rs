@@ -4,11 +4,11 @@
 //! file header | key frame | frame | frame | ... | key frame | frame | ...
 //! ```
 //!
-//! A frame has a header of fixed size with checksums and lengths. So the file is indexed by its
-//! frame headers alone, and if it ends in the middle of a frame, all earlier frames are valid. A
-//! key frame is a snapshot; every other frame has the differences from the last key frame before
-//! it. So at most two frames are read for a moment, and a damaged frame affects other frames only
-//! if it is a key frame. docs/recording-format.md describes every byte.
+//! A frame has a header of fixed size with checksums and lengths. So a reader can find all frames
+//! by their headers alone, and if the file ends in the middle of a frame, all earlier frames are
+//! valid. A key frame is a snapshot; every other frame has the differences from the last key frame
+//! before it. So a snapshot is read from at most two frames, and a damaged frame affects other
+//! frames only if it is a key frame. docs/recording-format.md describes every byte.
 
 mod delta;
 mod format;

@@ -1,4 +1,4 @@
-//! Reasons for having nothing to show: the errors with an exit status of their own.
+//! Errors that have their own exit status, such as a missing process.
 
 use std::fmt;
 

@@ -18,7 +18,7 @@ const LIMIT: u64 = 4 << 30;
 /// Maximum number of bytes of text that one byte may unpack to. Snapshots unpack to some 15, or to
 /// 200 if all cells are alike. The text stays in memory until it is parsed.
 const TIMES: u64 = 1024;
-/// Unpacked size that any file may have, in bytes.
+/// Unpacked size that is allowed for every file, however small it is, in bytes.
 const MIN_BYTES: u64 = 16 << 20;
 /// Number of bytes that are unpacked first, to find out the kind of the file.
 const START: usize = 64 << 10;
@@ -57,7 +57,7 @@ pub struct Compressed<'a> {
 ///
 /// # Errors
 ///
-/// If the file is damaged or truncated. The error is in words.
+/// If the file is damaged or truncated. The error explains this to the user.
 pub fn unpack(bytes: &[u8]) -> Result<Compressed<'_>> {
     let len = bytes.len() as u64;
     let mut start = Vec::new();
@@ -75,11 +75,11 @@ impl<'a> Compressed<'a> {
         &self.start
     }
 
-    /// The whole content, as text. Memory grows as it unpacks, up to the limit for texts.
+    /// The whole content, as text. Memory grows as the file is unpacked, up to the limit for texts.
     ///
     /// # Errors
     ///
-    /// If the file is damaged, or unpacks to more. The error is in words.
+    /// If the file is damaged, or unpacks to more than that. The error explains this to the user.
     pub fn text(self) -> Result<Vec<u8>> {
         let most = (self.len * TIMES).clamp(MIN_BYTES, input::MAX_BYTES);
         self.up_to(most)
@@ -93,7 +93,8 @@ impl<'a> Compressed<'a> {
         Ok(whole)
     }
 
-    /// A reader of the content, for callers that keep little of it. [Explain](explain) its errors.
+    /// A reader of the content, for callers that store little of it. Pass its errors to
+    /// [`explain`].
     pub fn reader(self) -> impl Read + use<'a> {
         self.bounded(LIMIT)
     }
@@ -130,7 +131,7 @@ impl<R: Read> Read for BoundedReader<R> {
     }
 }
 
-/// Explains an error of a compressed file of this length.
+/// Explains to the user why a compressed file of `len` bytes cannot be unpacked.
 pub fn explain(error: io::Error, len: u64) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => anyhow!(

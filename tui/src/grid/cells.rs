@@ -12,7 +12,7 @@ pub(crate) struct Slot {
     is_left: bool,
     /// Whether long cells are cut at their end. Names, which differ there, are cut in the middle.
     is_text: bool,
-    /// The column's name; empty if it has none.
+    /// The column's key, by which a click on its title finds it; empty if it has none.
     pub(crate) key: &'static str,
 }
 
@@ -53,7 +53,7 @@ impl Grid {
         self
     }
 
-    /// Names the last column.
+    /// Gives the last column a key, so that a click on its title can sort.
     pub fn sorts(mut self, key: &'static str) -> Self {
         if let Some(slot) = self.slots.last_mut() {
             slot.key = key;
@@ -79,7 +79,7 @@ impl Grid {
         cells.map(|(slot, content)| self.aligned(slot, content.as_ref())).collect()
     }
 
-    /// A row.
+    /// The cells, aligned and joined to a row.
     pub fn line<S: AsRef<str>>(&self, cells: impl IntoIterator<Item = S>) -> String {
         self.cells(cells).join(" ")
     }

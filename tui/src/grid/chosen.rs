@@ -12,11 +12,11 @@ pub struct Sorted {
 /// A column of a table, without its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heading {
-    /// Its name.
+    /// The column's name in settings and commands, unique in its table.
     pub key: &'static str,
-    /// Its title.
+    /// The title above the column.
     pub title: &'static str,
-    /// What it shows, in a few words.
+    /// What the column shows, in a few words.
     pub meaning: &'static str,
     /// Whether the table always has the column.
     pub stays: bool,
@@ -67,13 +67,13 @@ impl TableLayout {
         self.columns.iter().copied()
     }
 
-    /// The keys of the columns that it has, from left to right.
+    /// The keys of the columns that the table has, from left to right.
     pub fn shown(&self) -> Vec<&'static str> {
         let shown = self.columns.iter().filter(|(_, is_shown)| *is_shown);
         shown.map(|(heading, _)| heading.key).collect()
     }
 
-    /// Whether it has a column.
+    /// Whether the table has a column.
     pub fn shows(&self, key: &str) -> bool {
         self.columns.iter().any(|(heading, is_shown)| *is_shown && heading.key == key)
     }

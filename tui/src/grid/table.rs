@@ -103,11 +103,11 @@ macro_rules! table {
 }
 pub(crate) use table;
 
-/// A column of rows `R`, whose cells are written with `C`.
+/// A column of a table with rows of type `R`. Its cells are written with the context `C`.
 pub(crate) struct TableColumn<R: 'static, C: 'static> {
     pub(crate) heading: Heading,
     pub(crate) kind: Kind,
-    /// Its minimum and maximum width on the screen, with room for the sorting mark.
+    /// The column's minimum and maximum width on the screen, with room for the sorting mark.
     pub(crate) width: (usize, usize),
     pub(crate) is_left: bool,
     /// Whether long cells are cut at their end.
@@ -115,7 +115,7 @@ pub(crate) struct TableColumn<R: 'static, C: 'static> {
     /// Rank: on a narrow screen, columns with the greatest rank are dropped first.
     rank: u8,
     is_usual: bool,
-    /// Its name in CSV and JSON, without the unit of times.
+    /// The column's name in CSV and JSON, without the unit of times.
     pub(crate) exported: &'static str,
     /// Whether the sum of all rows makes sense.
     pub(crate) is_summed: bool,
@@ -186,29 +186,29 @@ impl<R, C: CellContext> TableColumn<R, C> {
     }
 
     properties! {
-        /// Its cells are left-aligned; it may grow to a width.
+        /// Aligns cells at the left, and lets the column grow to this width.
         left(most: usize) is_left = true, width.1 = most;
-        /// Its cells are right-aligned.
+        /// Aligns cells at the right.
         right() is_left = false;
-        /// Its long cells are cut at their end, and not in the middle like names.
+        /// Cuts long cells at their end, and not in the middle like names.
         cut() cuts_end = true;
-        /// The table always has it.
+        /// Makes the column a fixed one, which the user cannot remove.
         stays() heading.stays = true;
-        /// Sets its rank: columns with the greatest rank are dropped first.
+        /// Sets the rank: on a narrow screen, columns with the greatest rank are dropped first.
         rank(rank: u8) rank = rank;
-        /// The table has it only if the user adds it.
+        /// Leaves the column out of the table until the user adds it.
         spare() is_usual = false;
-        /// Sets how its cells are written.
+        /// Sets how cells are written.
         text(text: fn(&R, &C) -> String) text = Some(text);
-        /// Sets how rows are sorted by it, least first.
+        /// Sets how the column sorts rows, least first.
         order(order: fn(&R, &R) -> Ordering) order = Some(order), heading.sorts = Some(false);
-        /// Sorting by it begins with the least.
+        /// Makes sorting by the column begin with the least.
         least() heading.sorts = Some(false);
-        /// Sorting by it begins with the greatest.
+        /// Makes sorting by the column begin with the greatest.
         greatest() heading.sorts = Some(true);
-        /// Rows cannot be sorted by it.
+        /// Makes rows not sortable by the column.
         unsorted() heading.sorts = None;
-        /// Sets its name in CSV and JSON.
+        /// Sets the column's name in CSV and JSON.
         exported(exported: &'static str) exported = exported;
         /// Marks that the sum of all rows makes sense.
         summed() is_summed = true;
@@ -227,7 +227,7 @@ impl<R, C: CellContext> TableColumn<R, C> {
         }
     }
 
-    /// Compares two rows by it.
+    /// Compares two rows by this column.
     pub(crate) fn compare(&self, a: &R, b: &R, with: &C) -> Ordering {
         match (self.order, self.kind) {
             (Some(order), _) => order(a, b),
@@ -248,7 +248,7 @@ impl<R, C: CellContext> Table<R, C> {
         self.0.iter().map(|column| column.heading).collect()
     }
 
-    /// Its default choices, sorted by this column.
+    /// The table's default layout, sorted by the column with this key.
     pub(crate) fn usual(&self, key: &'static str) -> TableLayout {
         let usual = self.0.iter().filter(|column| column.is_usual).map(|it| it.heading.key);
         TableLayout::new(&self.headings(), &usual.collect::<Vec<_>>(), key)
@@ -262,7 +262,8 @@ impl<R, C: CellContext> Table<R, C> {
         chosen.shown().into_iter().filter_map(|key| self.column(key)).collect()
     }
 
-    /// The columns that fit behind a mark of some width.
+    /// The columns that fit into this width, behind a mark: the first cell of each row, for the
+    /// cursor. `mark` is its width.
     pub(crate) fn fit(
         &self,
         chosen: &TableLayout,

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The result looks as if the process had begun at `from`: sums, histograms and losses are the
-//! growth up to `to`, and times count from there. A point that was reset in between has its
-//! measurements since the reset. Extremes are exact if they exceed the earlier ones, else known to
-//! a bucket's width.
+//! growth up to `to`, and times count from `from`. A point that was reset in between has its
+//! measurements since the reset. A minimum that is smaller than before `from` is exact, and so is a
+//! maximum that is greater; others are known to a bucket's width.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -51,7 +51,8 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
             open.start = open.start.saturating_sub(from.elapsed_ticks);
         }
     }
-    // In a sum, the part of a process that joined later is unknown before it joined.
+    // A process that joins a sum changes the number of resets, too. The sum's figures then include
+    // measurements from before `from`, so their begin is unknown.
     let joined = to.process.members.iter().any(|member| !from.knows(member));
     for point in &mut to.points {
         let is_whole = reset.contains(&point.id);
@@ -73,7 +74,7 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     Some(to)
 }
 
-/// The growth of a cell; `None` if it has no new measurements.
+/// The growth of a cell from `before` to `now`. `None` if it has no new measurements.
 fn since(before: &Cell, now: &Cell) -> Option<Cell> {
     let (then, sum) = (before.total(), now.total());
     let mut stats = sum.since(&then).filter(|grown| grown.count > 0)?;

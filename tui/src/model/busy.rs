@@ -1,4 +1,5 @@
-//! The process as a whole: its share of the CPUs, and the recent maximum of its points' loads.
+//! The process as a whole: the number of CPUs that it uses, and the recent maximum of its points'
+//! loads, which scales bars and curves.
 
 use std::collections::VecDeque;
 
@@ -12,10 +13,10 @@ const ODD: usize = 2;
 /// Maximum values of the scale that are below one CPU.
 const STEPS: [f64; 4] = [0.05, 0.1, 0.25, 0.5];
 
-/// The share of the CPUs and the highest loads of a process.
+/// The CPUs that a process uses, and the highest loads of its points.
 #[derive(Debug, Default)]
 pub(super) struct Busy {
-    /// CPUs that it keeps busy, smoothed.
+    /// Number of CPUs that the process uses, smoothed.
     pub(super) cpus: Option<f64>,
     /// The greatest load of a point in each of the last polls, newest last.
     tops: VecDeque<f64>,
@@ -31,7 +32,8 @@ impl Busy {
         let load = spent.map(|spent| spent as f64 / 1e9 / interval.seconds);
         self.cpus = match load {
             Some(load) => Some(smoothed(self.cpus, load, interval.weight)),
-            // A process has come or gone, so the use of the others is unknown.
+            // A process joined or ended, which changes the sum of CPU times, so the CPUs that the
+            // others used are unknown. Keep the last value.
             None => self.cpus.filter(|_| now.usage.is_some()),
         };
     }

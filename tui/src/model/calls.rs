@@ -1,7 +1,8 @@
 //! Callers and callees of a point.
 //!
 //! A snapshot has an edge for each caller and callee on each lane, which counts every call since
-//! the callee's last reset. Measurements that no edge counts had another caller; see [`Edge`].
+//! the callee's last reset. The callers of measurements that no edge counts are unknown; see
+//! [`Edge`].
 
 use std::collections::BTreeMap;
 
@@ -58,8 +59,8 @@ impl Calls {
             exclusive: rest(total.exclusive, |caller| caller.exclusive),
             inclusive: rest(total.inclusive, |caller| caller.inclusive),
         };
-        // If a lane has room for all edges, a few calls without an edge only mean that the edges
-        // were read a moment before the cells.
+        // If all lanes had room for all edges, a few calls without an edge only mean that the edges
+        // were read a moment before the cells, and do not count as calls by unknown callers.
         let is_late = !callers.is_empty()
             && others.count <= total.count / 100
             && figures.snapshot.lanes.iter().all(|lane| lane.unplaced == 0);

@@ -45,8 +45,8 @@ impl Costs {
                 Some(Cost { name: point.name(), rate, share, of_its_time })
             })
             .collect();
-        // In steps of about an eighth, so that rows with nearly equal rates keep the order of their
-        // ids and do not swap places at every poll.
+        // Compare rates in steps of about an eighth, so that rows with nearly equal rates keep the
+        // order of their ids and do not swap places at every poll.
         points.sort_by_key(|cost| std::cmp::Reverse((cost.rate.ln() * 8.0).round() as i64));
         let sum = |figure: fn(&Cost) -> f64| points.iter().map(figure).sum();
         Self { rate: sum(|cost| cost.rate), share: sum(|cost| cost.share), points, pair_ticks }

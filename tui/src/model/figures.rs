@@ -34,7 +34,7 @@ pub struct Figures {
     rates: Rates,
     history: History,
     quantiles: OnceCell<Option<Quantiles>>,
-    /// Quantiles of an earlier snapshot, and its age in snapshots.
+    /// Quantiles of an earlier snapshot, and how many snapshots ago that was.
     earlier: Option<(Option<Quantiles>, u32)>,
 }
 
@@ -43,11 +43,12 @@ pub struct Figures {
 struct Rates {
     rate: Option<f64>,
     load: Option<f64>,
-    /// Whether `load` includes an interval already, so that smoothing can continue from it.
+    /// Whether `load` is the load of recent intervals, and not of a whole life or from before a
+    /// gap. Smoothing continues only from such a load.
     settled: bool,
     /// Amounts per second.
     amounts: [Option<f64>; AMOUNTS],
-    /// For a sum over processes, the pace of each process.
+    /// The pace of each process if the point is a sum over processes, else empty.
     paces: Vec<Pace>,
 }
 
@@ -68,7 +69,7 @@ pub struct LaneFigures<'a> {
     pub total: Stats,
 }
 
-/// The amount of work of one process per tick, in a sum over processes.
+/// The growth of a summed point's figures in one of its processes, per tick.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
     count: f64,
@@ -175,7 +176,7 @@ impl Figures {
             .filter(|_| self.has_load())
             // When a region ends, its time moves from the open regions into the sums.
             .and_then(|n| Some((n + open?).max(0.0) / (ticks as f64 * share)));
-        // The load of a point that does not measure does not fade out.
+        // The load of a point that is off drops to zero at once, instead of fading out.
         let is_at_rest = self.point().state != PointState::On && load == Some(0.0);
         let smooth = old.as_ref().map(|old| &old.rates).filter(|it| it.settled && !is_at_rest);
         let smooth = load.map(|now| smoothed(smooth.and_then(|it| it.load), now, weight));
@@ -280,7 +281,7 @@ impl Figures {
         state_word(&self.snapshot, lane)
     }
 
-    /// Keeps the figures of `old`: nothing happened in between.
+    /// Takes over the rates and the history of `old`, since nothing happened in between.
     pub(super) fn keep(&mut self, old: Option<Self>) {
         if let Some(old) = old {
             self.rates = old.rates;
@@ -301,7 +302,7 @@ impl Figures {
         &self.snapshot.points[self.index]
     }
 
-    /// Its id.
+    /// Id of the point.
     #[inline]
     pub fn id(&self) -> u32 {
         self.point().id
@@ -312,22 +313,22 @@ impl Figures {
         self.snapshot.clock.ticks_per_second
     }
 
-    /// Its name; `#5` for a point without a name.
+    /// Name of the point, or its id as in `#5` if it has no name.
     pub fn name(&self) -> String {
         self.point().shown_name()
     }
 
-    /// Its id in its own process.
+    /// Id of the point in its own process.
     pub fn number(&self) -> u32 {
         self.point().number.unwrap_or(self.point().id)
     }
 
-    /// Its process, if there are several.
+    /// Process of the point, if there are several processes.
     pub fn process(&self) -> Option<&Process> {
         self.snapshot.member(self.point().process)
     }
 
-    /// Its process, or all processes that it is summed over.
+    /// Process of the point, or all processes over which the point is summed.
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
         self.row().processes()
     }
@@ -342,7 +343,7 @@ impl Figures {
         self.left_out
     }
 
-    /// Its state, including changes that the user has just made.
+    /// State of the point, including changes that the user has just made.
     pub fn state(&self) -> PointState {
         self.state
     }
@@ -352,7 +353,7 @@ impl Figures {
         &self.total
     }
 
-    /// Whether it has ever measured since its last reset.
+    /// Whether it has a measurement since its last reset.
     pub fn is_used(&self) -> bool {
         self.total.count > 0
     }
@@ -362,7 +363,7 @@ impl Figures {
         self.rates.rate
     }
 
-    /// Its open regions, if any.
+    /// The open regions of the point, if any.
     pub fn open(&self) -> Option<&OpenNow> {
         self.open.as_ref()
     }
@@ -427,13 +428,13 @@ impl Figures {
         self.total.deviation()
     }
 
-    /// Share of its span in which its threads did not run.
+    /// Share of the time between begins and ends in which the threads did not run.
     pub fn off_share(&self) -> Option<f64> {
         self.total.off_share()
     }
 
-    /// The quantiles of the table. They are computed on first use, so only rows on the screen cost
-    /// time.
+    /// The quantiles that the table shows. They are computed on first use, so only rows on the
+    /// screen cost time.
     pub fn quantiles(&self) -> Option<Quantiles> {
         *self.quantiles.get_or_init(|| {
             let summed = self.snapshot.summed.as_ref();
@@ -457,7 +458,7 @@ impl Figures {
         self.earlier.filter(|_| self.quantiles.get().is_none()).map(|(_, ago)| ago)
     }
 
-    /// Number of buckets behind its quantiles.
+    /// Number of buckets that computing its quantiles adds up.
     pub(crate) fn bucket_count(&self) -> usize {
         self.cells().iter().map(|cell| cell.histogram.len()).sum()
     }
@@ -473,12 +474,12 @@ impl Figures {
         histogram::merge(self.cells().iter().map(|cell| cell.histogram.as_slice()))
     }
 
-    /// Its figures lane by lane; empty if only sums over lanes are known.
+    /// The point's figures lane by lane; empty if only sums over lanes are known.
     pub fn lanes(&self) -> impl Iterator<Item = LaneFigures<'_>> {
         self.parts().filter(|_| self.snapshot.has_threads_of(self.id()))
     }
 
-    /// Number of threads that were in it, if known.
+    /// Number of threads that have measured the point, if known.
     pub fn threads(&self) -> Option<usize> {
         self.snapshot.has_threads_of(self.id()).then_some(self.cells.len())
     }
@@ -489,7 +490,7 @@ impl Figures {
         self.cells().iter().any(|cell| self.lane(cell.lane).is_some_and(is_shared))
     }
 
-    /// Its figures as in the snapshot: lane by lane, or summed over the lanes of a process.
+    /// The point's figures as in the snapshot: by lane, or summed over the lanes of a process.
     fn parts(&self) -> impl Iterator<Item = LaneFigures<'_>> {
         self.cells().iter().map(|cell| LaneFigures {
             lane: self.lane(cell.lane),

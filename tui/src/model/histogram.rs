@@ -1,5 +1,5 @@
-//! Histograms: buckets of several lanes put together, quantiles, and the few
-//! log-scaled bars that fit on a screen.
+//! Histograms: merged buckets of several lanes, quantiles, and the few log-scaled bars that fit on
+//! a screen.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,7 +30,8 @@ pub fn merge<'a>(histograms: impl IntoIterator<Item = &'a [Bucket]>) -> Vec<Buck
     merged.into_iter().map(|((low, width), count)| Bucket { low, width, count }).collect()
 }
 
-/// The growth of a histogram. Both arguments are merged histograms.
+/// The growth of a histogram from `before` to `now`. Both must be sorted and without duplicates, as
+/// [`merge`] returns them.
 pub fn subtract(now: &[Bucket], before: &[Bucket]) -> Vec<Bucket> {
     let mut before = before.iter().peekable();
     let more = now.iter().filter_map(|bucket| {
@@ -54,8 +55,8 @@ const OCTAVE: u64 = 32;
 /// Upper bound of bucket numbers.
 const NUMBERS: u64 = 2047;
 
-/// The number of the bucket that contains a value, as in the segment: 32 buckets an octave of
-/// `value + 32`.
+/// The number of the bucket that contains a value. As in the segment, each octave of `value + 32`
+/// has 32 buckets of equal width.
 #[inline]
 pub(crate) fn number_of(value: u64) -> u64 {
     let shifted = value.saturating_add(OCTAVE);
@@ -80,10 +81,11 @@ pub(crate) fn edges_of(number: u64) -> (f64, f64) {
 /// The values at these quantiles, limited to the measured extremes, since a bucket's middle may be
 /// beyond them. `None` while the buckets are empty.
 ///
-/// It counts bucket numbers, from the first one on, and not values. There are fewer than 2,048
-/// numbers, which an hdrhistogram of three digits stores exactly in 16 KiB: nothing is lost. All
-/// lanes' buckets are first added up in plain counters, and one histogram is used for all points,
-/// so that a table of 1,000 points can be sorted by a quantile within a frame.
+/// An hdrhistogram finds the quantiles. It records bucket numbers, counted from the first bucket in
+/// use, and not values: there are fewer than 2,048 numbers, which an hdrhistogram of three digits
+/// stores exactly, in 16 KiB. All lanes' buckets are first added up in plain counters, and one
+/// hdrhistogram serves all points, so that a table of 1,000 points can be sorted by a quantile
+/// within a frame.
 pub fn quantiles<'a, const N: usize>(
     buckets: impl Iterator<Item = &'a Bucket>,
     extremes: (u64, u64),
@@ -125,7 +127,7 @@ impl Scratch {
         buckets: impl Iterator<Item = &'a Bucket>,
     ) -> Option<RangeInclusive<usize>> {
         let (mut first, mut last) = (NUMBERS, 0);
-        // `for_each`, since calling `next` on several lists costs twice as much.
+        // Use `for_each`, since calling `next` on several lists costs twice as much.
         buckets.filter(|bucket| bucket.count > 0).for_each(|bucket| {
             let number = number_of(middle(bucket));
             (first, last) = (first.min(number), last.max(number));
@@ -159,7 +161,7 @@ impl Scratch {
     }
 }
 
-/// The bulk of the measurements is between these shares.
+/// The bulk of the measurements, for [`bulk_bars`], is between these two quantiles.
 const BULK: (f64, f64) = (0.01, 0.999);
 
 /// One bar: the measurements between two values.
@@ -167,7 +169,7 @@ const BULK: (f64, f64) = (0.01, 0.999);
 pub struct HistogramBar {
     /// Least value, ticks.
     pub low: f64,
-    /// First value beyond, ticks.
+    /// First value beyond the bar, ticks.
     pub high: f64,
     /// Measurements in it.
     pub count: u64,

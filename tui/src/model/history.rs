@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 /// Number of buckets of a tier.
 const KEPT: usize = 160;
-/// Number of tiers; a bucket covers twice as much as one of the previous tier.
+/// Number of tiers; a bucket covers twice as much time as one of the previous tier.
 const TIERS: usize = 9;
 
 /// The load over one interval.
@@ -80,8 +80,8 @@ impl History {
         self.from = bucket.until;
     }
 
-    /// Removes the oldest bucket of a tier, merged with the next one if possible. `None` if that
-    /// bucket covers no time, as a mark between two intervals does.
+    /// Removes the oldest bucket of a tier and merges it with the next one if possible. `None` if
+    /// the bucket only marks a gap and covers no time.
     fn oldest_of(&mut self, tier: usize) -> Option<LoadBucket> {
         let coarser = self.tiers.get(tier + 1).and_then(|coarser| coarser.back());
         let from = coarser.map_or(self.from, |coarser| coarser.until);
@@ -117,8 +117,7 @@ impl History {
         })
     }
 
-    /// Begin of the known time, ticks since the segment was created. `None` if there is no sample
-    /// yet.
+    /// Begin of the history, ticks since the segment was created. `None` before the first sample.
     pub fn from(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.from)
     }

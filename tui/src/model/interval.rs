@@ -11,7 +11,7 @@ pub(super) fn own_intervals(before: &Snapshot, now: &Snapshot) -> Vec<Option<u64
     now.aged().map(own).collect()
 }
 
-/// The entry of one of several processes in such a list.
+/// The ticks of one process in the result of [`own_intervals`]. `process` is its index.
 pub(super) fn of_place(own: &[Option<u64>], process: Option<u32>) -> Option<u64> {
     *own.get(process? as usize)?
 }
@@ -21,7 +21,7 @@ pub(super) fn of_place(own: &[Option<u64>], process: Option<u32>) -> Option<u64>
 pub(super) struct Interval {
     pub(super) ticks: u64,
     pub(super) seconds: f64,
-    /// Weight of this interval's load in the smoothed one.
+    /// Weight of this interval's load in the smoothed load, from 0 to 1.
     pub(super) weight: f64,
 }
 
@@ -32,7 +32,8 @@ impl Interval {
     }
 }
 
-/// A load smoothed with the previous one, if there is one.
+/// Moves the smoothed load `before` towards the load `now` by the share `weight`. Returns `now` if
+/// there is none before.
 pub(super) fn smoothed(before: Option<f64>, now: f64, weight: f64) -> f64 {
     before.map_or(now, |before| before + weight * (now - before))
 }

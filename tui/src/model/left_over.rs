@@ -3,13 +3,13 @@
 use crate::snapshot::{Point, PointState};
 use crate::text;
 
-/// Points that are still in the state in which killed viewers left them. If any of them is off,
-/// only those that are off; otherwise those that are on.
+/// Points that are still in the state in which killed viewers left them. If some of them are off
+/// and others on, this has only the points that are off.
 #[derive(Debug)]
 pub struct LeftOver {
-    /// Their ids.
+    /// Ids of the points; never empty.
     pub ids: Vec<u32>,
-    /// Whether they are on.
+    /// Whether the points are on.
     pub on: bool,
 }
 
@@ -23,14 +23,14 @@ impl LeftOver {
         })
     }
 
-    /// `24 points are off, left by a viewer that was killed`.
+    /// A description, as in `24 points are off, left by a viewer that was killed`.
     pub fn text(&self) -> String {
         let count = text::counted(self.ids.len(), "point");
         let (are, state) = (if self.ids.len() == 1 { "is" } else { "are" }, word(self.on));
         format!("{count} {are} {state}, left by a viewer that was killed")
     }
 
-    /// The text, with the key that puts the points back.
+    /// The description, with the key that switches the points back.
     pub fn text_with_key(&self, key: &str) -> String {
         let them = if self.ids.len() == 1 { "it" } else { "them" };
         format!("{}; {key} switches {them} {}", self.text(), word(!self.on))

@@ -5,8 +5,8 @@
 //! count here             0 ... 900 |       | 900 ... 1200
 //! ```
 //!
-//! Measurements between the last snapshot and the reset are lost. Extremes are over all the time;
-//! the last value and the average are over the measurements since the reset.
+//! Measurements between the last snapshot and the reset are lost. Extremes cover all measurements;
+//! the last value and the average cover the measurements since the reset.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,26 +18,27 @@ use crate::snapshot::{Cell, Snapshot};
 #[derive(Debug, Default)]
 pub struct Lifetime {
     cells: HashMap<(u32, u32), Life>,
-    /// Number of resets of a point when it was first seen, and the time of the last one then.
+    /// By a point's id: its number of resets in the first snapshot that had the point, and the time
+    /// of the last reset before that snapshot. Extended snapshots keep showing these.
     first: HashMap<u32, (u32, Option<u64>)>,
     snapshots: u64,
 }
 
-/// One cell.
+/// A cell, and its figures from before resets.
 #[derive(Debug)]
 struct Life {
-    /// Number of resets of its point that are included already.
+    /// Number of resets of its point that `before` accounts for.
     resets: u32,
     /// Number of the snapshot that last had the cell.
     seen: u64,
     last: Arc<Cell>,
-    /// The sums before resets, as retired figures. `None` without resets.
+    /// The sums from before resets, stored as retired figures. `None` before the first reset.
     before: Option<Box<Cell>>,
 }
 
 impl Lifetime {
-    /// Adds the figures that earlier resets discarded, as if the resets had not happened. Call it
-    /// with successive snapshots of one process.
+    /// Adds the figures that resets have discarded since the first call, as if the resets had not
+    /// happened. Call this with successive snapshots of one process.
     pub fn extend(&mut self, mut snapshot: Snapshot) -> Snapshot {
         self.snapshots += 1;
         let mut resets = HashMap::new();

@@ -1,8 +1,8 @@
 //! The log: events with their times, such as switches and who made them, losses, and the end of the
 //! process.
 //!
-//! The log compares every snapshot with the previous one. This viewer's own changes are noted as
-//! they happen; any other change was made by another viewer or the program.
+//! The log compares every snapshot with the previous one. This viewer's own changes are logged when
+//! the viewer makes them; any other change was made by another viewer or the program.
 
 mod member_events;
 
@@ -20,14 +20,15 @@ use crate::units;
 
 /// Maximum number of entries.
 const KEPT: usize = 1000;
-/// Repetitions within this time are counted instead of listed.
+/// An event that repeats within this time updates its entry instead of getting another one.
 const SAME_NS: u64 = 60_000_000_000;
-/// A smaller change of a clock's rate is only a better calibration.
+/// Minimum relative change of a clock's rate that is logged. A smaller one is only a better
+/// calibration.
 const RATE_CHANGE: f64 = 0.001;
 /// Number of the newest entries that are searched for a repetition.
 const SAME_AMONG: usize = 8;
 
-/// The author of this viewer's changes.
+/// How entries name the author of a change that this viewer made.
 const THIS: &str = "by this viewer";
 const OTHERS: &str = "by another viewer or the program";
 /// The resolution of alpha in a segment.
@@ -36,7 +37,8 @@ const ALPHA_STEP: f64 = 1e-6;
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Time of the event, nanoseconds since the Unix epoch; of the last one if there are several.
+    /// Time of the event, nanoseconds since the Unix epoch. If the event was repeated, the time of
+    /// the last repetition.
     pub unix_ns: u64,
     /// Whether the event needs attention.
     pub is_problem: bool,
@@ -133,12 +135,12 @@ impl EventLog {
         self.unread = 0;
     }
 
-    /// Adds an event that needs no attention. Repetitions are not added.
+    /// Adds an event that needs no attention. A repetition of the last event only updates its time.
     pub fn note(&mut self, unix_ns: u64, text: impl Into<String>) {
         self.say(unix_ns, false, text.into());
     }
 
-    /// Adds an event that needs attention.
+    /// Adds an event that needs attention. A repetition of the last event only updates its time.
     pub fn problem(&mut self, unix_ns: u64, text: impl Into<String>) {
         self.say(unix_ns, true, text.into());
     }
@@ -250,7 +252,7 @@ impl EventLog {
         for point in &snapshot.points {
             while old.next_if(|old| old.id < point.id).is_some() {}
             match old.next_if(|old| old.id == point.id) {
-                // The state and the resets of a sum change with its members.
+                // A sum's state and number of resets change when a process joins or leaves.
                 Some(_) if !events.is_empty() && point.process.is_none() => {}
                 Some(old) => self.compare_point(unix_ns, old, snapshot, point),
                 // Points of a process that has just joined are not reported as new.
@@ -439,7 +441,7 @@ mod tests {
             watch
         }
 
-        /// The texts of the entries that a poll added; problems have a mark.
+        /// The texts of the entries that a poll added. The text of a problem begins with `!`.
         fn poll(&mut self) -> Vec<String> {
             self.now += SECOND;
             let before = self.log.pushed() as usize;

@@ -12,7 +12,8 @@ pub fn is_any(snapshot: &Snapshot) -> bool {
     snapshot.losses.lasting().next().is_some()
 }
 
-/// Losses and their counts, except overwritten records, which are not a loss.
+/// The losses to report, with their counts. Overwritten records are left out, since a ring
+/// overwrites records by design.
 pub fn told(losses: &Losses) -> impl Iterator<Item = (Loss, u64)> {
     losses.iter().filter(|(kind, _)| *kind != Loss::RecordsLost)
 }
@@ -38,8 +39,8 @@ pub fn explained(snapshot: &Snapshot) -> Vec<String> {
     snapshot.losses.lasting().map(explain).chain(without_caller(&snapshot.lanes)).collect()
 }
 
-/// Measurements without a known caller, because a lane had no room for another pair of caller and
-/// callee. No figure of a point lacks them.
+/// A sentence about measurements without a known caller, because a lane had no room for another
+/// pair of caller and callee. All figures of points include these measurements.
 fn without_caller(lanes: &[Lane]) -> Option<String> {
     let lanes: Vec<&Lane> = lanes.iter().filter(|lane| lane.unplaced > 0).collect();
     let all: u64 = lanes.iter().map(|lane| lane.unplaced).fold(0, u64::saturating_add);

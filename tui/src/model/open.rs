@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Figures include a region only once it has ended. How long it has been open is always known. Its
-//! time on a CPU is known if the snapshot has it. Its exclusive time follows from the edges: take
-//! the time of all callees of its point on the lane, and subtract the time of calls within ended
-//! regions. Measuring costs time too, a fixed number of ticks for each call inside, which is left
-//! out as it is when a region ends.
+//! time on a CPU is known if the snapshot has it. Its exclusive time is its time on a CPU without
+//! the time of its callees. That follows from the edges: take the time of all callees of its point
+//! on the lane, and subtract the time of calls from ended regions. Measuring costs a fixed number
+//! of ticks for each call inside; these are excluded, too, as for a region that has ended.
 
 use std::collections::HashMap;
 
@@ -32,12 +32,13 @@ pub struct OpenRegion {
     pub on_cpu: Option<u64>,
     /// Exclusive ticks since it began, if known.
     pub exclusive: Option<u64>,
-    /// Exclusive ticks so far. A reset since its begin offsets them, but their growth is right.
+    /// Exclusive ticks so far. A reset since the region began makes them wrong by a constant, so
+    /// that only their growth is correct.
     own: Option<f64>,
 }
 
 impl OpenRegion {
-    /// Its entry in [`crate::snapshot::Summed::open`].
+    /// The entry of the region in [`crate::snapshot::Summed::open`].
     pub(crate) fn told(&self) -> OwnTicks {
         (self.own, self.exclusive)
     }
@@ -111,7 +112,7 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
     }
     let cost = snapshot.clock.overhead_pair as f64;
     let was_reset = snapshot.points.iter().any(|point| point.resets > 0);
-    // A region that began after the reset has lost nothing by it.
+    // A reset makes only regions wrong that began before it.
     let resets = snapshot.points.iter().filter(|point| point.resets > 0);
     let last_reset = resets.map(|point| point.since_ticks.unwrap_or(u64::MAX)).max().unwrap_or(0);
     let mut regions = Vec::new();
@@ -132,9 +133,8 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
                 };
                 let all = on_cpu as f64 - next as f64;
                 let own = all - callees - calls * cost;
-                // The estimate of ended calls has an error that grows with the program's life, and
-                // so has recursion through other points. Clamp the result to the time that there
-                // was.
+                // The error of this estimate grows with the program's life, and so does the error
+                // by recursion through other points. Clamp the result to the region's time.
                 Some(if open.start < last_reset { own } else { own.clamp(0.0, all.max(0.0)) })
             });
             let Open { point, start, on_cpu } = *open;
@@ -165,15 +165,16 @@ fn ended_callees(snapshot: &Snapshot, (lane, point): (u32, u32)) -> f64 {
 struct CalleeCounts<'a> {
     /// The edges to a point's callees, by the lane and the point.
     callees: HashMap<(u32, u32), Vec<&'a Edge>>,
-    /// All calls of a point, from any caller.
+    /// Number of calls of a point, from any caller, by the lane and the point.
     calls: HashMap<(u32, u32), u64>,
+    /// Results of [`Self::of`].
     found: HashMap<(u32, u32), f64>,
 }
 
 impl CalleeCounts<'_> {
-    /// Inclusive ticks of these calls. If a call contains further calls of the same point, an edge
-    /// from the point to itself has their time. Each caller gets a share of it by its number of
-    /// calls.
+    /// Inclusive ticks of an edge's calls. If a call contains further calls of the same point, the
+    /// edge from the point to itself has their time. Each caller gets a share of that time, by its
+    /// number of calls.
     fn whole(&self, edge: &Edge) -> u64 {
         let itself = (edge.lane, edge.point);
         let mut callees = self.callees.get(&itself).into_iter().flatten();
@@ -185,13 +186,13 @@ impl CalleeCounts<'_> {
         edge.inclusive.saturating_add((nested.inclusive as f64 * share.min(1.0)) as u64)
     }
 
-    /// Ended regions inside a point's regions, at any depth. If several points call the same one,
-    /// each gets a share by its number of calls.
+    /// Number of ended regions inside a point's regions, at any depth. If several points call the
+    /// same point, each gets a share of the regions inside it, by its number of calls.
     fn of(&mut self, place: (u32, u32)) -> f64 {
         if let Some(found) = self.found.get(&place) {
             return *found;
         }
-        // This ends recursion.
+        // A point that calls itself finds this entry, so that the recursion ends.
         self.found.insert(place, 0.0);
         let edges = self.callees.get(&place).cloned().unwrap_or_default();
         let inside = edges.iter().map(|edge| {
@@ -352,8 +353,8 @@ mod tests {
         assert_eq!(exclusive(recursive(program)), [Some(500 - 60 - 90)]);
     }
 
-    /// If a point calls itself through another point, the edges lack some of its callees' time. In a
-    /// program that runs long, the missing time would exceed the whole time of the open region.
+    /// If a point calls itself through another point, the edges lack some of its callees' time. In
+    /// a program that runs long, the missing time would exceed the whole time of the open region.
     #[test]
     fn exclusive_time_never_exceeds_cpu_time() {
         // Ended calls of 1 contain 900,000 ticks that no edge from 1 has.

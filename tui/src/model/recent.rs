@@ -1,7 +1,8 @@
 //! The recent measurements of all points of a process.
 //!
-//! Besides the marked moment, at most two moments are kept, so that a large program costs few
-//! copies. The window is 10 to 20 seconds long, and shorter at first.
+//! A window begins at a stored snapshot. Besides the marked snapshot, at most two are stored, since
+//! a snapshot of a large program takes much memory. So the window of recent measurements is 10 to
+//! 20 seconds long, and shorter at first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use super::between::between;
 use super::open::{OpenRegion, grown};
 use crate::snapshot::{Cell, Snapshot};
 
-/// Seconds between two moments that are kept.
+/// Seconds between two snapshots that are stored.
 const STEP_SECONDS: f64 = 10.0;
 
-/// The moments of one process at which windows begin.
+/// The stored snapshots of one process at which windows begin.
 #[derive(Debug, Default)]
 pub struct Recent {
     kept: VecDeque<RecentSnapshot>,
@@ -32,14 +33,14 @@ struct RecentSnapshot {
 pub struct RecentWindow {
     /// The sums and edges, without histograms and records.
     pub snapshot: Snapshot,
-    /// Its open regions, with the growth of their own time.
+    /// The regions that are open now; their exclusive time is its growth within the window.
     pub open: Vec<OpenRegion>,
     /// Length of the window.
     pub seconds: f64,
 }
 
 impl Recent {
-    /// Adds the model's current moment.
+    /// Stores the model's snapshot, if the last one was stored at least `STEP_SECONDS` ago.
     pub fn see(&mut self, model: &Model) {
         let Some(now) = model.snapshot() else { return };
         let is_other = |moment: &RecentSnapshot| {
@@ -71,7 +72,8 @@ impl Recent {
         self.mark.is_some()
     }
 
-    /// The measurements since the mark, or recent ones. `None` without an earlier moment.
+    /// The measurements since the mark, or in the last 10 to 20 seconds. `None` without an earlier
+    /// snapshot.
     pub fn window(&self, model: &Model, since_mark: bool) -> Option<RecentWindow> {
         let from = if since_mark { self.mark.as_ref() } else { self.kept.front() }?;
         let now = RecentSnapshot::of(model)?;
@@ -96,7 +98,7 @@ impl Recent {
 }
 
 impl RecentSnapshot {
-    /// The model's moment, without histograms and records.
+    /// The model's snapshot, without histograms and records. `None` if it has only sums.
     fn of(model: &Model) -> Option<Self> {
         // Snapshots of sums do not say which thread a figure belongs to.
         let whole = model.snapshot().filter(|snapshot| snapshot.summed.is_none())?;

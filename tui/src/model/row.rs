@@ -13,13 +13,13 @@ pub(crate) struct PointRow<'a> {
 }
 
 impl<'a> PointRow<'a> {
-    /// Its process, or all processes that it is summed over.
+    /// Process of the point, or all processes over which the point is summed.
     pub(crate) fn processes(self) -> impl Iterator<Item = &'a Process> {
         let own = self.snapshot.member(self.point.process);
         own.map_or_else(|| self.snapshot.processes(), std::slice::from_ref).iter()
     }
 
-    /// The threads that were in it, if known.
+    /// The threads that have measured the point; empty if unknown.
     pub(crate) fn lanes(self) -> impl Iterator<Item = &'a Lane> {
         let cells = if self.snapshot.has_threads_of(self.point.id) { self.cells } else { &[] };
         cells.iter().filter_map(move |cell| self.snapshot.lane(cell.lane))

@@ -1,18 +1,19 @@
 //! Exclusive time and calls by call path.
 //!
-//! The cells have the exact time of each point on each thread, and the edges the part of it inside
-//! each caller. The time of a caller is known by its own callers, too, but not which call led to
-//! which. So a path's last two frames are exact. The outer part is divided in proportion to the
-//! callers' inclusive times, as if a point did the same work for every caller. The stack of open
-//! regions is exact.
+//! The cells have the exact time of each point on each thread, and the edges divide that time by
+//! caller. Other edges divide the caller's time by its own callers, but not the callee's time. So
+//! the last two frames of a path are exact, and the frames around them are estimated: time is
+//! divided in proportion to the callers' inclusive times, as if a point did the same work for every
+//! caller. The stack of open regions is exact.
 //!
 //! ```text
 //! edges      a > parse 30, b > parse 10, parse > lex 8
 //! stacks     a > parse > lex 6, b > parse > lex 2
 //! ```
 //!
-//! A recursive point is in a path at most twice: at its end, and once further out. Calls without an
-//! edge come from [`Frame::Others`], and so do parts below a hundredth of an edge.
+//! A recursive point is in a path at most twice: at the path's end, and once further out. Calls
+//! without an edge are shown below [`Frame::Others`], and so are parts below a hundredth of an
+//! edge.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ const MIN_PART: u64 = 100;
 /// The paths of all threads, with their weights.
 #[derive(Debug, Default)]
 pub struct Stacks {
-    /// The paths alone.
+    /// The paths, without weights.
     tree: Tree,
     weights: Vec<Weight>,
 }
@@ -59,7 +60,8 @@ struct ThreadCalls<'a> {
 }
 
 impl Stacks {
-    /// The paths of a snapshot whose last point passes, including the time of open regions so far.
+    /// The paths of a snapshot whose last point satisfies `passes`, including the time of open
+    /// regions so far.
     ///
     /// Weights are grouped by thread, and within it by the last point.
     pub fn of(snapshot: &Snapshot, open: &[OpenRegion], passes: impl Fn(u32) -> bool) -> Self {
@@ -138,7 +140,8 @@ impl Stacks {
                 let sum = shares.entry(node).or_default();
                 *sum = sum.more(*share);
             }
-            // In a damaged file, edges may exceed the cell.
+            // In a damaged file, the edges may exceed the cell. This limits their sum to the cell's
+            // time.
             let exclusive: Vec<u64> = shares.values().map(|share| share.exclusive).collect();
             let exclusive = share_out(all.exclusive, &exclusive);
             for ((node, share), exclusive) in shares.into_iter().zip(exclusive) {
@@ -193,7 +196,7 @@ impl Share {
         }
     }
 
-    /// Whether it is too small a part of an edge to get a path.
+    /// Whether this is too small a part of `all` to get a path of its own.
     fn is_small(self, all: Self) -> bool {
         match all.exclusive {
             0 => self.count <= all.count / MIN_PART,
@@ -213,14 +216,14 @@ impl ThreadCalls<'_> {
         let mut caller = None;
         for open in &lane.open {
             let span = now.saturating_sub(open.start);
-            // Even a region that has just begun may have callees.
+            // Count at least one tick: a region that has just begun may already have callees.
             self.open.push((caller, open.point, open.on_cpu.unwrap_or(span).min(span).max(1)));
             caller = Some(open.point);
         }
     }
 
-    /// The callers of a point with their inclusive ticks, and the ticks of unknown callers. If all
-    /// ticks are zero, calls instead.
+    /// The callers of a point with the point's inclusive ticks in each, and its ticks in unknown
+    /// callers. If all are zero, returns numbers of calls in place of ticks.
     fn callers(&self, point: u32) -> (Vec<(Option<u32>, u64)>, u64) {
         let edges = self.edges.get(&point).map_or(&[][..], Vec::as_slice);
         let open = self.open.iter().filter(|(_, inside, _)| *inside == point);
@@ -240,16 +243,17 @@ impl ThreadCalls<'_> {
     }
 }
 
-/// The paths of an edge or of several, from the inside out.
+/// The paths that end with one point, from the innermost frame out.
 struct Paths<'a> {
     thread: &'a ThreadCalls<'a>,
-    /// The paths; each with whether unknown callers enclose it, and its part.
+    /// The points of each path; whether unknown callers enclose it; and its part of the
+    /// measurements.
     found: Vec<(Vec<u32>, bool, Share)>,
 }
 
 impl Paths<'_> {
-    /// Extends a path outwards. `share` is the part of the edge at the path's end for which
-    /// `caller` called the path's outermost point.
+    /// Extends a path outwards. `all` is the edge at the path's inner end, and `share` the part of
+    /// it for which `caller` called the path's outermost point.
     fn extend(&mut self, path: &mut Vec<u32>, caller: Option<u32>, share: Share, all: Share) {
         let Some(caller) = caller else {
             return self.found.push((path.clone(), false, share));

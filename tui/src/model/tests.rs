@@ -107,8 +107,8 @@ fn rates_and_loads_are_differences_over_the_interval() {
     assert_eq!(figures.load(), Some(ticks / TICKS_PER_SECOND as f64));
 }
 
-/// Spans of the clock overlap, so their load may exceed one CPU, and no sum includes it. A device's
-/// time has no load.
+/// Wall-clock spans overlap, so their load may exceed one CPU, and no sum of loads includes it. A
+/// device's time has no load.
 #[test]
 fn wall_clock_spans_have_a_load_outside_all_sums() {
     let (mut source, mut model) = (Synthetic::new(), Model::default());
@@ -189,7 +189,8 @@ fn rates_and_loads_are_since_the_reset() {
     let expected = (4.0 * sums.count as f64, sums.exclusive as f64 / quarter as f64);
     assert!(expected.0 > 0.0 && expected.1 > 0.0);
 
-    // Once over an interval that includes the reset, and once from a single snapshot.
+    // Compute the rates once over an interval that includes the reset, and once from a single
+    // snapshot.
     let mut interval = Model::new(0.25);
     for snapshot in &snapshots[1..] {
         interval.fold(snapshot.clone());

@@ -1,8 +1,8 @@
 //! The threads: the CPU time of each, and where it is spent.
 //!
-//! A thread's load is the exclusive time of all its points, divided by the time between two
-//! snapshots. Nested regions are subtracted, so no moment counts twice. CPU time beyond that, by
-//! the kernel, was spent outside all regions.
+//! A thread's load is the growth of the exclusive time of all its points between two snapshots,
+//! divided by the time between them. Exclusive times do not overlap, so no moment counts twice. If
+//! the kernel counts more CPU time, the thread spent the difference outside all regions.
 
 use std::sync::Arc;
 
@@ -19,30 +19,30 @@ const TAKES_OVER: f64 = 1.25;
 /// One thread, or the figures that ended threads left on a lane.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
-    /// Its lane.
+    /// The lane that the thread owns or has owned.
     pub lane: Lane,
     /// Number of points that it has measured.
     pub points: usize,
     /// Exclusive ticks of its regions since their last reset.
     pub exclusive: u64,
-    /// Its share of a CPU in regions, smoothed.
+    /// The thread's share of a CPU in regions, smoothed.
     pub load: Option<f64>,
-    /// Its share of a CPU by the kernel, smoothed like `load`. `None` if unknown.
+    /// The thread's share of a CPU by the kernel, smoothed like `load`. `None` if unknown.
     pub cpu: Option<f64>,
     /// Switches per second.
     pub switch_rate: Option<f64>,
     /// The point that took most of its recent time.
     pub top: Option<Top>,
-    /// Whether `load` includes an interval already.
+    /// Whether `load` is the load of intervals, so that smoothing can continue from it.
     settled: bool,
 }
 
 /// The point that took most of a thread's time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Top {
-    /// Its id.
+    /// Id of the point.
     pub point: u32,
-    /// Its share of the thread's time in regions.
+    /// The point's share of the thread's time in regions, from 0 to 1.
     pub share: f64,
 }
 
@@ -51,17 +51,17 @@ pub struct Top {
 pub struct ThreadPoint {
     /// Id of the point.
     pub point: u32,
-    /// Its figures there.
+    /// Figures of the point on the thread.
     pub total: Stats,
 }
 
 impl Thread {
-    /// Its share of a CPU outside all regions.
+    /// The thread's share of a CPU outside all regions.
     pub fn outside(&self) -> Option<f64> {
         Some((self.cpu? - self.load?).max(0.0))
     }
 
-    /// Continues from its earlier loads and rates.
+    /// Takes over the loads and rates of `old`.
     fn go_on(&mut self, old: &Self) {
         self.load = old.load;
         self.cpu = old.cpu;
@@ -75,8 +75,9 @@ impl Thread {
 #[derive(Clone, Copy, Default)]
 struct Grown {
     exclusive: u64,
+    /// The point with the greatest growth, and its growth.
     most: Option<(u32, u64)>,
-    /// The growth of the last top point.
+    /// The growth of the point that was the top one before.
     top: u64,
 }
 
@@ -119,7 +120,7 @@ pub(super) fn interval(
     for (thread, grown) in threads.iter_mut().zip(grown) {
         let old = find(old, thread.lane.id).filter(|old| old.lane.tid == thread.lane.tid);
         let ticks = match (of_place(own, thread.lane.process), old) {
-            // Nothing was measured since, so loads and rates stay.
+            // The process has not been read again since, so loads and rates stay.
             (Some(0), Some(old)) => {
                 thread.go_on(old);
                 continue;
@@ -128,7 +129,7 @@ pub(super) fn interval(
         };
         let seconds = seconds(snapshot, ticks);
         let now = grown.exclusive as f64 / ticks as f64;
-        // The load of an ended thread does not fade out.
+        // The load of an ended thread drops to zero at once, instead of fading out.
         let is_at_rest = thread.lane.kind == LaneKind::Ended && grown.exclusive == 0;
         let before = old.filter(|old| old.settled && !is_at_rest).and_then(|old| old.load);
         thread.load = Some(smoothed(before, now, weight));
@@ -156,7 +157,7 @@ pub(super) fn end(snapshot: &Snapshot, seconds: f64) -> Vec<Thread> {
     threads
 }
 
-/// The process of a thread, with one process or several.
+/// The process of a thread: one of several, or the only one.
 pub fn process_of<'a>(snapshot: &'a Snapshot, lane: &Lane) -> &'a Process {
     snapshot.member(lane.process).unwrap_or(&snapshot.process)
 }
@@ -180,7 +181,8 @@ pub fn state_word(snapshot: &Snapshot, lane: &Lane) -> &'static str {
     }
 }
 
-/// The threads of a snapshot since the previous one of which nothing has happened.
+/// The threads of a snapshot, with the loads and rates of the previous one: nothing has happened
+/// since, or it is unknown what each thread did.
 pub(super) fn keep(snapshot: &Snapshot, old: &[Thread]) -> Vec<Thread> {
     let (mut threads, _) = sums(snapshot, None, &[]);
     let has_threads = snapshot.has_threads();
@@ -212,9 +214,9 @@ pub fn parts(snapshot: &Snapshot, lane: u32) -> Vec<ThreadPoint> {
     parts
 }
 
-/// The threads without loads and rates, and the growth of each lane since the snapshot before, or
-/// ever. Both snapshots have their cells in the same order, so one pass is enough: with many cells,
-/// each look-up is a cache miss.
+/// The threads without loads and rates, and the growth of each lane's sums since `before`, or since
+/// the process began. Both snapshots have their cells in the same order, so one pass suffices: a
+/// look-up of each cell would be a cache miss.
 fn sums(
     snapshot: &Snapshot,
     before: Option<&Snapshot>,
@@ -443,7 +445,7 @@ mod tests {
         for snapshot in [first, second, third] {
             model.fold(snapshot);
         }
-        // The previous thread's share does not fade out here.
+        // The new thread's load does not start from the previous thread's load.
         assert_eq!(model.thread_figures()[0].load, Some(0.0));
     }
 

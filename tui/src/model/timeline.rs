@@ -46,9 +46,9 @@ pub struct Timeline {
 /// One thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadTrack {
-    /// Its lane.
+    /// The thread's lane.
     pub lane: Lane,
-    /// Its regions by strand and depth; at least one level.
+    /// The thread's regions by strand and depth; at least one level.
     pub levels: Vec<TimelineLevel>,
     /// Number of records that have been overwritten.
     pub lost: u64,
@@ -59,8 +59,8 @@ pub struct ThreadTrack {
 /// The regions of a thread at one depth.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TimelineLevel {
-    /// 0 for the thread's own context. Tasks whose lives do not overlap share a strand above that,
-    /// and so do devices above those.
+    /// 0 for the thread's own context. The tasks have the next strands, and the devices the strands
+    /// after those. Tasks, or devices, that do not overlap in time share a strand.
     pub strand: u32,
     /// 1 for the first device that worked for the thread, and so on. `None` for regions of the
     /// thread itself or of its tasks.
@@ -91,7 +91,7 @@ pub struct Region {
     pub away: Option<u64>,
 }
 
-/// A line of the picture.
+/// A line of the picture: it identifies a level of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimelineRow {
     /// Id of the lane.
@@ -206,11 +206,12 @@ impl Timeline {
         track.levels.iter().find(|level| (level.strand, level.depth) == (line.strand, line.depth))
     }
 
-    /// The time that the records cover. If records are lost, the time of the thread that wrote the
-    /// most.
+    /// The time back from now that the records cover, in ticks. If threads have lost records, the
+    /// shortest time of such a thread.
     pub fn reach(&self) -> u64 {
         let back = |to: u64| self.taken.saturating_sub(to);
-        // Threads that are out of view may have no records here.
+        // A remote source sends no records of threads that are out of view, so leave such threads
+        // out.
         let is_known = |track: &&ThreadTrack| track.levels.iter().any(|it| !it.regions.is_empty());
         let known = self.tracks.iter().filter(is_known);
         let lost = known.filter_map(|track| track.lost_until).map(back).min();
@@ -243,7 +244,8 @@ impl ThreadTrack {
         let lost = lane.records_written.saturating_sub(records.len() as u64);
         let (of_devices, records): (Vec<&Record>, Vec<&Record>) =
             records.iter().copied().partition(|record| devices.contains(&record.point));
-        // A device's record is written some time after its end.
+        // Devices are left out: a record of a device is written some time after its end, so it does
+        // not show up to when records are lost.
         let first_end = records.iter().map(|record| record.end()).min();
         let lost_until = (lost > 0).then(|| first_end.unwrap_or(taken).min(taken));
 
@@ -278,8 +280,8 @@ impl ThreadTrack {
     }
 }
 
-/// The strand of each context: the first one whose tasks have all ended before this one began, as
-/// far as records show.
+/// The strand of each context: the first strand whose earlier tasks have all ended before this one
+/// began, as far as records show.
 fn strands(records: &[&Record]) -> BTreeMap<u32, u32> {
     let mut lives = lives(records);
     lives.remove(&0);
@@ -298,8 +300,9 @@ fn strands(records: &[&Record]) -> BTreeMap<u32, u32> {
     strands
 }
 
-/// The strand of each device. Their timers run concurrently, so each device keeps a strand: the one
-/// that was made first is above the others, whatever its oldest record.
+/// The strand of each device timer: the first strand in which it overlaps no other timer. Timers
+/// get their strands in the order in which they were made, and not by their oldest records, so that
+/// a timer stays in its line while the ring overwrites its records.
 fn device_strands(records: &[&Record]) -> BTreeMap<u32, u32> {
     let mut taken: Vec<Vec<(u64, u64)>> = Vec::new();
     let mut strands = BTreeMap::new();

@@ -1,9 +1,9 @@
 //! A call tree: call paths merged from one of their ends.
 //!
 //! ```text
-//! paths          main > parse > lex 6, main > lex 2
-//! from callers   main 8 [parse 6 [lex 6], lex 2]
-//! from callees   lex 8 [parse 6 [main 6], main 2]
+//! paths                main > parse > lex 6, main > lex 2
+//! Direction::Callees   main 8 [parse 6 [lex 6], lex 2]
+//! Direction::Callers   lex 8 [parse 6 [main 6], main 2]
 //! ```
 
 use std::cmp::Ordering;
@@ -47,9 +47,9 @@ pub struct Tree {
 pub struct Node {
     /// The frame.
     pub frame: Frame,
-    /// Its parent. `None` for a root.
+    /// Number of the parent node. `None` for a root.
     pub parent: Option<u32>,
-    /// Its children, the heaviest first.
+    /// Numbers of the child nodes, the heaviest first once the tree is sorted.
     pub children: Vec<u32>,
     /// Weight of all paths through it.
     pub inclusive: u64,
@@ -64,7 +64,7 @@ pub struct Node {
 /// A line of the tree: a node whose ancestors are all unfolded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeRow {
-    /// Its node.
+    /// Number of the node.
     pub node: u32,
     /// Number of ancestors.
     pub depth: usize,

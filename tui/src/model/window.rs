@@ -92,7 +92,7 @@ impl PointWindow {
         Self { count, exclusive: exclusive as f64, length: None, spread }
     }
 
-    /// Number of buckets behind a point's measurements.
+    /// Number of histogram buckets of a point, over all lanes.
     pub(crate) fn buckets(snapshot: &Snapshot, id: u32) -> usize {
         snapshot.cells_of(id).iter().map(|cell| cell.histogram.len()).sum()
     }
@@ -110,8 +110,8 @@ impl PointWindow {
         self.spread.retain(|(_, count)| *count > 0.0);
     }
 
-    /// Converts to ticks of another clock, which makes `ratio` ticks in one of this clock. A bucket
-    /// that then spans several is divided evenly among them.
+    /// Converts to ticks of another clock, which advances by `ratio` ticks in one tick of this
+    /// clock. A bucket that then overlaps several buckets is divided in proportion to the overlaps.
     #[must_use]
     pub fn in_other_ticks(&self, ratio: f64) -> Self {
         let mut spread: Vec<(u64, f64)> = Vec::new();
@@ -201,7 +201,7 @@ fn add_up(spread: &mut Vec<(u64, f64)>) {
     });
 }
 
-/// Whether a point's process, or each that it is summed over, was in `from`.
+/// Whether `from` has the process of a point, or all processes over which the point is summed.
 fn knows_process(from: &Snapshot, to: &Snapshot, point: &Point) -> bool {
     match point.process {
         Some(_) => to.member(point.process).is_none_or(|member| from.knows(member)),

@@ -54,7 +54,7 @@ struct PointSample {
 /// The stored moments of one point.
 #[derive(Debug, Default)]
 pub struct WindowHistory {
-    /// The point's id and number of resets.
+    /// Id and number of resets of the point whose figures are stored.
     of: Option<(u32, u32)>,
     moments: VecDeque<PointSample>,
     mark: Option<PointSample>,
@@ -202,14 +202,14 @@ mod tests {
         for (window, length) in [(HistogramWindow::Last10, 10.0), (HistogramWindow::Last60, 60.0)] {
             let stats = history.stats(window, now, at, RATE).expect("that long ago is known");
             assert_eq!(stats.seconds, length);
-            // 100 in each half second, a tenth of them long.
+            // Each half second has 100 measurements, 10 of them long.
             let count = (length * 200.0) as u64;
             assert_eq!(stats.total.count, count);
             assert_eq!(stats.total.mean(), Some(190.0));
             let counts: Vec<u64> = stats.buckets.iter().map(|bucket| bucket.count).collect();
             assert_eq!(counts, [count - count / 10, count / 10]);
             let deviation = stats.total.deviation().expect("many");
-            // sqrt(0.9 * 0.1) * 900, of a sample.
+            // The deviation of the values is sqrt(0.9 * 0.1) * 900 = 270.
             assert!((deviation - 270.0).abs() < 0.1, "{deviation}");
         }
     }

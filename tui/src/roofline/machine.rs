@@ -57,7 +57,7 @@ fn caches_in(folder: &Path) -> Vec<Cache> {
     caches
 }
 
-/// `32K` as bytes.
+/// Parses a size such as `32K` as bytes.
 fn bytes(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

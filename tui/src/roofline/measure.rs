@@ -21,8 +21,8 @@ const MAX_MEMORY: u64 = 1 << 30;
 /// Measures this machine's limits, for one thread and for `threads` at once. This keeps the machine
 /// busy for a few seconds. Calls `told` with the name of each measurement before it starts.
 ///
-/// The arrays for memory are four times as large as the last cache, limited to a quarter of the
-/// free memory and 1 GiB.
+/// The arrays for memory are four times as large as the last cache, and at least 64 MiB, but at
+/// most a quarter of the free memory and 1 GiB.
 pub fn measure(threads: usize, mut told: impl FnMut(&str)) -> Ceilings {
     let taken_unix_ns = unix_ns(SystemTime::now());
     let alone = roof(1, &mut told);
@@ -49,7 +49,8 @@ fn roof(threads: usize, told: &mut impl FnMut(&str)) -> Roof {
     roof
 }
 
-/// Bytes for each thread, for each cache and for memory, so that the data fits there.
+/// Bytes that each thread uses to measure each cache and the memory. The data of all threads fits
+/// there.
 fn working_sets(caches: &[Cache], threads: usize, available: u64) -> Vec<(String, u64)> {
     let last = caches.last().map_or(8 << 20, |cache| cache.size);
     let of_a_thread = |cache: &Cache| cache.size / 2 / cache.sharers.clamp(1, threads) as u64;

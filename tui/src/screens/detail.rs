@@ -55,7 +55,7 @@ pub struct DetailView {
     pub load: LoadView,
     /// The measurements that the histogram shows.
     pub window: HistogramWindow,
-    /// The stored moments of the point.
+    /// The point's figures at earlier polls, at which windows of the histogram begin.
     history: WindowHistory,
     /// The point that was shown last.
     shown: Option<u32>,
@@ -77,7 +77,7 @@ impl Default for DetailView {
 }
 
 impl DetailView {
-    /// Stores the point's figures of this moment.
+    /// Stores the point's figures at this poll.
     fn follow(&mut self, common: &Common) {
         let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
         if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
@@ -144,7 +144,7 @@ impl View for DetailView {
         ]
     }
 
-    /// Up and down walk through the points in the order of the table.
+    /// Requests the rows of the table, too: Up and Down walk through them.
     fn looks_at(&self, common: &Common) -> Interest {
         let mut sight = view::sight_of_rows(common);
         sight.whole.extend(common.selected);
@@ -184,7 +184,7 @@ impl View for DetailView {
         true
     }
 
-    /// Up and down walk through the rows of the table.
+    /// The rows of the table of points, through which Up and Down walk.
     fn points(&self, common: &Common) -> Option<Vec<u32>> {
         Some(common.order.clone())
     }

@@ -99,7 +99,7 @@ impl View for DiffView {
 
     fn arrange(&mut self, common: &mut Common) {
         let all = self.comparison.as_ref().map_or(&[][..], |comparison| &comparison.rows);
-        // A filter cannot test points that only the baseline has.
+        // A filter cannot test points that only the baseline has, so it hides them.
         let passes = |row: &&DiffRow| match common.model.point(row.id) {
             Some(figures) => common.filter.admits(figures),
             None => !common.filter.is_on(),

@@ -17,7 +17,7 @@ const NAME: usize = 32;
 pub struct LogView {
     /// Number of entries scrolled out at the bottom; 0 follows the newest.
     pub back: usize,
-    /// Number of entries that were ever added, at the last look.
+    /// Number of entries that had ever been added at the last update.
     pushed: u64,
 }
 
@@ -50,7 +50,7 @@ impl View for LogView {
         &[&[keys::RUN, keys::TO_TABLE, keys::FILTER], keys::TAIL]
     }
 
-    /// The costs are computed from the counts.
+    /// Requests only the loads: the figures that come with them suffice for the costs.
     fn looks_at(&self, common: &Common) -> Interest {
         Interest { sight: view::sight_of_none(common), ..Interest::default() }
     }

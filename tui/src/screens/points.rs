@@ -12,8 +12,9 @@ use crate::screens::prelude::*;
 
 /// Minimum height for a line of sums below the table.
 const MIN_HEIGHT: u16 = 12;
-/// Columns behind a name for warnings, and before it for the process.
+/// Columns behind a name for warnings.
 const WARNINGS: usize = 24;
+/// Columns before a name for the id of its process.
 const PID: usize = 8;
 /// Number of columns by which one key scrolls the names.
 const SCROLL: usize = 8;

@@ -19,7 +19,7 @@ use crate::roofline::columns::{KnownRoof, TABLE, dot};
 use crate::roofline::{Ceilings, Dot, Roof};
 use crate::screens::prelude::*;
 
-/// The heading, and the titles of the rows.
+/// Number of lines without rows or picture: the heading, and the titles of the columns.
 const HEADS: u16 = 2;
 /// Minimum height of a readable picture, axis included.
 const PICTURE_MIN: u16 = 6;
@@ -80,7 +80,7 @@ impl RooflineView {
             let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
             let ceilings = roofline::measure(threads, |_| ());
             if let Some(path) = path {
-                // If saving fails, they are measured again next time.
+                // If saving fails, the ceilings are measured again next time.
                 let _ = ceilings.save(&path);
             }
             let _ = sender.send(ceilings);
@@ -361,7 +361,7 @@ fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, styles:
             buffer.set_string(plot.x + column, plot.y + row, name, styles.theme.faint);
         }
     };
-    // The unit of the vertical axis; that of the horizontal axis is next to it.
+    // The unit of the vertical axis. The unit of the horizontal axis is next to that axis.
     write(0, 0, "FLOP/s");
     for flops in roof.flops.iter().rev() {
         let column = plot.width.saturating_sub(flops.kind.len() as u16 + 2);

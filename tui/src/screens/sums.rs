@@ -9,23 +9,23 @@ use crate::snapshot::Stats;
 /// Maximum width of a bar.
 const BAR_MAX: usize = 30;
 
-/// A row of such a table.
+/// A row of a table of sums.
 #[derive(Default)]
 pub(super) struct Sums {
     pub(super) name: String,
-    /// Its process; empty if all rows are of the same process.
+    /// The process of the row; empty if all rows are of the same process.
     pub(super) process: String,
     pub(super) state: &'static str,
     pub(super) total: Stats,
-    /// Its share of the whole, or of the greatest row.
+    /// The row's share of the whole, or of the greatest row.
     pub(super) share: Option<f64>,
-    /// Amounts per second of its time.
+    /// The first amount, per second of the row's time.
     pub(super) rate: Option<f64>,
 }
 
 pub(super) type SumsTable = Table<Sums, Scale>;
 
-/// A point by thread.
+/// The figures of a point, by thread.
 pub(super) static THREADS: SumsTable = table! {
     Sums, Scale;
     PROCESS, "Process", 20, Text(|it, _| it.process.clone()).rank(0),
@@ -41,7 +41,7 @@ pub(super) static THREADS: SumsTable = table! {
     "thread-bar", "", 4, Picture(|it, _| it.share).left(BAR_MAX).rank(7), "how evenly they share it";
 };
 
-/// A thread by point.
+/// The figures of a thread, by point.
 pub(super) static POINTS: SumsTable = table! {
     Sums, Scale;
     "point", "Point", 12, Text(|it, _| it.name.clone()).left(48).rank(0).stays(), "its name";
@@ -53,7 +53,7 @@ pub(super) static POINTS: SumsTable = table! {
     "point-off", "Off%", 6, Share(off).rank(6), "share of wall time off the CPU";
 };
 
-/// A point by the amounts of its measurements.
+/// The figures of a point, by the amounts of its measurements.
 pub(super) static TUPLES: SumsTable = table! {
     Sums, Scale;
     "by", "By amounts", 8, Text(|it, _| it.name.clone()).left(40).rank(0).stays(), "the amounts";
@@ -65,7 +65,7 @@ pub(super) static TUPLES: SumsTable = table! {
     RATE, "/s", 7, Rate(|it, _| it.rate).rank(5), "first amount, per second of its time";
 };
 
-/// The callers of a point, or its callees.
+/// The figures of a point's callers, or of its callees.
 pub(super) static CALLS: SumsTable = table! {
     Sums, Scale;
     WHO, "Callers", 8, Text(|it, _| it.name.clone()).left(40).rank(0).stays(),
@@ -107,7 +107,7 @@ fn off(row: &Sums, _: &Scale) -> Option<f64> {
     row.total.off_share()
 }
 
-/// A line of a text. The heading of a table also has the table's columns.
+/// A line of a text. If it is the heading of a table, it comes with the table's columns.
 pub(super) type TextLine = (Line<'static>, Option<Grid>);
 
 /// The heading of a table and its sorted rows, indented by blanks; empty without rows. `renamed`

@@ -36,7 +36,7 @@ pub struct TimelineView {
     pub at: TimeView,
     /// An action that waits for the records of all threads.
     then: Option<Action>,
-    /// Whether the picture followed the newest when that action was requested.
+    /// Whether the picture followed the newest regions when that action was requested.
     followed: bool,
 }
 
@@ -89,8 +89,8 @@ impl View for TimelineView {
         ]
     }
 
-    /// Asks for the records of the visible lanes. While the picture is held, of all lanes: the user
-    /// may move anywhere.
+    /// Over a connection, requests the records of the visible lanes only. While the picture is
+    /// held, it requests all records, since the user may move anywhere.
     fn looks_at(&self, common: &Common) -> Interest {
         let sight = view::sight_of_none(common);
         let lanes = match (self.at.follows(), common.model.snapshot()) {

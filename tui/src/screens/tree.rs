@@ -25,7 +25,7 @@ use crate::model::tree::{Direction, Samples, Tree, TreeRow};
 use crate::model::{Frame, Model, OpenRegion, Stacks};
 use crate::screens::prelude::*;
 
-/// The heading, and the titles of the columns.
+/// Number of lines above the rows: the heading, and the titles of the columns.
 const HEADS: u16 = 2;
 /// Nodes below a fiftieth of the whole start folded.
 const UNFOLDED_PART: u64 = 50;

@@ -57,33 +57,34 @@ pub(super) use has_table;
 
 /// A screen. The methods' defaults suit most screens.
 pub trait View {
-    /// Its keys.
+    /// The keys of the screen.
     fn keys(&self) -> KeyMap;
 
-    /// Draws it. Drawing changes nothing.
+    /// Draws the screen. Drawing changes nothing.
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common);
 
-    /// Signs and words on it that the help explains.
+    /// Signs and words on the screen that the help explains.
     fn legend(&self, _styles: &Styles) -> Vec<(String, &'static str)> {
         Vec::new()
     }
 
-    /// The parts of a snapshot that it shows, so that a slow line transfers only these.
+    /// The parts of a snapshot that the screen shows: a slow connection transfers only these.
     fn looks_at(&self, _common: &Common) -> Interest {
         Interest::default()
     }
 
-    /// Handles an action, if it is one of its own.
+    /// Handles an action, if the action has a meaning of its own on this screen.
     fn act(&mut self, _action: Action, _common: &mut Common) -> Outcome {
         Outcome::Pass
     }
 
-    /// Whether its key to go back closes a part of it or shows another screen.
+    /// Whether the key to go back has an effect now: it closes a part of the screen or shows
+    /// another screen.
     fn leads_back(&self, _common: &Common) -> bool {
         true
     }
 
-    /// The filter of its rows and the word for them, if they are not points.
+    /// If the rows are not points: their filter, and a word for them, such as "threads".
     fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
         None
     }
@@ -97,7 +98,7 @@ pub trait View {
         }
     }
 
-    /// The points of its rows, which pass the filter. `None` if its rows are not points.
+    /// The points of the rows, which pass the filter. `None` if the rows are not points.
     fn points(&self, _common: &Common) -> Option<Vec<u32>> {
         None
     }
@@ -129,12 +130,12 @@ pub trait View {
         self.walk(lines, common);
     }
 
-    /// The user's choices for its table, if it has one.
+    /// The user's choices for the screen's table, if it has one.
     fn table(&self) -> Option<&TableLayout> {
         None
     }
 
-    /// The user's choices for its table, mutable.
+    /// The user's choices for the screen's table, mutable.
     fn table_mut(&mut self) -> Option<&mut TableLayout> {
         None
     }
@@ -144,7 +145,7 @@ pub trait View {
         true
     }
 
-    /// The columns of its table on a screen of this width.
+    /// The columns of the table at this width.
     fn grid(&self, _width: usize, _common: &Common) -> Option<Grid> {
         None
     }
@@ -155,7 +156,7 @@ pub trait View {
         None
     }
 
-    /// The area of its rows on a body; empty if it has no rows.
+    /// The area of the rows on a body; empty if the screen has no rows.
     fn rows(&self, body: Rect) -> Rect {
         Rect { height: 0, ..body }
     }
@@ -181,18 +182,19 @@ pub trait View {
         common.selected
     }
 
-    /// Whether it shows a single point, which stays even if its row disappears.
+    /// Whether the screen shows a single point, which stays even if its row in the table
+    /// disappears.
     fn holds_point(&self) -> bool {
         false
     }
 
-    /// Whether it is the main table. Above that there is a line about the process, and Enter on a
-    /// row explains losses.
+    /// Whether the screen is the main table. Only above this table is a line about the process, and
+    /// only there does Enter on a row explain losses.
     fn is_table(&self) -> bool {
         false
     }
 
-    /// Whether it shows the rings' records, which are read only then.
+    /// Whether the screen shows the rings' records, which are read only then.
     fn wants_records(&self) -> bool {
         false
     }
@@ -211,7 +213,7 @@ pub trait View {
     /// Prepares the screen for being shown.
     fn begin(&mut self, _common: &mut Common) {}
 
-    /// Handles new figures while it is shown.
+    /// Handles new figures while the screen is shown.
     fn update(&mut self, _common: &mut Common) -> Outcome {
         Outcome::Done
     }
@@ -219,7 +221,7 @@ pub trait View {
     /// Handles a jump to another moment of a recording.
     fn jump(&mut self, _common: &mut Common, _is_shown: bool) {}
 
-    /// Sorts its rows, or keeps their order while the cursor moves, and makes sure that the cursor
+    /// Sorts the rows, or keeps their order while the cursor moves, and makes sure that the cursor
     /// is on a row.
     fn arrange(&mut self, common: &mut Common) {
         common.select_among(&self.points(common).unwrap_or_default());
@@ -244,7 +246,7 @@ pub trait View {
     /// Called at each poll, whichever screen is shown.
     fn tick(&mut self, _common: &mut Common) {}
 
-    /// Adapts to the size of the body. `Common::rows` has the height of `rows`.
+    /// Adapts to the size of the body. `Common::rows` is already the height of [`Self::rows`].
     fn settle(&mut self, _body: Rect, _common: &mut Common) {}
 
     /// The line that must be in sight, and the number of lines.
@@ -302,7 +304,8 @@ pub(super) fn sight_of_rows(common: &Common) -> SnapshotScope {
     }
 }
 
-/// The parts that a screen without points needs: those for the lines above it, and the loads.
+/// The parts of a snapshot that a screen without points needs: those for the lines above it, and
+/// the loads.
 pub(super) fn sight_of_none(common: &Common) -> SnapshotScope {
     let sight = sight_of_rows(common);
     // If the filter depends on threads, they must be known to decide which points pass.

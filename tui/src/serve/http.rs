@@ -33,8 +33,9 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 const HEAD: Duration = Duration::from_secs(3);
 /// Time limit for a whole connection.
 const WHOLE: Duration = Duration::from_secs(10);
-/// Maximum size of a request's head, and maximum number of headers.
+/// Maximum size of a request's head.
 const HEAD_BYTES: usize = 16 << 10;
+/// Maximum number of headers in a request.
 const HEADERS: usize = 64;
 /// Pause after a failed accept, such as without free descriptors.
 const LATER: Duration = Duration::from_millis(100);
@@ -55,7 +56,7 @@ pub fn serve(listener: TcpListener, pool: Pool, local: bool, interrupt: Interrup
         .name("signals".into())
         .spawn(move || {
             while interrupt.sleep(Duration::from_secs(3600)) {}
-            // The server has ended by itself.
+            // Sending fails only if the server has ended already.
             let _ = stop.send(());
         })
         .context("no thread can be started")?;

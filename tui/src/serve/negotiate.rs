@@ -7,7 +7,7 @@ use crate::export::openmetrics::ScrapeFormat;
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Negotiated {
-    /// Its form.
+    /// The format of the figures.
     pub form: ScrapeFormat,
     /// Whether the answer is compressed.
     pub gzip: bool,
@@ -85,8 +85,8 @@ impl Negotiated {
     }
 }
 
-/// Whether a host header names this machine itself. A web page that makes its name lead here (DNS
-/// rebinding) sends that name in the header.
+/// Whether a host header names this machine itself. If a web page has its own host name resolve to
+/// this machine (DNS rebinding), the header has that name.
 pub fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(""),

@@ -21,24 +21,24 @@ use crate::text::warn;
 pub const STAYS: Duration = Duration::from_secs(60);
 /// Maximum number of processes served at once.
 const PROCESSES: usize = 256;
-/// A clock younger than this is still being calibrated.
+/// The clock of a process younger than this is still being calibrated.
 const SETTLED_SECONDS: f64 = 1.0;
-/// Rates that differ by less belong to the same clock, whose rate was refined.
+/// Two rates that differ by less than this share are of the same clock, whose rate was refined.
 const SAME_RATE: f64 = 0.01;
-/// Maximum number of names of a lane in labels. Each is a series in a database, and some programs
-/// number their threads.
+/// Maximum number of names that a lane has in labels. Each name is another series in a database,
+/// and some programs give every thread a new number in its name.
 const NAMES: usize = 4;
 
 /// The processes to serve, and the form of their figures.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// The processes.
+    /// The processes to serve.
     pub group: ProcessGroup,
     /// The shortest time between two polls.
     pub interval: Duration,
     /// Number of lanes whose threads are exported one by one. `None` to export points only.
     pub lanes_apart: Option<u32>,
-    /// The filter for their points.
+    /// The filter for the points of these processes.
     pub filter: Filter,
     /// Whether to export histograms.
     pub histograms: bool,
@@ -56,7 +56,7 @@ pub struct Pool {
     bodies: HashMap<Negotiated, Bytes>,
     /// Whether the message about too many processes was printed.
     full: bool,
-    /// The error of the last look, if it failed.
+    /// The error of the last search for processes, if it failed. It is reported only once.
     said: Option<String>,
 }
 
@@ -68,18 +68,19 @@ struct PoolMember {
     /// Ticks per second for its figures. `None` while its clock is being calibrated.
     rate: Option<f64>,
     overhead_pair: u64,
-    /// Time of the first poll, and whether the rate has changed since.
+    /// See [`Begin::watched_unix_ns`].
     watched_unix_ns: Option<u64>,
+    /// See [`Begin::rebased`].
     rebased: bool,
     /// Names that each lane has had.
     names: HashMap<u32, Vec<String>>,
     ended: Option<Instant>,
-    /// Whether its line delivers nothing new.
+    /// Whether the connection to it delivers no new figures.
     is_late: bool,
 }
 
 impl Pool {
-    /// A pool of the processes that this finder finds now, and the result of that look.
+    /// A pool of the processes that this finder finds now, and the result of the search.
     ///
     /// # Errors
     ///
@@ -154,7 +155,7 @@ impl Pool {
         if self.polled.is_some_and(|then| now.duration_since(then) < self.scope.interval) {
             return Ok(());
         }
-        // Poll even if the line is lost: that marks its processes as late.
+        // Poll even if the connection is lost: the poll marks the processes behind it as late.
         let trouble = self.join().err();
         self.members.iter_mut().for_each(|member| member.source.prepare());
         for member in &mut self.members {
@@ -175,12 +176,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether all have ended.
+    /// Whether all processes have ended.
     pub fn has_ended(&self) -> bool {
         self.members.iter().all(|member| member.ended.is_some())
     }
 
-    /// Drops ended processes whose last figures have been sent. Processes behind a late line stay.
+    /// Drops ended processes, after their last figures have been sent. Late processes stay, since
+    /// they were left out.
     pub fn forget_ended(&mut self) {
         self.members.retain(|member| member.ended.is_none() || member.is_late);
         self.bodies.clear();
@@ -194,7 +196,7 @@ impl Pool {
         let all = &discovery.candidates;
         let mut new: Vec<Candidate> = all
             .iter()
-            // A process that ended before the first look has no figures that continue.
+            // A process that ended before it was first found has no figures that continue.
             .filter(|c| c.runs() && self.scope.group.admits(c, all) && !known(c))
             .cloned()
             .collect();
@@ -273,7 +275,7 @@ impl PoolMember {
             }
             return;
         };
-        // A late line delivers the last picture again.
+        // While the connection is slow, a poll returns the previous snapshot again.
         let ended = snapshot.process.state != ProcessState::Running;
         let last = self.model.snapshot().map(|last| last.taken_unix_ns);
         let is_same = !ended && last == Some(snapshot.taken_unix_ns);
@@ -338,7 +340,7 @@ mod tests {
         PoolMember::new(Candidate::default(), Box::new(Synthetic::new()))
     }
 
-    /// A process behind a line, and whether the line is late.
+    /// A process behind a connection, and whether the connection is late.
     struct Far(Synthetic, Rc<Cell<bool>>);
 
     impl Source for Far {
@@ -400,7 +402,7 @@ mod tests {
         while told(false) < 2 {}
         assert_eq!([true, true, false, true].map(told), [1, 1, 2, 1]);
         assert_eq!(pool.len(), 2);
-        // A process that ended behind the late line is exported once more.
+        // A process that ended while its connection was late is exported once more.
         pool.members.iter_mut().for_each(|member| member.ended = Some(Instant::now()));
         pool.forget_ended();
         assert_eq!(pool.members.iter().map(|member| member.candidate.pid).collect::<Vec<_>>(), [9]);

@@ -24,8 +24,8 @@ pub struct Cell {
     /// together, by bucket, in the order of the buckets.
     #[serde(deserialize_with = "buckets")]
     pub histogram: Vec<Bucket>,
-    /// The measurements by their amounts, if the point has amounts. Recordings and snapshots of earlier
-    /// builds call them `variants`.
+    /// The measurements by their amounts, if the point has amounts. Files that earlier builds wrote
+    /// call this field `variants`.
     #[serde(default, alias = "variants", skip_serializing_if = "Vec::is_empty")]
     pub tuples: Vec<AmountTuple>,
 }
@@ -37,34 +37,36 @@ impl Cell {
         (self.point, self.lane)
     }
 
-    /// All measurements, of ended threads too.
+    /// The figures of all measurements, also by ended threads.
     pub fn total(&self) -> Stats {
         [&self.retired, &self.stats].into_iter().sum()
     }
 }
 
-/// All measurements of these cells, of ended threads too.
+/// The figures of all measurements of these cells, also by ended threads.
 pub fn total<'a>(cells: impl IntoIterator<Item = &'a Arc<Cell>>) -> Stats {
     cells.into_iter().flat_map(|cell| [&cell.retired, &cell.stats]).sum()
 }
 
-/// The measurements of a cell that have certain amounts, or all others.
+/// The measurements of a cell that have equal amounts; or, as one entry, the remaining
+/// measurements, whose amounts differ.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AmountTuple {
-    /// The amounts of each measurement, in the order of [`super::Point::amounts`]; empty for all
-    /// other measurements, whose amounts differ.
+    /// The amounts of each measurement, in the order of [`super::Point::amounts`]. Empty in the
+    /// entry of the remaining measurements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<u64>,
-    /// Sums of the amounts of all other measurements; empty for a tuple.
+    /// Sums of the amounts of the remaining measurements. Empty in entries that have `each`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sums: Vec<u64>,
-    /// Its figures, over all threads that have owned the lane.
+    /// The figures of these measurements, over all threads that have owned the lane.
     #[serde(with = "CellFigures")]
     pub stats: Stats,
 }
 
 impl AmountTuple {
-    /// The sum of the amount at this place.
+    /// The sum of an amount over these measurements; `place` is its index in
+    /// [`super::Point::amounts`].
     pub fn sum(&self, place: usize) -> u128 {
         let each =
             self.each.get(place).map(|each| u128::from(*each) * u128::from(self.stats.count));

@@ -25,7 +25,7 @@ macro_rules! losses {
                 match self { $(Self::$kind => stringify!($name),)* }
             }
 
-            /// Words for several.
+            /// The words that follow a count, in the plural.
             pub fn words(self) -> &'static str {
                 match self { $(Self::$kind => $words,)* }
             }
@@ -94,7 +94,7 @@ losses! {
     /// Cells that could not be read consistently this time; they keep their last figures.
     CellsBusy cells_busy "cells not read whole just now", "they are read at the next poll";
     /// Begins that were not measured, because memory ran out, or because a signal handler
-    /// interrupted its thread while that created the segment, claimed its lane or entered the
+    /// interrupted its thread while the thread created the segment, claimed its lane or entered the
     /// point.
     #[serde(default)]
     BeginsMissed begins_missed "begins not measured",
@@ -109,7 +109,7 @@ losses! {
          interrupted pfp itself; they are in the figures, and missing from timeline and traces";
 }
 
-/// How often each kind happened.
+/// The count of each kind of loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WrittenLosses", into = "WrittenLosses")]
 pub struct Losses([u64; Loss::ALL.len()]);
@@ -137,7 +137,7 @@ impl FromIterator<(Loss, u64)> for Losses {
 }
 
 impl Losses {
-    /// The losses that happened.
+    /// The kinds whose count is not zero, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Loss, u64)> {
         Loss::ALL.into_iter().map(|kind| (kind, self[kind])).filter(|(_, count)| *count > 0)
     }
@@ -158,7 +158,8 @@ impl Losses {
         self.change_by(more, u64::saturating_add);
     }
 
-    /// Losses since `before`; busy cells are only those of this reading.
+    /// Losses since `before`. Busy cells are not accumulated, so their number is copied from
+    /// `self`.
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();
         since.change_by(before, u64::saturating_sub);

@@ -28,14 +28,14 @@ impl Record {
     }
 }
 
-/// New records of one lane's ring. Records are numbered from 0 on as they are written. Of those
-/// from `from` on, the first `lost` were lost, and the rest, up to the lane's `records_written`,
-/// are here.
+/// New records of one lane's ring. A lane's records are numbered from 0 on as they are written. Of
+/// the records from number `from` to the lane's `records_written`, the first `lost` are lost, and
+/// `records` has the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drained {
-    /// Number of the first new record.
+    /// Id of the lane.
     pub lane: u32,
-    /// Number of the first record that was not seen before.
+    /// Number of the first record that the caller has not read before.
     pub from: u64,
     /// Number of records that were overwritten before they could be read.
     pub lost: u64,
@@ -46,12 +46,12 @@ pub struct Drained {
 }
 
 impl Drained {
-    /// Sets the lane of its records, which files leave out.
+    /// Sets the lane of its records, which files and messages leave out.
     pub(crate) fn own(&mut self) {
         self.records.iter_mut().for_each(|record| record.lane = self.lane);
     }
 
-    /// Number of the next record.
+    /// Number of the first record after these, which is the next call's `from`.
     pub fn next(&self) -> u64 {
         self.from.saturating_add(self.lost).saturating_add(self.records.len() as u64)
     }
@@ -74,7 +74,7 @@ mod rows {
     ) -> Result<Vec<Record>, D::Error> {
         let rows = Vec::<(u32, u64, u64, u64, u32, u32)>::deserialize(input)?;
         let record = |(point, start, span, exclusive, depth, context)| Record {
-            // [`Drained::own`] sets it.
+            // `Drained::own` sets the lane.
             lane: 0,
             point,
             start,

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessState {
-    /// It runs.
+    /// The process runs, or a signal has stopped it.
     #[default]
     Running,
-    /// It made an orderly exit, was asked to end, or called exec; the figures are its last.
+    /// It exited by itself, was ended by SIGHUP, SIGINT or SIGTERM, or called exec; the figures are
+    /// its last.
     Exited,
     /// It was killed by a signal that reports a fault or cannot be caught; the figures are its
     /// last.
@@ -22,7 +23,7 @@ pub enum ProcessState {
 }
 
 impl ProcessState {
-    /// Its word in tables and exports.
+    /// The state in a word, for tables and exports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -32,7 +33,7 @@ impl ProcessState {
         }
     }
 
-    /// The state of a dead process. `says_so` is set if its segment records an orderly exit.
+    /// The state of a dead process. `says_so` is set if its segment records a clean exit.
     pub(crate) fn of_dead(says_so: bool, end: Option<&End>) -> Self {
         match end {
             Some(End::Signal(libc::SIGHUP | libc::SIGINT | libc::SIGTERM)) => Self::Exited,
@@ -66,7 +67,7 @@ impl From<end::End> for End {
     }
 }
 
-/// The words for a process that made an orderly exit.
+/// The words for a process that exited cleanly.
 pub(crate) const IN_ORDER: &str = "ended in order";
 
 /// How a process ended, in words that follow its name. `None` while it runs.

@@ -1,6 +1,6 @@
-//! Collects the segments of processes that end while the viewer watches all: it reads each segment
-//! once more and then removes it. Of each program, the last few segments without an orderly exit
-//! stay.
+//! Collects the segments of processes that end while the viewer watches all: the viewer reads each
+//! segment once more and then removes it. The segments of processes that did not exit cleanly stay,
+//! but only the last few of each program.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -21,13 +21,14 @@ use super::{Candidate, Discovery};
 /// the end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// While this value exists, a process with an orderly exit leaves its segment for the viewer.
+/// While this value exists, a process that exits cleanly leaves its segment for the viewer instead
+/// of removing it.
 #[derive(Debug)]
 pub struct Collecting {
     collectors: Vec<(Directory, Collector)>,
     /// Ids of the segments whose processes had ended before the start.
     before: HashSet<String>,
-    /// Of each program, the segments that stay, the oldest first.
+    /// The segments that stay, by the path of their program, the oldest first.
     staying: RefCell<HashMap<PathBuf, VecDeque<Name>>>,
 }
 
@@ -55,9 +56,9 @@ impl Collecting {
         }
     }
 
-    /// Removes a process's segment after the last read, unless another viewer may still want it.
-    /// Without an orderly exit, the segment stays. If more than [`find::KEEP`] such segments of the
-    /// program are left, the oldest is removed.
+    /// Removes a process's segment after the last read, unless another viewer may still want it. If
+    /// the process did not exit cleanly, its segment stays. Then the program's oldest staying
+    /// segment is removed if there are more than [`find::KEEP`].
     pub fn let_go(&self, segment_id: &str) {
         let Some(object) = Name::from_hex(segment_id.as_bytes()) else { return };
         for (dir, collector) in &self.collectors {
@@ -83,7 +84,7 @@ impl Collecting {
     }
 }
 
-/// Whether the segment records an orderly exit that left it for viewers.
+/// Whether the segment records that its process exited cleanly and left it for viewers.
 fn has_ended_in_order(object: &Name) -> bool {
     let state = |segment: &Segment| segment.counters().state.load(Acquire);
     Segment::open(object).is_ok_and(|(segment, _)| state(&segment) == ProcessState::Exited as u64)
@@ -91,7 +92,8 @@ fn has_ended_in_order(object: &Name) -> bool {
 
 impl Drop for Collecting {
     fn drop(&mut self) {
-        // Drop each collector, so that it does not count as another viewer's.
+        // Drop the collectors first: `collector::sweep` below would take a living one for another
+        // viewer's.
         let mut dirs: Vec<Directory> = self.collectors.drain(..).map(|(dir, _)| dir).collect();
         let start = Instant::now();
         while remove_ended(&mut dirs) && start.elapsed() < LAST_WORDS {
@@ -100,8 +102,8 @@ impl Drop for Collecting {
     }
 }
 
-/// Removes the leftovers of processes after an orderly exit, unless another viewer collects them.
-/// Returns whether leftovers could not be removed yet, because their process is just ending.
+/// Removes the segments of processes that exited cleanly, unless another viewer collects them.
+/// Returns whether a segment could not be removed yet, because its process is still ending.
 fn remove_ended(dirs: &mut Vec<Directory>) -> bool {
     let Ok(discovery) = super::discover() else { return false };
     // Check after the discovery: a viewer that starts later does not need these processes.

@@ -16,9 +16,9 @@ pub struct Candidate {
     pub name: String,
     /// Path of the executable.
     pub exe: String,
-    /// Process id in its own namespace.
+    /// Process id in the process's own pid namespace.
     pub pid: u32,
-    /// Its id here, if it has its own pid namespace.
+    /// Its id in the viewer's pid namespace, if its own pid namespace is a different one.
     pub pid_here: Option<u32>,
     /// Random id of the segment, 32 hex digits.
     pub segment_id: String,
@@ -36,9 +36,9 @@ pub struct Candidate {
     pub points: u32,
     /// Id of the `pfp-top run` that started it or an ancestor of it; 0 for none.
     pub run: u64,
-    /// Whether it has ended while [`super::Collecting`] waited for it.
+    /// Whether it has ended since [`super::Collecting`] was started.
     pub awaited: bool,
-    /// Its place, if there are several: process ids are unique only within one.
+    /// Its place, if there are several places: process ids are unique only within one place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
 }
@@ -89,7 +89,7 @@ pub struct Discovery {
     pub unseen: usize,
     /// A message for the case that nothing is found, if the finder knows a reason.
     pub instead: Option<String>,
-    /// Whether no process can ever be found.
+    /// Whether no process can appear any more, since the only program to watch has ended.
     pub is_over: bool,
     /// The command that leads to the searched place. `None` for this machine.
     pub via: Option<String>,
@@ -118,7 +118,7 @@ impl Discovery {
         self.candidates.iter().any(|known| known.segment_id == candidate.segment_id)
     }
 
-    /// Adds the result of another look, without processes that are present already.
+    /// Adds the result of another search, without processes that are present already.
     pub(super) fn add(&mut self, other: &Self) {
         let known: HashSet<&str> =
             self.candidates.iter().map(|it| it.segment_id.as_str()).collect();
@@ -203,7 +203,8 @@ impl Discovery {
         self.refused.iter().map(|refused| refused.why.to_string()).chain(self.unseen())
     }
 
-    /// A message about segments that are not among the candidates, with advice. `None` if all are.
+    /// A message about the segments of other users that this user may not see, with advice. `None`
+    /// if there are none.
     pub fn unseen(&self) -> Option<String> {
         let segments = match self.unseen {
             0 => return None,

@@ -1,4 +1,4 @@
-//! A file as a source of one snapshot, always the same.
+//! A file as a source, which yields the same snapshot at each poll.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -23,7 +23,7 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// A source for a snapshot that was read already.
+    /// Makes a source of a snapshot that was read already.
     pub(super) fn of(snapshot: Snapshot) -> Self {
         Self { snapshot }
     }

@@ -7,11 +7,11 @@
 //!                                 or, summed: parse 0, lanes 0 and 1
 //! ```
 //!
-//! Points and lanes get new ids, which never change. A matching process that appears joins. A
-//! process that ends keeps its last figures. In an open group, as with `--all`, its rows are
-//! removed after a while: after a minute if it made an orderly exit; of processes that died, the
-//! last three keep their rows, as they keep their segments. All rows stay if the user named the
-//! processes, if no process runs any more, and in a sum.
+//! Points and lanes get new ids, which never change. A matching process that appears later joins
+//! the group. The rows of an ended process stay, with its last figures. Only an open group, as with
+//! `--all`, removes an ended process: a minute after it exited cleanly or, if it died, once three
+//! other processes have died after it. A sum never removes processes, and an open group does so
+//! only while one of its processes runs.
 
 pub(super) mod files;
 mod kept;
@@ -35,10 +35,10 @@ use crate::snapshot::{Cell, Drained, Extent, PointState, ProcessState, Snapshot}
 use crate::summing::{SnapshotScope, Summing};
 use crate::text::first_names;
 
-/// How long the rows of a process stay after an orderly exit.
+/// How long the rows of a process stay after it has exited cleanly.
 const STAYS: Duration = Duration::from_secs(60);
 const ENDED: &str = "the process has ended; nothing can be changed in it";
-/// Number of processes that died and whose rows stay.
+/// Maximum number of processes that died and whose rows stay.
 const DEAD: usize = 3;
 
 /// The processes to show as one, and how.
@@ -55,9 +55,9 @@ pub struct ProcessGroup {
 pub enum Selector {
     /// All that run, now or later, and whose names match this pattern.
     All(String),
-    /// Those that the user has named.
+    /// The processes that the user has named.
     Named(Vec<Which>),
-    /// Those with these segments.
+    /// The processes with these segment ids.
     Segments(Vec<String>),
 }
 
@@ -88,25 +88,28 @@ pub(super) struct GroupSource {
     coming: Vec<(String, Box<dyn Source>)>,
     /// Places that could not be reached at the last poll.
     bad: Vec<BadPlace>,
-    /// Number of ids given to points so far, and the ids of points that are summed by name.
+    /// Number of ids given to points so far, which is the next point's id.
     points: u32,
+    /// The ids of points that are summed by name.
     ids: HashMap<PointKey, u32>,
+    /// Number of ids given to lanes so far, which is the next lane's id.
     lanes: u32,
-    /// Targets of a change of a point: the member's index, and the point's id there.
+    /// By a point's id in the group: the index of each member that has the point, and its id there.
     routes: HashMap<u32, Vec<(usize, u32)>>,
     id: String,
-    /// The process whose clock is the group's clock, and its rate; the rate follows that process
-    /// while it runs.
+    /// The segment id of the process whose clock is the group's clock, and the clock's rate, which
+    /// is updated while that process runs.
     clock: Option<(String, f64)>,
     /// Start of the first of its processes, nanoseconds since the Unix epoch.
     started_unix_ns: u64,
     /// Moment of the last update of `elapsed_ticks`.
     counted: Option<Instant>,
+    /// The group's age, in ticks of its clock.
     elapsed_ticks: u64,
     looking: Interest,
 }
 
-/// The key by which points of several processes are one.
+/// The key that points of several processes share if they are summed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum PointKey {
     /// Name and file, and a number if a process has several points with that name.
@@ -121,17 +124,20 @@ struct GroupMember {
     last: Snapshot,
     /// Moment at which it was found to have ended.
     ended: Option<Instant>,
-    /// Whether its last picture is kept in place of its source.
+    /// Whether the source was dropped, so that `last` is all that is left of the process.
     is_kept: bool,
+    /// The group's id of each of its points.
     points: HashMap<u32, u32>,
+    /// Number of its points by name and file, for [`PointKey::Named`].
     names: HashMap<(String, String), usize>,
+    /// The group's id of each of its lanes.
     lanes: HashMap<u32, u32>,
     /// The group's age when the member began, ticks. `None` before its first merge.
     began: Option<u64>,
-    /// Each cell in its original form and with the group's ids, so that an unchanged cell stays
-    /// unchanged in the merged snapshot, too.
+    /// Each cell of the last picture, and its copy with the group's ids. As long as the cell is the
+    /// same `Arc`, the merged snapshot gets the same copy, so that its users see no change either.
     cells: HashMap<(u32, u32), [Arc<Cell>; 2]>,
-    /// Makes sums, if other members send only sums.
+    /// Sums up the whole pictures of this member, if other members send only sums.
     summing: Summing,
     looking: Interest,
 }
@@ -229,10 +235,10 @@ impl GroupSource {
         Ok(discovery)
     }
 
-    /// Keeps the last pictures of processes that have died, and gives up their segments: otherwise
-    /// memory and descriptors would run out if many processes come and go.
+    /// Replaces the sources of processes that have died by their last pictures, and gives up their
+    /// segments: otherwise memory and descriptors would run out if many processes come and go.
     fn keep_last(&mut self) {
-        // A member that sends sums must first send its whole picture.
+        // A member that has sent only sums must first send its whole picture, see `look_at`.
         let is_to_keep =
             |m: &&mut GroupMember| !m.is_kept && m.source.has_died() && m.last.summed.is_none();
         for member in self.members.iter_mut().filter(is_to_keep) {
@@ -242,7 +248,7 @@ impl GroupSource {
         }
     }
 
-    /// Drops processes that ended some time ago.
+    /// Removes members that ended long enough ago: see the head of this file.
     fn leave(&mut self, now: Instant) {
         let state = |member: &GroupMember| member.last.process.state;
         for member in self.members.iter_mut().filter(|m| state(m) != ProcessState::Running) {
@@ -288,7 +294,7 @@ impl Source for GroupSource {
         }
         for GroupMember { source, points, lanes, looking, .. } in &mut self.members {
             *looking = of_member(&self.looking, points, lanes);
-            // Request the whole last picture of a process, since it is kept.
+            // Request the whole last picture of a process that has died: the group will store it.
             source.look_at(match source.has_died() {
                 true => Interest { sight: SnapshotScope::default(), ..looking.clone() },
                 false => looking.clone(),
@@ -310,7 +316,7 @@ impl Source for GroupSource {
             }
         }
         self.leave(Instant::now());
-        // Members that join now are polled while they join.
+        // `join` polls the members that it adds.
         self.join()?;
         Ok(self.merge())
     }

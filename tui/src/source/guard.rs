@@ -1,5 +1,5 @@
-//! The gate for all data from outside ([`super::Source::poll`]): it makes text safe to show, and
-//! sorts and corrects figures as the snapshot promises.
+//! Cleans all data from outside ([`super::Source::poll`]): it makes text safe to show, and sorts
+//! and corrects figures, so that they satisfy the guarantees that [`crate::snapshot`] states.
 
 use std::borrow::Cow;
 
@@ -62,7 +62,7 @@ pub(super) fn clean_snapshot(snapshot: &mut Snapshot) {
         member.members.clear();
     }
     let clock = &mut snapshot.clock;
-    // JSON cannot represent such a number, so a file with it could not be read.
+    // JSON cannot represent NaN and infinity, so a file with such a rate could not be read back.
     if !clock.ticks_per_second.is_finite() {
         clock.ticks_per_second = 0.0;
     }

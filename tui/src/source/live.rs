@@ -1,4 +1,4 @@
-//! The processes of this machine, through their segments.
+//! Finds and watches the processes of this machine through their segments.
 
 pub(super) mod picture;
 mod switches;
@@ -39,7 +39,7 @@ use picture::{
 };
 use switches::Switches;
 
-/// Looks for the processes of this user.
+/// Finds the processes of this user.
 pub fn discover() -> Result<Discovery> {
     let (found, unread) = find::find_everywhere();
     let mut discovery = Discovery { searched: Directory::candidates(), ..Discovery::default() };
@@ -60,7 +60,7 @@ pub fn discover() -> Result<Discovery> {
         }
         for entry in place.entries {
             discovery.stale += usize::from(entry.state == Liveness::Dead);
-            // Without its object, a process is just starting or ending.
+            // If the beacon's segment does not exist, the process is just starting or ending.
             if entry.object_bytes.is_none() {
                 continue;
             }
@@ -102,7 +102,7 @@ fn candidate(entry: &Entry) -> Result<Candidate, Refusal> {
     let picture = reader.outline();
     let fate = match entry.state {
         Liveness::Alive => Fate::Alive { stopped: false },
-        // The segment records an orderly exit.
+        // The segment records a clean exit.
         _ if picture.exited => Fate::Dead(None),
         _ => Fate::Dead(pid.and_then(|pid| process.end(pid)).map(End::from)),
     };
@@ -128,7 +128,8 @@ fn candidate(entry: &Entry) -> Result<Candidate, Refusal> {
     Ok(candidate)
 }
 
-/// Opens a segment. Truncating it afterwards cannot crash this process.
+/// Opens a segment. First makes this process survive SIGBUS, which a truncation of the segment
+/// would cause.
 fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
     if let Err(error) = truncation::survive() {
         return Err(Refusal::NoTarget(format!("SIGBUS cannot be taken over: {error}")));
@@ -145,7 +146,8 @@ fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
     }
 }
 
-/// Checks that the segment was not truncated while a reader was reading it.
+/// Checks that the segment has not been truncated: bytes that a reader reads after a truncation are
+/// zeros.
 fn whole(reader: &Reader) -> Result<()> {
     let segment = reader.segment();
     if segment.is_cut() {
@@ -261,7 +263,8 @@ impl LostSegment {
             return None;
         }
         let here = Identity::of_this_process();
-        // An object in memory is from this boot, even if its program could not read the boot id.
+        // An object in `/dev/shm` is from this boot, even if its program could not read the boot
+        // id.
         let boot = if facts.boot_id == 0 { here.boot } else { facts.boot_id };
         let (pid, start, pidns) = (facts.pid, facts.start_time, facts.pid_namespace);
         let process = Identity { pid, start, boot, pidns };
@@ -276,7 +279,7 @@ struct LiveSource {
     switches: Switches,
     facts: Facts,
     watch: Watch,
-    /// Whether the process was found dead; then nothing changes any more.
+    /// Whether the process was found dead, so that its figures no longer change.
     dead: bool,
     cells: CellCache,
     /// Each point's name and, if it differs, its readable name.
@@ -284,9 +287,10 @@ struct LiveSource {
     /// The last picture of a dead process.
     last: Option<Snapshot>,
     elapsed_ticks: u64,
-    /// Its id in our /proc. `None` if it has no id there.
+    /// The process's id in this viewer's /proc. `None` if it has no id there.
     pid: Option<u32>,
-    /// Its process id, if its threads have the same ids here as in its lanes.
+    /// The process's id, if the thread ids in its lanes are valid in this viewer's /proc. `None` if
+    /// the process has another pid namespace.
     threads_of: Option<u32>,
 }
 
@@ -295,11 +299,12 @@ impl Source for LiveSource {
         if let Some(last) = &self.last {
             return Ok(last.clone());
         }
-        // Check liveness before reading: a process that is found dead has finished all writes by
-        // then.
+        // Check liveness before reading: if the process is dead by now, all its writes are done,
+        // and the reading below is its last state.
         self.dead = matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
         self.reader.poll();
-        // Check after reading: bytes that were cut off by then may have been read as zeros.
+        // Check after reading: bytes that were cut off before the check may have been read as
+        // zeros.
         whole(&self.reader)?;
         let picture = self.reader.picture();
         let cells = self.cells.convert(picture);
@@ -375,8 +380,8 @@ impl Source for LiveSource {
     }
 
     fn save_raw(&mut self, path: &Path, existing: Existing) -> io::Result<()> {
-        // Check liveness before copying, as for a picture; read the time after it, so that no
-        // record is later.
+        // Check liveness before copying, as for a picture. Read the time after copying, so that no
+        // record in the copy is later.
         let runs = !matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
         atomic_file::write_file(path, existing, |file| {
             let copy = SegmentCopy::of(self.reader.segment())?;
@@ -454,7 +459,7 @@ fn cpu_ns(process: u32, thread: u32) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// CLOCK_MONOTONIC_RAW as in the initial time namespace, like the header's times.
+/// CLOCK_MONOTONIC_RAW of the initial time namespace, in which the header's times are, too.
 fn monotonic_ns() -> u64 {
     let ns = usage::time_of(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0);
     ns.saturating_add_signed(time_namespace::monotonic_offset_ns().saturating_neg())

@@ -1,5 +1,5 @@
-//! Users and namespaces of processes, by `/proc`, and the ids here of processes that have their own
-//! pid namespace.
+//! Reads users and namespaces of processes from `/proc`, and finds the ids in our pid namespace of
+//! processes that have their own pid namespace.
 
 use std::collections::HashMap;
 use std::fs;
@@ -32,7 +32,7 @@ pub(super) fn ids_here(wanted: impl Iterator<Item = NamespacedPid>) -> HashMap<N
     found
 }
 
-/// Whether this pid namespace is that of our /proc; 0 means unknown.
+/// Whether a pid namespace is this process's own. 0, an unknown namespace, counts as own.
 pub(crate) fn is_own(space: u64) -> bool {
     space == 0 || Some(space) == namespace_of("self", "pid")
 }
@@ -42,7 +42,7 @@ pub(super) fn namespace_of(process: &str, kind: &str) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{process}/ns/{kind}")).ok()?.ino())
 }
 
-/// The words of a line of a process's status.
+/// The words after `line`, which begins a line of a process's status file.
 pub(super) fn words_of<'a>(status: &'a str, line: &str) -> Option<SplitAsciiWhitespace<'a>> {
     Some(status.lines().find_map(|it| it.strip_prefix(line))?.split_ascii_whitespace())
 }
@@ -53,8 +53,8 @@ pub(crate) fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// A process's id in its own pid namespace, by its status. `None` if it is in the namespace of
-/// /proc.
+/// A process's id in its own pid namespace, from the text of its status file. `None` if the process
+/// is in the pid namespace of /proc.
 pub(super) fn id_inside(status: &str) -> Option<u32> {
     let mut ids = words_of(status, "NSpid:")?;
     ids.next()?;

@@ -1,4 +1,4 @@
-//! The finder of an open group, which looks only after a process has announced itself.
+//! The finder of an open group, which searches only after a process has announced itself.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,12 +8,13 @@ use anyhow::Result;
 
 use super::{BadPlace, Candidate, Discovery, Finder, Machine, Source};
 
-/// Finds the processes of this machine, but opens their segments only after a new announcement,
-/// since a group looks at each poll.
+/// Finds the processes of this machine. A group searches at each poll, so this opens segments only
+/// after a new announcement.
 #[derive(Default)]
 pub(super) struct Newcomers {
     seen: BTreeSet<PathBuf>,
-    /// Number of looks left: a process announces itself a moment before it can be watched.
+    /// Number of polls left that search for processes. More than one is needed, since a process
+    /// announces itself a moment before it can be watched.
     looks: u32,
     /// Moment of the last new announcement.
     since: Option<Instant>,
@@ -21,7 +22,7 @@ pub(super) struct Newcomers {
 }
 
 impl Newcomers {
-    /// Makes a finder that uses this one.
+    /// Makes a finder that calls `machine` after new announcements only.
     pub(super) fn new(machine: Machine) -> Self {
         Self { machine, ..Self::default() }
     }

@@ -113,8 +113,8 @@ pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
     between(&first, to).with_context(|| no_moment_behind(from, path))
 }
 
-/// Like [`read`], but returns up to `most` windows of a recording, all with the same begin. Their
-/// ends are spread over the span, and the last window is the whole span.
+/// Like [`read`], but returns up to `most` windows of a recording. All begin with the span; their
+/// ends are spread over it, and the last window is the whole span.
 ///
 /// # Errors
 ///
@@ -162,7 +162,7 @@ fn no_moment_behind(from: &Moment, path: &Path) -> String {
     )
 }
 
-/// Cuts a recording into parts of about this length and returns the moments of the cuts. A
+/// Cuts a recording into parts of about the length `long`, and returns the snapshots at the cuts. A
 /// remainder that is too short is left out.
 ///
 /// # Errors

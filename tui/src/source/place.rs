@@ -1,9 +1,9 @@
-//! Parallel regions by their place in the source.
+//! Names OpenMP parallel regions by their place in the source: function, file and line.
 //!
-//! A runtime names a region by an address in the program. The program reports the object and the
-//! address in it, `app+0x1234`. This module looks up the function and the line, if the object's
-//! file has them. An upgrade may have replaced that file in the meantime; the new file's names
-//! would be wrong, so it is not read.
+//! An OpenMP runtime names a region by an address in the program. The program reports the object
+//! and the address in it, `app+0x1234`. This module looks up the function and the line, if the
+//! object's file has them. An upgrade may have replaced that file in the meantime; the new file's
+//! names would be wrong, so it is not read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -70,7 +70,8 @@ impl Objects {
     }
 }
 
-/// The executable of a running process, if it has this name. The kernel keeps its file.
+/// The executable of a running process, if it has this name. `/proc/PID/exe` opens the original
+/// file, even if that was replaced.
 fn program(process: &Path, path: &str) -> Option<File> {
     let link = process.join("exe");
     let named = fs::read_link(&link).ok()?;
@@ -79,7 +80,8 @@ fn program(process: &Path, path: &str) -> Option<File> {
     is_it.then(|| input::file(&link).ok()).flatten()
 }
 
-/// A library of a running process: the file of this name in its own root, if that is loaded.
+/// A library of a running process: the file of this name in the process's root, if the process has
+/// that file loaded.
 fn library(process: &Path, path: &str) -> Option<File> {
     let maps = fs::read_to_string(process.join("maps")).ok()?;
     let file = input::file(&process.join("root").join(path.trim_start_matches('/')));
@@ -89,7 +91,8 @@ fn library(process: &Path, path: &str) -> Option<File> {
         mappings(&maps).any(|(_, its, path)| its == inode && !path.ends_with(DELETED))
     };
     file.ok().filter(is_loaded).or_else(|| {
-        // The kernel keeps the replaced file, for users who may read `map_files`.
+        // If the file was replaced, the loaded one can still be opened through `map_files`, with
+        // the right to read it.
         let is_it = |name: &str| name.strip_suffix(DELETED) == Some(path);
         let (range, ..) = mappings(&maps).find(|(.., name)| is_it(name))?;
         input::file(&process.join("map_files").join(range)).ok()
@@ -107,7 +110,7 @@ fn mappings(maps: &str) -> impl Iterator<Item = (&str, u64, &str)> {
     })
 }
 
-/// An address in an object, in a point's name.
+/// An address in an object, parsed from a point's name.
 struct Address<'a> {
     /// The object's name and the address as text.
     whole: &'a str,
@@ -117,7 +120,8 @@ struct Address<'a> {
 }
 
 impl<'a> Address<'a> {
-    /// The object of a point, and the address in it.
+    /// The object and the address that a point's name has. `None` if the point is not a parallel
+    /// region.
     fn of(point: &'a Point) -> Option<(&'a str, Self)> {
         let object = point.file.strip_prefix(OPENMP)?.strip_prefix(':')?;
         let (name, _) = point.name.split_once("+0x")?;
@@ -151,7 +155,7 @@ fn places(file: File, addresses: &[(usize, Address)]) -> Option<Vec<(usize, Stri
     Some(addresses.iter().filter_map(|(number, it)| Some((*number, place(it)?))).collect())
 }
 
-/// The function that contains an address, according to the function's length. The nearest function
+/// The function that contains an address. The symbol's size is checked, since the nearest symbol
 /// before the address may be megabytes away.
 fn function<'data, R: ReadRef<'data>>(object: &object::File<'data, R>, at: u64) -> Option<String> {
     let holds = |symbol: &object::Symbol<'data, '_, R>| {

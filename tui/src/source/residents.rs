@@ -1,5 +1,6 @@
-//! Instrumented processes of other users and in containers, found through `/proc`, and their rooms:
-//! a room is a user within a file system.
+//! Finds instrumented processes of other users and in containers through `/proc`, and their rooms.
+//! A room is a user within a file system: the processes in it see the same files with the same
+//! rights.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,7 +19,7 @@ pub(super) const VARIABLES: [&str; 2] = ["PFP_DIR", "XDG_RUNTIME_DIR"];
 /// Number of digits in a container's short id.
 const SHORT: usize = 12;
 
-/// The identity of a room.
+/// The identity of a room. Two processes with equal keys are in the same room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RoomKey {
     user: u32,
@@ -69,11 +70,11 @@ impl RoomEntrance {
 /// An instrumented process of another room.
 pub(super) struct Resident {
     pub(super) pid: u32,
-    /// Its id in its own pid namespace.
+    /// The id of the process in its own pid namespace.
     pub(super) inside: u32,
 }
 
-/// The instrumented processes of other rooms that this process may look into.
+/// The instrumented processes of other rooms that this process has the right to inspect.
 pub(super) fn residents() -> Vec<(RoomKey, Resident)> {
     let own = own_room();
     let mut all = Vec::new();
@@ -90,12 +91,13 @@ pub(super) fn residents() -> Vec<(RoomKey, Resident)> {
     all
 }
 
-/// The user and the files of this process.
+/// The user and the file system of this process.
 fn own_room() -> (u32, Option<FileSystem>) {
     (effective_user(), FileSystem::of("self"))
 }
 
-/// The user, the files and the status of a process. `None` without the right to look into it.
+/// The user, the file system and the text of the status file of a process. `None` without the right
+/// to inspect it.
 fn room_of(pid: u32) -> Option<(u32, FileSystem, String)> {
     let files = FileSystem::of(&pid.to_string())?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -115,7 +117,7 @@ fn resident(pid: u32, user: u32, files: FileSystem, status: &str) -> Option<(Roo
 pub struct Whereabouts {
     /// The name of its room. `None` for this room.
     pub room: Option<String>,
-    /// Its id in its own pid namespace.
+    /// The id of the process in its own pid namespace.
     pub inside: u32,
     /// Ids of the segments that it has mapped; empty if it is not instrumented.
     pub segments: Vec<String>,
@@ -127,7 +129,7 @@ pub struct Whereabouts {
 ///
 /// # Errors
 ///
-/// If the process does not exist, or this user may not look into it.
+/// If the process does not exist, or this user may not inspect it.
 pub fn whereabouts(pid: u32) -> Result<Whereabouts, Refusal> {
     let refused = || {
         foreign(pid).unwrap_or_else(|| {
@@ -176,7 +178,8 @@ impl RoomKey {
         }
     }
 
-    /// The name of a place outside containers: a root in this file system, or a mount namespace.
+    /// The name of a room that is not in a container: the name of the folder that is its root or,
+    /// in another mount namespace, the namespace's number.
     fn place(&self, pid: u32) -> String {
         let is_here = FileSystem::of("self").is_some_and(|own| own.space == self.files.space);
         let root = fs::read_link(format!("/proc/{pid}/root")).ok().filter(|_| is_here);
@@ -200,7 +203,7 @@ fn segments_of(pid: u32) -> Vec<String> {
     ids
 }
 
-/// The effective user, by a process's status.
+/// The effective user of a process, from the text of its status file.
 pub(super) fn user_of(status: &str) -> Option<u32> {
     words_of(status, "Uid:")?.nth(1)?.parse().ok()
 }
@@ -211,8 +214,8 @@ fn variable_of(environment: &[u8], name: &str) -> Option<OsString> {
     Some(OsString::from_vec(value.to_vec()))
 }
 
-/// The short id of a container, by its process's control groups: Docker, podman and Kubernetes put
-/// 64 hex digits there.
+/// The short id of a container, from the control groups of one of its processes: Docker, podman and
+/// Kubernetes put the container's id there, 64 hex digits.
 fn container_of(groups: &str) -> Option<String> {
     let mut words = groups.split(|letter: char| !letter.is_ascii_alphanumeric());
     let is_id = |word: &&str| word.len() == 64 && word.bytes().all(|it| it.is_ascii_hexdigit());

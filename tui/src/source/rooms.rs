@@ -24,12 +24,12 @@ use super::residents::{Resident, RoomEntrance, RoomKey, VARIABLES, residents, us
 use super::via::{AgentCommand, RemoteFinder};
 use super::{BadPlace, Candidate, Discovery, Refusal, Refused, Source};
 
-/// Time between two looks for processes of other rooms.
+/// Time between two searches for processes of other rooms.
 const LOOK: Duration = Duration::from_secs(2);
 /// Maximum number of rooms that are entered, since any user can create any number.
 const MAX_ROOMS: usize = 256;
 
-/// The rooms that may be entered.
+/// The rooms of this machine that this user may enter, except its own. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Rooms(Rc<RefCell<KnownRooms>>);
 
@@ -51,7 +51,7 @@ struct Room {
 }
 
 impl Rooms {
-    /// With `keep`, toggled points stay as they are when an agent is lost.
+    /// With `keep`, toggled points stay toggled if the connection to an agent is lost.
     pub(super) fn new(keep: bool) -> Self {
         Self(Rc::new(RefCell::new(KnownRooms { keep, ..KnownRooms::default() })))
     }
@@ -68,7 +68,7 @@ impl Rooms {
             known.look(is_first);
             known.looked = Some(Instant::now());
         }
-        // Rooms may share a folder.
+        // Rooms may share a folder, and then find the same processes: `add` skips known ones.
         known.rooms.iter().for_each(|room| discovery.add(&room.found));
         if known.left_out > 0 {
             let why = format!(
@@ -95,7 +95,8 @@ impl Rooms {
 }
 
 impl KnownRooms {
-    /// Looks for rooms, and for processes in them. Only rooms of the first look are waited for.
+    /// Searches for rooms, and for processes in them. Waits for the rooms' answers only in the
+    /// first search.
     fn look(&mut self, is_first: bool) {
         let mut there: HashMap<usize, Vec<Resident>> = HashMap::new();
         self.left_out = 0;
@@ -119,7 +120,7 @@ impl KnownRooms {
                 None => room.found = Discovery::default(),
             }
         }
-        // A room with a watched process keeps its agent.
+        // Drop the agents of rooms that have no processes any more, unless a process is watched.
         let mut place = 0;
         self.rooms.retain(|room| {
             place += 1;
@@ -165,8 +166,9 @@ impl Room {
 }
 
 /// Counts segments of other users in this `/dev/shm` that belong to running processes that were not
-/// found. Crashed processes may leave segments behind, but a running owner holds the lock of a
-/// file, and the kernel shows the holders to every user.
+/// found. Crashed processes leave segments behind, so segments alone do not count. But each running
+/// owner holds an exclusive lock on its beacon, and `/proc/locks` shows every user the holders: a
+/// user has at most as many running owners as lock holders.
 fn count_unseen(found: &Discovery) -> usize {
     let found: HashSet<&[u8]> =
         found.candidates.iter().map(|it| it.segment_id.as_bytes()).collect();

@@ -1,8 +1,8 @@
 //! Readable names of functions, from their symbols.
 //!
-//! Functions of programs built with `-finstrument-functions` are named by the symbols in their
-//! objects. These files are not trusted, so nesting, intermediate length and final length are
-//! limited.
+//! Functions of programs built with `-finstrument-functions` are named by the symbols in the
+//! programs' object files. These files are not trusted, so nesting, intermediate length and final
+//! length are limited.
 
 use std::fmt::{self, Write as _};
 
@@ -15,7 +15,7 @@ const ROOM: usize = 8192;
 /// Maximum depth of nesting. A symbol can refer back to its own parts, so each level may double the
 /// work.
 const DEEP: u32 = 128;
-/// Length from which on template arguments are left out, the innermost first.
+/// Number of characters beyond which a name loses its template arguments, the innermost first.
 const SHORT: usize = 120;
 
 /// The readable name of a symbol, unless the symbol is readable already. A name that leaves out a
@@ -69,8 +69,8 @@ fn outline(symbol: &str) -> String {
         true => symbol.to_owned(),
         false => format!("{}<…>", names.join("::")),
     };
-    // The result is shorter than any symbol that is shortened, so translating it again changes
-    // nothing.
+    // Limit the result: `readable` leaves short symbols alone, so it does not change its own
+    // result.
     let most = SHORT - 20;
     if outline.len() <= most {
         return outline;
@@ -78,7 +78,7 @@ fn outline(symbol: &str) -> String {
     outline.chars().take(most - 20).chain(['…']).collect()
 }
 
-/// A name that lacks a part of its symbol, with a hash of the symbol, FNV-1a.
+/// Appends the FNV-1a hash of a symbol to a name that lacks a part of the symbol.
 fn tagged(name: &str, symbol: &str) -> String {
     let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let hash = symbol.bytes().fold(0xcbf2_9ce4_8422_2325, add);
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(without_arguments("a<b<c>>::operator->(d<e>)", 1), "a<…>::operator->(d<…>)");
     }
 
-    /// `ns::Tool::work` of a type nested to a depth, with the innermost type given.
+    /// The symbol of `ns::Tool::work<T>`, where `T` is nested `levels` deep around `innermost`.
     fn deep(levels: usize, innermost: char) -> String {
         let outer: String = (1..=levels).rev().map(|level| format!("S2_ILi{level}E")).collect();
         let outer = outer.replacen("S2_", "1P", 1);

@@ -1,8 +1,7 @@
 //! A made-up process whose figures are known in advance.
 //!
-//! It serves the tests and the pictures of the screens: the same polls always yield the same
-//! snapshots, and it carries out [`Change`]s. Every poll is one second later in its life than the
-//! previous one.
+//! Tests and the pictures of the screens use it: the same polls always yield the same snapshots,
+//! and it carries out [`Change`]s. Each poll makes it one second older.
 
 use std::sync::Arc;
 
@@ -194,21 +193,22 @@ impl Synthetic {
     }
 }
 
-/// A cell with these counts, exclusive and inclusive ticks.
+/// A cell with this count and these exclusive and inclusive ticks.
 #[cfg(test)]
 pub(crate) fn cell(point: u32, lane: u32, [count, exclusive, inclusive]: [u64; 3]) -> Arc<Cell> {
     let stats = Stats { count, exclusive, inclusive, ..Stats::default() };
     Arc::new(Cell { point, lane, stats, ..Cell::default() })
 }
 
-/// An edge with these counts, exclusive and inclusive ticks.
+/// An edge with `sums`: the count, the exclusive and the inclusive ticks.
 #[cfg(test)]
 pub(crate) fn edge(point: u32, caller: Option<u32>, lane: u32, sums: [u64; 3]) -> Edge {
     let [count, exclusive, inclusive] = sums;
     Edge { point, caller, lane, count, exclusive, inclusive }
 }
 
-/// An empty bucket that contains a value, as in the segment: 32 buckets an octave of `value + 32`.
+/// The empty bucket for a value. As in a segment's histogram, each octave of `value + 32` has 32
+/// buckets of equal width.
 pub fn bucket_of(value: u64) -> Bucket {
     let shifted = value.saturating_add(32);
     let octave = shifted.ilog2() - 5;

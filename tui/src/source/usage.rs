@@ -17,7 +17,7 @@ pub(super) fn of(pid: u32) -> Option<Usage> {
     })
 }
 
-/// CPU time of all its threads, past and present.
+/// CPU time of all threads of a process, past and present, nanoseconds.
 fn cpu_ns(pid: u32) -> Option<u64> {
     let mut clock = 0;
     // SAFETY: `clock` is a live integer of our own that the call may write.
@@ -33,7 +33,7 @@ pub(super) fn time_of(clock: libc::clockid_t) -> Option<u64> {
     (read == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Number of CPUs that it may run on.
+/// Number of CPUs that a process may run on.
 fn cpus(pid: u32) -> Option<u32> {
     // SAFETY: a `cpu_set_t` is plain bits; all zeros is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Candidate, Discovery};
 
-/// Minimum number of digits.
+/// Minimum number of digits in the number of a process.
 const DIGITS: usize = 4;
 /// Number of digits of a whole segment id.
 const MAX_DIGITS: usize = 32;
@@ -19,7 +19,8 @@ const MAX_DIGITS: usize = 32;
 /// A process, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Which {
-    /// The process with this id: here, or else in its own pid namespace.
+    /// The process with this id in the viewer's pid namespace. If there is none, the process with
+    /// this id in its own pid namespace.
     Pid(u32),
     /// The process whose segment id begins with these digits.
     Number(String),

@@ -23,9 +23,9 @@ pub(crate) fn top(loads: impl Iterator<Item = Option<f64>>) -> f64 {
     loads.flatten().fold(MIN_TOP, f64::max)
 }
 
-/// Columns that are `rows` lines high, from the top line down. Each is filled up to its mean, and
-/// with another sign from there to its peak. Lines are split into pieces of one kind; the flag is
-/// true for peaks.
+/// Draws slices as columns that are `rows` lines high: filled up to the mean, and with another sign
+/// from there up to the peak. Returns the lines from the top down. Each line is a list of pieces: a
+/// text, and whether it is above the means.
 pub(crate) fn columns(
     slices: &[Option<LoadSlice>],
     rows: usize,
@@ -62,7 +62,8 @@ pub(crate) fn bar(share: f64, width: usize, glyphs: &Glyphs) -> String {
     bar
 }
 
-/// A bar within another one, and the signs for the rest of the other one.
+/// A bar of `share` within a bar of `whole`: the inner bar, and the signs that fill the outer bar
+/// behind it.
 pub(crate) fn bar_in(share: f64, whole: f64, width: usize, glyphs: &Glyphs) -> [String; 2] {
     let columns = |share| bar(share, width, glyphs).chars().count();
     let more = columns(whole).saturating_sub(columns(share));

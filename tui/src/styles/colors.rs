@@ -51,7 +51,8 @@ impl ChosenColors {
     }
 }
 
-/// `red`, `#ff8700`, `208`, `white on blue`, `bold`, `black on green underlined`.
+/// A style, written as `red`, `#ff8700`, `208`, `white on blue`, `bold` or `black on green
+/// underlined`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Paint(Style);
 
@@ -80,7 +81,7 @@ impl FromStr for Paint {
     }
 }
 
-/// A colour alone.
+/// A colour, without a background or modifiers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ink(Color);
 

@@ -55,7 +55,7 @@ impl Terminal {
             (_, term) if term.contains("256") => Depth::Indexed,
             _ => Depth::Sixteen,
         };
-        // Text and background by their numbers among the sixteen: `0;15`.
+        // COLORFGBG has the numbers of text and background among the sixteen colours: `0;15`.
         let ground = colorfgbg.rsplit(';').next().and_then(|number| number.parse::<u8>().ok());
         Self { depth, light: ground.map(|ground| ground == 7 || ground > 8) }
     }
@@ -91,8 +91,9 @@ struct Palette {
     heading: (Rgb, Rgb),
     sorted: (Rgb, Rgb),
     selected: (Rgb, Rgb),
-    /// Colours that distinguish points, and the letters on them.
+    /// Colours that distinguish points.
     points: [Rgb; 8],
+    /// Colour of the letters on these colours.
     letters: Rgb,
 }
 

@@ -7,7 +7,7 @@ use crate::snapshot::PointState;
 /// The style of each element on the screen.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
-    /// The first line.
+    /// The first line, and other plain text.
     pub header: Style,
     /// The watched process, in the first line.
     pub process: Style,
@@ -33,12 +33,12 @@ pub struct Theme {
     pub key: Style,
     /// Colours that distinguish points on the timeline. `None` without colours.
     pub points: Option<[Color; 8]>,
-    /// Letters on these colours.
+    /// Letters on the colours of points.
     pub letters: Color,
 }
 
-/// No red, which means an error, and no cyan, which is for the cursor. All are bright enough for
-/// black letters.
+/// Colours of points: without red, which means an error, and cyan, which is for the cursor. All are
+/// bright enough for black letters.
 const POINTS: [Color; 8] = [
     Color::Green,
     Color::Yellow,
@@ -50,7 +50,8 @@ const POINTS: [Color; 8] = [
     Color::LightMagenta,
 ];
 
-/// Dark enough for white letters; the sixteen have no other colours that are.
+/// Colours of points on a light background, dark enough for white letters. Some occur twice, since
+/// the sixteen colours have no others that are dark enough.
 const POINTS_ON_LIGHT: [Color; 8] = [
     Color::Magenta,
     Color::DarkGray,
@@ -180,13 +181,13 @@ pub struct Glyphs {
     pub cursor: char,
     /// Sign for cut text.
     pub ellipsis: char,
-    /// Sorted, greatest first.
+    /// Mark of a column that is sorted with the greatest first.
     pub down: char,
-    /// Sorted, least first.
+    /// Mark of a column that is sorted with the least first.
     pub up: char,
-    /// Filled from the bottom: an eighth to all of a column.
+    /// Characters that fill an eighth to all of a cell, from the bottom.
     pub levels: [char; 8],
-    /// Filled from the left: an eighth to all of a bar.
+    /// Characters that fill an eighth to all of a cell, from the left.
     pub parts: [char; 8],
     /// Between two values of a range.
     pub to: &'static str,
@@ -282,7 +283,7 @@ impl Glyphs {
 /// Colours and characters together.
 #[derive(Clone, Copy, Debug)]
 pub struct Styles {
-    /// The style of each kind of thing.
+    /// The style of each element on the screen.
     pub theme: Theme,
     /// The characters to draw with.
     pub glyphs: Glyphs,

@@ -12,7 +12,7 @@ use crate::grid::{Heading, Sorted, TableLayout};
 use crate::styles::draw_scrolled;
 use crate::text;
 
-/// A border for terminals without lines.
+/// A border for terminals without line-drawing characters.
 const ASCII_BORDER: symbols::border::Set = symbols::border::Set {
     top_left: "+",
     top_right: "+",
@@ -27,7 +27,7 @@ const ASCII_BORDER: symbols::border::Set = symbols::border::Set {
 /// Maximum width of the menu.
 const WIDTH: u16 = 60;
 
-/// Maximum number of rows without a border.
+/// Maximum height of a menu without a border.
 const BORDER_FROM: u16 = 4;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) {
@@ -56,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) 
     let lines: Vec<Line> = lines.collect();
     let border = if styles.glyphs.on.is_ascii() { ASCII_BORDER } else { symbols::border::PLAIN };
     let block = Block::bordered().border_set(border).border_style(styles.theme.faint);
-    // With a border, no row would be left to choose from.
+    // In a lower panel, a border would leave no row to choose from.
     let has_border = panel.height > BORDER_FROM;
     let body = if has_border { block.inner(panel) } else { panel };
     frame.render_widget(Clear, panel);

@@ -1,5 +1,5 @@
 //! The first line: the watched process, its clock, and the kind of figures. Below it, if needed, a
-//! line about losses and bad places.
+//! line about losses and about places that do not answer.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::model::{Figures, lost};
 use crate::source::BadPlace;
 use crate::text;
 
-/// A part of the line. If room is short, the part with the greatest rank goes first.
+/// A part of the line. If room is short, the part with the greatest rank is dropped first.
 struct HeaderPart {
     text: String,
     style: Style,
@@ -27,10 +27,10 @@ struct HeaderPart {
 
 /// The text after losses if Enter explains them.
 const EXPLAINS: &str = ": Enter explains";
-/// Minimum width for that text.
+/// Minimum width of a screen with that text.
 const EXPLAINS_FROM: usize = 50;
 
-/// Minimum number of columns for the reason of a bad place.
+/// Minimum number of columns for the reason why a place does not answer.
 const REASON: usize = 12;
 
 /// Maximum number of columns for the text of the filter.
@@ -146,8 +146,8 @@ fn parts(app: &App, height: u16) -> Vec<HeaderPart> {
     parts
 }
 
-/// Bad places, unread problems and losses in one line of this width. `None` if there is nothing to
-/// report.
+/// Places that do not answer, unread problems and losses in one line of this width. `None` if there
+/// is nothing to report.
 pub(super) fn notice(app: &App, width: usize, ellipsis: char) -> Option<String> {
     let losses = lost::told(&app.common.model.snapshot()?.losses);
     let parts: Vec<_> =
@@ -170,7 +170,7 @@ pub(super) fn notice(app: &App, width: usize, ellipsis: char) -> Option<String> 
     (!said.is_empty()).then(|| format!(" {}", said.join("; ")))
 }
 
-/// Bad places, with as much of the reasons as fits.
+/// The places that do not answer, with as much of the reasons as fits.
 fn places(bad: &[BadPlace], room: usize, ellipsis: char) -> String {
     if bad.is_empty() {
         return "all places answer".into();
@@ -200,7 +200,7 @@ fn age(age: Duration) -> String {
     }
 }
 
-/// Whether Enter opens an explanation of a part of the notice.
+/// Whether Enter opens an explanation of the losses in the notice.
 fn explains(app: &App) -> bool {
     let lost = || app.common.model.snapshot().is_some_and(lost::is_any);
     app.view().is_table() && app.common.selected().is_some() && lost()

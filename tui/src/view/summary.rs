@@ -88,7 +88,7 @@ fn in_regions(load: &str, styles: &Styles) -> Vec<Span<'static>> {
     vec![Span::raw(load.to_owned()), Span::styled(" in points", styles.theme.faint)]
 }
 
-/// The hottest point, and the time since which it has had at least half of its load.
+/// The hottest point, and for how long it has had at least half of its present load.
 fn hot(app: &App, hottest: &Figures) -> Vec<Span<'static>> {
     let styles = &app.common.styles;
     let load = hottest.load().unwrap_or(0.0);
@@ -103,7 +103,7 @@ fn hot(app: &App, hottest: &Figures) -> Vec<Span<'static>> {
     {
         let ticks = snapshot.elapsed_ticks.saturating_sub(since) as f64;
         let time = for_how_long(ticks / snapshot.clock.ticks_per_second);
-        // The known history begins then, so the load may be older.
+        // If the known history begins at that time, the load may be older.
         let more = if hottest.history().from() == Some(since) { "over " } else { "" };
         spans.push(span!(styles.theme.faint; " for {more}{time}"));
     }

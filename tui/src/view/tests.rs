@@ -436,7 +436,7 @@ fn an_ended_process_has_a_load_over_its_life_and_no_rates() {
     desk.press("3");
     let threads = screen(&mut desk, false, (120, 30));
     assert!(!threads.contains(" live ") && threads.contains("crashed"), "{threads}");
-    // Ended threads have no rates, are dim, and also in the detail of a point.
+    // Ended threads have no rates and are dim. They are also in the detail of a point.
     let mut row = words(&threads, "reader");
     // A bar has no heading.
     row.retain(|it| *it != "▏");
@@ -466,7 +466,7 @@ fn all_rows_share_one_scale() {
         let line = text.lines().find(|line| line.contains(name) && line.contains('●')).unwrap();
         line.chars().filter(|c| *c == '█').count()
     };
-    // The process has 49 % in one and 9 % in another.
+    // `lz.compress` has a load of 49 %, and `io.read` of 9 %.
     let (most, less) = (bar("lz.compress"), bar("io.read"));
     assert!(most >= 3 && less * 4 <= most, "{text}");
 }

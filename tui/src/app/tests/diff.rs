@@ -1,4 +1,4 @@
-//! The comparison with a baseline.
+//! Tests of the comparison with a baseline, driven by keys.
 
 use super::*;
 

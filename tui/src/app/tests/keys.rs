@@ -1,4 +1,4 @@
-//! The keys of all screens and overlays.
+//! Tests of the keys of all screens and overlays.
 
 use crossterm::event::KeyCode;
 

@@ -3,7 +3,8 @@
 use super::*;
 use crate::source::synthetic::TICKS_PER_SECOND;
 
-/// The Detail screen of a point that has been watched for `polls` polls, a second apart.
+/// The Detail screen of a point after `polls` more polls. The process grows a second older at each
+/// poll.
 fn detail(polls: usize) -> Desk {
     let mut desk = desk();
     desk.wait(polls);
@@ -12,7 +13,7 @@ fn detail(polls: usize) -> Desk {
     desk
 }
 
-/// How many seconds before now the visible part ends.
+/// Seconds from the end of the visible part to now.
 fn ago(desk: &Desk) -> u64 {
     let now = desk.snapshot().elapsed_ticks;
     (now - desk.screens.detail.load.until(now)) / TICKS_PER_SECOND
@@ -68,7 +69,7 @@ fn zoom_keeps_now_or_the_middle() {
     assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (30, 165));
     desk.press("---");
     assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (300, 30));
-    // At most as long as the known time, and not shorter than is useful.
+    // Zooming out stops once the part has all known time, and zooming in at the shortest length.
     desk.press("--------");
     assert_eq!(desk.screens.detail.load.span_seconds(), 1800);
     assert!(desk.screens.detail.load.follows());

@@ -6,8 +6,8 @@ use crate::source::synthetic::TICKS_PER_SECOND;
 
 const MS: u64 = TICKS_PER_SECOND / 1000;
 
-/// A second of the reader's life as in its ring at the next poll: a region of 40 ms every 100 ms,
-/// with two regions inside.
+/// Puts the records of one second into the rings for the next poll. The thread of lane 1 runs a
+/// region of 50 ms every 100 ms, with two regions inside.
 pub(crate) fn records(desk: &mut Desk) {
     let now = desk.snapshot().elapsed_ticks + TICKS_PER_SECOND;
     let mut snapshot = desk.made();
@@ -105,7 +105,7 @@ fn lines_are_walked_through_and_regions_opened() {
     desk.press("l");
     assert_eq!(under_cursor(&desk), (80, 3));
     desk.press("j");
-    // The region at the same moment on the next line.
+    // On the next line, the cursor is on the region at the same moment.
     assert_eq!(under_cursor(&desk), (500, 7));
     desk.press("gg");
     assert_eq!(under_cursor(&desk), (900, 4));
@@ -149,7 +149,7 @@ fn enter_on_a_thread_shows_the_points_it_was_in() {
 #[test]
 fn the_cursor_stays_in_view_after_panning_and_zooming() {
     let mut desk = timeline();
-    // In steps of 1, 2 and 5, within useful limits.
+    // Zooming goes in steps of 1, 2 and 5, from 1 us to the process's whole life.
     let span = desk.screens.timeline.at.span_ns();
     desk.press("-");
     assert!((2..=3).contains(&(desk.screens.timeline.at.span_ns() / span)));

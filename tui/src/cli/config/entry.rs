@@ -16,7 +16,8 @@ pub(super) struct SettingEntry<'t> {
 }
 
 impl<'t> SettingEntry<'t> {
-    /// Splits a file into its settings. A section's name with a plain value counts as a setting.
+    /// Splits a file into its settings. A section's name that has a plain value instead of a table
+    /// counts as a setting.
     pub(super) fn all(settings: DeTable<'t>) -> Vec<Self> {
         let mut all = Vec::new();
         for (key, value) in settings {

@@ -24,10 +24,10 @@ use crate::variables;
 const SHM_LEAST_MIB: u64 = 16;
 /// The size of a segment with many points and threads, MiB.
 const SHM_ENOUGH_MIB: u64 = 256;
-/// The least size of the screen.
+/// Minimum size of the screen, in columns and rows.
 const MIN_SIZE: (u16, u16) = (40, 8);
 
-/// All checks.
+/// Runs all checks.
 pub(super) fn all() -> Vec<CheckResult> {
     let mut findings = variables(std::env::vars_os());
     findings.extend(directories());
@@ -191,8 +191,9 @@ pub(super) fn shared_memory(path: &Path) -> Vec<CheckResult> {
     std::iter::once(room).chain(huge).collect()
 }
 
-/// The option that gives new files on this tmpfs huge pages, if one does. The kernel's policies
-/// `deny` and `force` apply to every tmpfs; with other policies, the mount's option decides.
+/// The setting that gives new files on this tmpfs huge pages, if there is one. The kernel's
+/// policies `deny` and `force` apply to every tmpfs; with other policies, the mount's option
+/// decides.
 fn huge_pages(place: &str, mounts: &str, policy: &str) -> Option<String> {
     let policy = policy.split_once('[')?.1.split_once(']')?.0;
     let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -208,7 +209,7 @@ fn huge_pages(place: &str, mounts: &str, policy: &str) -> Option<String> {
     }
 }
 
-/// The maximum memory that a program here would use.
+/// Reports the maximum memory that a program started here would use, and the limit behind it.
 fn share(share: Share) -> CheckResult {
     const ABOUT: &str = "memory";
     const ENOUGH: u64 = 16 << 20;
@@ -245,7 +246,7 @@ fn clock() -> Vec<CheckResult> {
     findings
 }
 
-/// The clock source that a program here would use, and its effect on the figures.
+/// Reports the clock source of the program that was tried out, and its effect on the figures.
 fn clock_source(kind: ClockKind) -> CheckResult {
     let about = "clock";
     let found =

@@ -9,12 +9,12 @@ use crate::cli::demo;
 use crate::snapshot::Clock;
 use crate::units;
 
-/// Maximum difference between two normal measurements of the counter's rate, due to the error of a
-/// short measurement.
+/// Maximum relative difference between two rates of the counter that the error of a short
+/// measurement explains.
 const RATE_FINE: f64 = 500e-6;
 /// A greater difference means that the two rates are not of the same clock.
 const RATE_WRONG: f64 = 0.01;
-/// Error of the measured core clock.
+/// Maximum relative error of the measured core clock.
 const CORE_FINE: f64 = 0.02;
 /// Time over which the counter is compared with the kernel's clock.
 const STRETCH: Duration = Duration::from_millis(400);
@@ -43,7 +43,7 @@ pub(super) fn all() -> Vec<CheckResult> {
     findings
 }
 
-/// A rate, precise to a ten-thousandth.
+/// A rate in GHz, precise to a kilohertz.
 fn gigahertz(rate: f64) -> String {
     format!("{:.6} GHz", rate / 1e9)
 }
@@ -55,7 +55,8 @@ fn share(difference: f64) -> String {
     }
 }
 
-/// The time-stamp counter, which counts ticks.
+/// Checks the rate of the time-stamp counter, which counts ticks. `watched` is the rate that this
+/// process has measured.
 fn counter(clock: &Clock, watched: f64) -> Vec<CheckResult> {
     const ABOUT: &str = "counter";
     let own = clock.ticks_per_second;
@@ -97,7 +98,7 @@ fn counter(clock: &Clock, watched: f64) -> Vec<CheckResult> {
     findings
 }
 
-/// The core's own clock, which counts cycles.
+/// Checks the rate of the core's own clock, which counts cycles.
 fn core(clock: &Clock, reported: &[Reported]) -> Vec<CheckResult> {
     const ABOUT: &str = "core";
     let Some(measured) = clock.core_hz.filter(|hz| *hz > 0.0) else {
@@ -117,7 +118,7 @@ fn core(clock: &Clock, reported: &[Reported]) -> Vec<CheckResult> {
             true => units::hertz(*most),
             false => format!("{} to {}", units::hertz(*least), units::hertz(*most)),
         };
-        // The distance from the reported range.
+        // The relative distance from the reported range; 0 within the range.
         let difference = (measured - measured.clamp(*least, *most)) / measured.clamp(*least, *most);
         let found = format!("reported by {by}: {range}");
         findings.push(if difference.abs() <= CORE_FINE {
@@ -136,7 +137,7 @@ fn core(clock: &Clock, reported: &[Reported]) -> Vec<CheckResult> {
     findings
 }
 
-/// The kernel's reports of the cores' clocks.
+/// The rates of the cores' clocks as the kernel reports them, one entry per report.
 fn reported() -> Vec<Reported> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let mut all: Vec<Reported> =
@@ -168,7 +169,7 @@ fn range(by: &'static str, hertz: Vec<f64>) -> Option<Reported> {
     both.map(|(least, most)| Reported { by, least, most })
 }
 
-/// The kernel's own clock source.
+/// Checks the kernel's own clock source.
 fn source() -> CheckResult {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     match fs::read_to_string(path).map(|text| text.trim().to_owned()) {

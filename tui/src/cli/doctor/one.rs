@@ -74,7 +74,8 @@ pub(super) fn all(pid: u32) -> Vec<CheckResult> {
         findings.push(finding.advice(format!("`sudo pfp-top doctor {pid}`")));
         return findings;
     }
-    // Open the libraries with the rights of that user, and under that user's root.
+    // `enter` has given this process the rights and the root folder of the program, so the paths of
+    // its libraries lead to the files that it has loaded.
     let has_sign_inside = || libraries.iter().filter_map(|path| open(path)).any(has_sign);
     let is_built_with_pfp = has_sign_itself || has_sign_inside();
     findings.insert(1, instrumented(is_instrumented, is_built_with_pfp));
@@ -164,7 +165,8 @@ fn instrumented(has_segment: bool, has_sign: bool) -> CheckResult {
     }
 }
 
-/// Reads the beacons of these segments, and the messages that the process with this id has left.
+/// Reads the beacons of these segments, and the messages about failures that the process has left.
+/// `inside` is the process's id in its own pid namespace.
 fn told_by(inside: u32, segments: &[String]) -> Vec<CheckResult> {
     let here = Identity::of_this_process();
     let mut findings = Vec::new();
@@ -188,7 +190,8 @@ fn libraries_of(pid: u32) -> Vec<String> {
     ours.map(str::to_owned).collect()
 }
 
-/// Opens a file. It may have been replaced, for instance by a pipe without a writer.
+/// Opens a regular file. Does not block if the path leads to something else by now, such as a pipe
+/// without a writer.
 fn open(path: &str) -> Option<File> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;

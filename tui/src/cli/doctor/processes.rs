@@ -159,7 +159,8 @@ fn file_name(exe: &Path) -> Cow<'_, str> {
     exe.file_name().unwrap_or(exe.as_os_str()).to_string_lossy()
 }
 
-/// Processes with several segments: their copies of pfp share one if they can.
+/// Findings about processes with several segments. The copies of pfp in a process share one segment
+/// unless their versions are incompatible.
 fn several_copies(entries: &[Entry]) -> Vec<CheckResult> {
     let mut copies: BTreeMap<(u64, u32, u64), Vec<&Entry>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.state == Liveness::Alive) {
@@ -229,13 +230,14 @@ fn how_it_ended(info: &Info) -> Cow<'static, str> {
     state::ended(ProcessState::of_dead(says_so, end.as_ref()), end.as_ref()).unwrap_or_default()
 }
 
-/// Opens a segment; it may be truncated at any time without harm to this process.
+/// Opens a segment. If the segment is truncated later, reading it does not kill this process.
 fn open(info: &Info) -> Result<Segment, OpenError> {
     truncation::survive()?;
     Ok(Segment::open(&info.object)?.0)
 }
 
-/// Checks the clock of a process that can be watched.
+/// Checks the clock and the build of a process that can be watched. `found` is the text of the
+/// finding so far.
 fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> CheckResult {
     let counters = segment.counters();
     let astray: u64 = (0..=segment.overflow_lane())
@@ -275,8 +277,8 @@ fn is_unoptimised(pair_ns: f64) -> bool {
     pair_ns.is_finite() && pair_ns > 200.0
 }
 
-/// Only owners and root see other users' segments. The user should know that before searching for
-/// one.
+/// Findings about other users' folders of beacons: only their owner and root can watch those
+/// programs, so this user would search for them in vain.
 pub(super) fn other_users() -> Vec<CheckResult> {
     let own = effective_user();
     if own == 0 {

@@ -19,9 +19,9 @@ use super::preload;
 use crate::files::input;
 use crate::variables;
 
-/// The name of the library.
+/// File name of the library that the runtimes of annotated programs load.
 const LIBRARY: &str = "libpfp_inject.so";
-/// Variable that the library reads.
+/// Variable by which the library merges names that differ only in numbers.
 const FOLD_DIGITS: &str = "PFP_FOLD_DIGITS";
 
 /// What to do about annotations for other tools.
@@ -171,7 +171,7 @@ impl InjectArgs {
         // Libraries that the program loads later are not checked.
         for object in [vec![program.clone()], libraries(&program)].concat() {
             let Ok(symbols) = Symbols::of(&object) else { continue };
-            // The object calls gcc's runtime.
+            // Skip gcc's own runtime, which defines these functions.
             if symbols.defined.contains("GOMP_parallel") {
                 continue;
             }
@@ -205,7 +205,7 @@ pub(super) fn libraries(program: &Path) -> Vec<PathBuf> {
         Ok(loader.arg("--list").arg(resolved(program)).stdin(Stdio::null()).output()?.stdout)
     };
     let list = list().unwrap_or_default();
-    // "name => path (address)", or just the path.
+    // A line is "name => path (address)" or "path (address)".
     let path = |line: &[u8]| {
         let line = String::from_utf8_lossy(line);
         let found = line.split_once(" => ").map_or(line.trim(), |(_, found)| found);
@@ -215,7 +215,8 @@ pub(super) fn libraries(program: &Path) -> Vec<PathBuf> {
     list.split(|&byte| byte == b'\n').filter_map(path).collect()
 }
 
-/// The dynamic symbols of an object. Weak ones may stay undefined.
+/// The dynamic symbols of an object. Undefined weak symbols are left out, since they may stay
+/// undefined.
 struct Symbols {
     defined: BTreeSet<String>,
     needed: BTreeSet<String>,

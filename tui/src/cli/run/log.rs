@@ -53,7 +53,7 @@ impl LogFile {
         // The lock lasts as long as the program, or a process it started, has the file open.
         // SAFETY: `file` is open, so its descriptor is valid.
         unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) };
-        // The program's own writes may block.
+        // Clear O_NONBLOCK, so that the program's own writes block as usual.
         // SAFETY: `file` is open, so its descriptor is valid; clearing the status flags is allowed
         // for any file.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) };
@@ -100,7 +100,8 @@ pub(super) fn folder() -> Result<PathBuf> {
     let folder = state_folder();
     let above = folder.parent().unwrap_or(&folder);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(above);
-    // The folder belongs to this user, no other user can write to it, and it is not a link.
+    // `Directory::create` checks that the folder belongs to this user, that no other user can write
+    // to it, and that it is not a link.
     made.and_then(|()| Directory::create(&folder))
         .with_context(|| format!("{} cannot be used: give --log FILE", folder.display()))?;
     Ok(folder)
@@ -117,7 +118,7 @@ fn own_path(program: &OsStr) -> Result<PathBuf> {
     Ok(folder.join(format!("{PREFIX}{name}-{time}-{pid}{ENDING}")))
 }
 
-/// Removes all but the last few files, and those that programs still write to.
+/// Removes old files. The last few files stay, and so do those that programs still write to.
 fn prune(folder: &Path) {
     let Ok(files) = fs::read_dir(folder) else { return };
     let is_ours = |name: &OsStr| {

@@ -15,7 +15,7 @@ use super::{places, stubs};
 use crate::files::input;
 use crate::variables;
 
-/// The symbol that such a program needs.
+/// The symbol that a program built with `-finstrument-functions` imports.
 const HOOK: &[u8] = b"__cyg_profile_func_enter";
 /// The symbol of a program that is built with MemorySanitizer.
 const MEMORY_SANITIZER: &[u8] = b"__msan_init";
@@ -23,7 +23,7 @@ const MEMORY_SANITIZER: &[u8] = b"__msan_init";
 const NAMES: [&str; 2] = ["libpfp.so", "libpfp.so.0"];
 /// The variable that names the library, if it is not in one of the usual places.
 const VARIABLE: &str = variables::LIBRARY;
-/// Maximum length of the line that names an interpreter.
+/// Maximum length of a script's line that names its interpreter, in bytes.
 const FIRST_LINE: u64 = 4096;
 
 /// libpfp, or a list of the places that were searched.
@@ -95,7 +95,8 @@ pub(super) fn preloading(libraries: &[PathBuf]) -> [(&'static str, OsString); 2]
 /// Whether a program, or its interpreter, calls the hooks and is not linked with libpfp.
 fn calls_hooks(program: &OsStr) -> bool {
     let mut program = executable(program);
-    // Follows at most one interpreter of an interpreter.
+    // Look at the program and, if it is a script, at its interpreter. If the interpreter is a
+    // script as well, assume that it does not call the hooks.
     for _ in 0..2 {
         let Some(file) = program.and_then(|path| input::file(&path).ok()) else { return false };
         let mut start = Vec::new();
@@ -156,7 +157,7 @@ mod tests {
         let own = std::fs::read(env::current_exe().unwrap()).unwrap();
         assert!(lacks(own.as_slice(), b"malloc") && !lacks(own.as_slice(), HOOK));
         assert!(!calls_hooks(OsStr::new("/no/such/program")) && !calls_hooks(OsStr::new("/")));
-        // Truncated anywhere, and with any word of the header changed.
+        // Objects that are truncated anywhere, or have a changed word in the header.
         for end in (0..own.len()).step_by(own.len() / 64) {
             assert!(!lacks(&own[..end], HOOK));
         }

@@ -20,7 +20,8 @@ use crate::text::warn;
 
 /// The time the program may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
-/// The time it may take to end by Ctrl-C, which the terminal sends to it as well.
+/// The time the program may take to end by a signal that the terminal has sent to the program and
+/// this process alike, such as Ctrl-C.
 const BY_ITSELF: Duration = Duration::from_secs(1);
 /// Maximum depth of a process tree; a longer chain of parents is a cycle.
 const DEPTH: usize = 256;
@@ -155,7 +156,8 @@ impl RunningProgram {
         false
     }
 
-    /// Gives the program a moment to end by the signal that this process got, too.
+    /// If the program is in this process's group, the terminal has sent it the same signal as this
+    /// process: waits a moment for the program to end by that.
     pub(super) fn may_end(&mut self) {
         if !self.own_group {
             self.wait(BY_ITSELF, &[]);
@@ -202,7 +204,8 @@ impl RunningProgram {
             .collect()
     }
 
-    /// Sends a signal to the program and its children: a shell does not pass it on.
+    /// Sends a signal to the program and its children. A shell would not pass the signal on to its
+    /// children.
     fn signal(&mut self, signal: libc::c_int, children: &[ProcessIdentity]) {
         let send = |pid: u32| {
             // SAFETY: `kill` takes plain numbers and has no preconditions.
@@ -230,7 +233,8 @@ impl Drop for RunningProgram {
     }
 }
 
-/// A process that may end at any time, after which another process may get its id.
+/// A process, identified by id and start: after the process has ended, another process may get the
+/// same id.
 struct ProcessIdentity {
     pid: u32,
     started: u64,
@@ -273,7 +277,7 @@ impl Stat {
     }
 }
 
-/// The exit status that passes the program's own on, as shells do.
+/// The exit status by which this process passes on the program's status, as shells do.
 pub(super) fn exit_code(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,

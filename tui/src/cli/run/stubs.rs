@@ -25,7 +25,7 @@ const WORD: &str = "$PLATFORM";
 /// The processor's names in glibc's 64-bit loader. Some versions have special names for newer
 /// processors.
 const WIDE: [&str; 3] = ["x86_64", "haswell", "xeon_phi"];
-/// The processor's names in 32-bit programs, by the kernel.
+/// The names that the kernel reports for the processor in 32-bit programs.
 const NARROW: [&str; 4] = ["i686", "i586", "i486", "i386"];
 
 /// Word size of an object.

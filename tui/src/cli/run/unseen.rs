@@ -19,7 +19,7 @@ const NAMED: [(System, &str); 3] =
 struct Found {
     /// Whether it is linked with GCC's OpenMP runtime.
     has_libgomp: bool,
-    /// The variables of tools that its objects contain.
+    /// The variables of tools whose names occur in the program's objects.
     variables: Vec<&'static str>,
 }
 

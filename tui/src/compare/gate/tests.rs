@@ -65,7 +65,8 @@ fn run(id: u64, durations: &[Vec<f64>]) -> Snapshot {
 /// share `slower`.
 fn runs(dice: &mut Dice, n: usize, deviation: f64, slower: f64) -> Vec<ProgramRun> {
     let one = |id: usize, dice: &mut Dice| {
-        // Influences that all points of a run share: the clock, the neighbours.
+        // All points of a run share this factor, as they share the clock rate and the machine's
+        // other work.
         let speed = (deviation * dice.normal()).exp();
         let point = |place: usize, dice: &mut Dice| {
             let typical = 26_000.0 * (place + 1) as f64 * speed;
@@ -158,9 +159,9 @@ fn the_test_agrees_with_students_table() {
     assert!((found.change - 0.2).abs() < 1e-12);
     assert!((found.deviation - 0.0002_f64.sqrt()).abs() < 1e-12);
     assert!((found.p - 0.004_316).abs() < 2e-6, "{}", found.p);
-    // 99 % one-sided, two degrees of freedom: 6.965.
+    // The one-sided 99 % bound for two degrees of freedom is 6.965 in the table.
     assert!((found.reach / 0.0002_f64.sqrt() - 6.965).abs() < 1e-3);
-    // One run each: the normal's 2.326.
+    // With one run on each side, the bound is that for a normal distribution, 2.326.
     let found = test(&[run(0.0)], &[run(0.2)], limit, 0.05).unwrap();
     assert!((found.reach / (0.05 * 2.0_f64.sqrt()) - 2.326).abs() < 1e-3);
 }

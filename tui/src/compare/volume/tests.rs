@@ -50,7 +50,7 @@ fn more_calls_of_the_same_length_are_more_calls_and_more_load() {
         judged(window(21_500, 10.0), window(2_500, 10.0), false),
         (Volume::Less, Volume::Less)
     );
-    // From no calls to many, and back.
+    // Calls appear, and disappear.
     assert_eq!(judged(window(0, 10.0), window(2_500, 10.0), false), (Volume::More, Volume::More));
     assert_eq!(judged(window(2_500, 10.0), window(0, 10.0), false), (Volume::Less, Volume::Less));
 }
@@ -78,7 +78,7 @@ fn windows_of_any_length_are_compared_by_the_second() {
 fn small_changes_and_few_calls_are_no_difference() {
     // A fifth more calls.
     assert_eq!(judged(window(10_000, 10.0), window(12_000, 10.0), false).0, Volume::Same);
-    // A third more calls: that may be chance between two runs, and is not within one process.
+    // A third more calls may be chance between two runs, but not within one process.
     assert_eq!(judged(window(10_000, 10.0), window(13_300, 10.0), false).0, Volume::Unsure);
     let third = |each: u64| {
         let mut row = row(window(20_000, 20.0), window(0, 0.0));

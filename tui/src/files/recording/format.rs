@@ -10,8 +10,8 @@ use crate::files::input::MAX_BYTES;
 use crate::files::{Refusal, json};
 use crate::snapshot::{Drained, Snapshot};
 
-/// The first bytes of a recording. They include a byte that is not ASCII, and line ends that a copy
-/// in text mode would change.
+/// The first bytes of a recording. They include a byte that is not ASCII and a line end: a copy in
+/// text mode changes these, so that readers reject it.
 pub const MAGIC: [u8; 8] = *b"\x89PFPREC\n";
 /// The version of the format. A file of another major version is refused; a file of a later minor
 /// version only adds fields.

@@ -25,7 +25,7 @@ const DAY: u64 = 86_400;
 const RING: usize = 2_047;
 /// Maximum number of snapshots of a recording: two weeks at three a second.
 const MAX_FRAMES: usize = 1 << 22;
-/// Number of frames that are searched for these records.
+/// Number of frames that [`Recording::add_records`] searches for records.
 const LOOKED_AT: usize = 60;
 
 /// A moment of a recording, as the user names it.
@@ -44,7 +44,7 @@ impl Moment {
     ///
     /// # Errors
     ///
-    /// If the text is not a moment. The error is in words.
+    /// If the text is not a moment. The error says what was expected.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let wrong = || "expected a moment such as 12:03:41, +34s or #34".to_owned();
@@ -100,7 +100,7 @@ pub struct Recording {
     cursor: usize,
     /// The last key frame that was read, and its index.
     key: Option<(usize, Snapshot)>,
-    /// Places that were late at the moment that was returned last.
+    /// Places that were late in the snapshot that [`Recording::shown`] has returned last.
     late: Vec<BadPlace>,
 }
 
@@ -127,7 +127,7 @@ impl Recording {
             late: Vec::new(),
         };
         recording.refresh().with_context(refused)?;
-        // After a power failure, the file may end with frames that were never filled.
+        // After a power failure, the file may end with frames whose content was never written.
         while let Some(last) = recording.index.last().copied() {
             if recording.payload(last).is_ok() {
                 break;
@@ -240,7 +240,7 @@ impl Recording {
         }
     }
 
-    /// Looks for frames that were appended since the last look; returns whether there are any.
+    /// Adds the frames that were appended since the last call. Returns whether there are any.
     ///
     /// # Errors
     ///
@@ -382,7 +382,7 @@ impl Recording {
         snapshot.records.sort_by_key(|record| record.lane);
     }
 
-    /// Places that were late at the moment that was returned last.
+    /// Places that were late in the snapshot that [`Self::shown`] has returned last.
     pub fn late_places(&self) -> &[BadPlace] {
         &self.late
     }

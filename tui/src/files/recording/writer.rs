@@ -67,6 +67,7 @@ impl FrameTimes {
 struct KeyFrame {
     number: u64,
     snapshot: Snapshot,
+    /// Compressed size of the snapshot, in bytes.
     bytes: usize,
     /// Whether the differences from this key have become nearly as large as a key frame.
     spent: bool,

@@ -13,13 +13,13 @@ pub const FLOPS: &str = "flops";
 /// One amount of a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Amount<'a> {
-    /// Its name.
+    /// Name of the amount, such as `bytes`.
     pub name: &'a str,
-    /// Its sum over all measurements since the last reset.
+    /// Sum of the amount over all measurements since the last reset.
     pub sum: u128,
-    /// Its sum divided by the exclusive time of these measurements.
+    /// The sum divided by the exclusive time of these measurements in seconds.
     pub per_cpu_second: Option<f64>,
-    /// Its growth per second of the wall clock, like [`Figures::rate`].
+    /// Growth of the sum per second of the wall clock, like [`Figures::rate`].
     pub per_second: Option<f64>,
 }
 
@@ -32,7 +32,7 @@ pub struct TupleFigures {
     pub sums: [u128; AMOUNTS],
     /// Amounts per second of exclusive time.
     pub rates: [Option<f64>; AMOUNTS],
-    /// Their figures.
+    /// Figures of these measurements.
     pub total: Stats,
 }
 
@@ -53,7 +53,7 @@ pub fn amounts(cells: &[Arc<Cell>]) -> [u128; AMOUNTS] {
 }
 
 impl Figures {
-    /// Its amounts, in their order: bytes, say, or items.
+    /// The point's amounts, in the order of [`crate::snapshot::Point::amounts`].
     pub fn amounts(&self) -> impl Iterator<Item = Amount<'_>> {
         let names = self.point().amounts.iter().take(AMOUNTS).enumerate();
         names.map(|(place, name)| Amount {

@@ -1,4 +1,4 @@
-//! Events of several processes: processes that came, that ended and how, and whose rows were
+//! Events of a group: processes that joined, that ended and how, and processes whose rows were
 //! removed.
 
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::snapshot::{Process, ProcessState, Snapshot};
 use crate::text::first_names;
 
-/// Processes that came or went between two snapshots.
+/// An event of one or more processes of a group between two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberEvent {
     /// Description of the event.
@@ -15,7 +15,7 @@ pub struct MemberEvent {
     pub is_problem: bool,
 }
 
-/// The events since these processes were known.
+/// The events since a snapshot that had the processes `known`.
 pub(super) fn of(known: &[Process], snapshot: &Snapshot) -> Vec<MemberEvent> {
     let before = |process: &Process| known.iter().find(|k| k.segment_id == process.segment_id);
     let members = &snapshot.process.members;

@@ -1,4 +1,5 @@
-//! Regions as columns of a picture, and adjacent columns that look alike as runs.
+//! Divides the regions of a timeline into columns of the screen, and joins adjacent columns that
+//! look alike into runs.
 
 use std::ops::Range;
 
@@ -60,7 +61,7 @@ impl TimelineColumn {
 pub struct ColumnRun {
     /// The columns.
     pub columns: Range<usize>,
-    /// Index in the level of the region shown, or of one of them.
+    /// Index in the level of the region that the run shows, or of one of the regions.
     pub region: usize,
     /// Number of short regions of one point that the run combines. `None` for a single region.
     pub many: Option<u32>,
@@ -69,7 +70,7 @@ pub struct ColumnRun {
 /// The columns of every level of a thread.
 pub fn columns(track: &ThreadTrack, window: TimelineWindow) -> Vec<Vec<TimelineColumn>> {
     let mut all: Vec<Vec<TimelineColumn>> = vec![Vec::new(); track.levels.len()];
-    // From the innermost level out: a region was on a CPU if the regions inside it were.
+    // Go from the innermost level out: a region was on a CPU if the regions inside it were.
     for (place, level) in track.levels.iter().enumerate().rev() {
         let inside = track.levels.get(place + 1).filter(|inside| inside.strand == level.strand);
         let inside = inside.map(|_| all[place + 1].clone());

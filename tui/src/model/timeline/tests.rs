@@ -27,7 +27,8 @@ fn window(from: u64, ticks: u64, columns: usize) -> TimelineWindow {
     TimelineWindow { from, ticks, columns }
 }
 
-/// One character per column: the region's index, or a blank.
+/// One character for each column: a letter for a single region, by its index; `*` for several; and
+/// a blank for none.
 fn drawn(level: &TimelineLevel, columns: &[TimelineColumn], window: TimelineWindow) -> String {
     let mut text = vec![' '; columns.len()];
     for run in runs(level, columns, window) {
@@ -141,15 +142,15 @@ fn tasks_of_one_thread_do_not_lie_on_each_other() {
     assert_eq!(found, [(0, vec![0]), (1, vec![7, 9]), (2, vec![8])]);
 }
 
-/// The lines of a device are below those of the thread and its tasks, whatever their times. The
-/// ends of its records do not count for the time that is lost.
+/// The lines of devices are below the lines of the thread and its tasks, whatever their times. The
+/// records of devices do not change the moment up to which records are lost.
 #[test]
 fn devices_have_lines_of_their_own() {
     const DEVICE: u32 = 4;
     let work =
         |context, start, span| Record { point: DEVICE, context, ..record(start, span, span, 0) };
     let task = Record { context: 7, ..record(100, 200, 5, 0) };
-    // Two timers at once, and a third one after them.
+    // Timers 8 and 9 run at the same time, and timer 10 after them.
     let records = [
         record(90, 300, 300, 0),
         work(8, 20, 100),

@@ -20,15 +20,16 @@ use crate::screens::prelude::*;
 const ROWS: usize = 4;
 /// Columns of the labels on the left.
 const LABEL: usize = 8;
-/// Minimum number of columns between two marks of the axis, and maximum number of marks.
+/// Minimum number of columns between two marks of the axis.
 const BETWEEN_MARKS: u64 = 12;
+/// Maximum number of marks.
 const MARKS: u64 = 12;
 /// Possible distances between the axis's marks, seconds.
 const STEPS: [u64; 15] =
     [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400];
 const NS: f64 = 1e9;
 
-/// Title, picture and axis.
+/// The lines about a point's load: title, picture and axis. Without a history, a line that says so.
 pub(super) fn lines(
     view: &LoadView,
     common: &Common,
@@ -62,8 +63,9 @@ struct LoadPicture<'a> {
     columns: usize,
     /// Ticks of a column.
     ticks: u64,
-    /// The start of the first column and the end of the last one. Columns are aligned to a grid, so
-    /// a column does not change while it moves to the left.
+    /// The start of the first column and the end of the last one, ticks since the segment was
+    /// created. Columns begin at multiples of `ticks`, so a column does not change while it moves
+    /// to the left.
     from: i128,
     until: i128,
     slices: Vec<Option<LoadSlice>>,
@@ -143,8 +145,8 @@ impl<'a> LoadPicture<'a> {
         drawn.into_iter().enumerate().map(line).collect()
     }
 
-    /// The axis. It shows the time before now while the picture follows the present, and the time
-    /// of day while the picture is held, because only that stays true.
+    /// The axis. It shows the time before now while the picture follows the present. While the
+    /// picture is held, it shows the time of day, which does not change as time passes.
     fn axis(&self, styles: &Styles) -> Line<'static> {
         let span = self.view.span_seconds();
         let marks = (self.columns as u64 / BETWEEN_MARKS).clamp(1, MARKS);

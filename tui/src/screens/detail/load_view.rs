@@ -1,7 +1,7 @@
 //! The part of a point's load history that the user looks at.
 //!
-//! At first the part ends at the present and follows it. Once the user has moved back in time, its end
-//! is fixed, so that other points can be viewed over the same time.
+//! At first the part ends at the present and follows it. Once the user has moved back in time, the
+//! end of the part is fixed, so that other points can be viewed over the same time.
 
 use crate::model::History;
 use crate::screens::prelude::*;
@@ -17,7 +17,7 @@ const FIRST: usize = 4;
 pub struct LoadView {
     /// Index in [`SPANS`].
     span: usize,
-    /// End of the part, ticks since the segment was created. `None` while it ends now.
+    /// End of the part, ticks since the segment was created. `None` while the part ends now.
     until: Option<u64>,
     /// Whether the part was just changed, so that the picture must be scrolled into view.
     pub(super) wanted: bool,
@@ -124,7 +124,7 @@ impl LoadView {
 /// The time for which the load is known.
 #[derive(Clone, Copy)]
 struct LoadTime {
-    /// Begin of the known load.
+    /// Begin of the known load, ticks since the segment was created.
     from: u64,
     now: u64,
     ticks_per_second: f64,

@@ -20,10 +20,10 @@ const WIDE: usize = 80;
 const FIGURES: usize = 35;
 /// Minimum width for cumulative shares in the histogram.
 const SUMS: usize = 60;
-/// Message while a slow line has not yet delivered all parts of a point.
+/// Message while a slow connection has not yet delivered all parts of a point.
 const STILL_TO_COME: &str =
     "Slow connection: the histogram, the threads and the calls of this point have not arrived yet.";
-/// Lines of the histogram: usually, and at most on a higher screen.
+/// Minimum and maximum number of bars in the histogram, each a line.
 const BARS: (usize, usize) = (13, 24);
 /// The tables below the figures. The user can choose the columns of the first one.
 pub(super) const TABLES: [&SumsTable; 3] = [&sums::THREADS, &sums::TUPLES, &sums::CALLS];
@@ -232,7 +232,7 @@ impl Pane<'_> {
         lines
     }
 
-    /// The span of the regions as a bar: the part on a CPU, and the rest.
+    /// The span of the regions as a bar: the part on a CPU, and the part off the CPU.
     fn on_and_off(&self, on: u64, off: u64) -> Option<Line<'static>> {
         let room = FIGURES - 16;
         let filled = (on as f64 / (on as f64 + off as f64) * room as f64).round();
@@ -358,7 +358,7 @@ impl Pane<'_> {
             let name = if each.is_empty() { "other".into() } else { each.join(" ") };
             Sums { name, rate: tuple.rates[0], total: tuple.total, ..Sums::default() }
         });
-        // The first amount usually limits the speed.
+        // The table has the rate of only the first amount, which usually limits the speed.
         let of = format!("{}/s", first.name);
         let tuples = self.table(1, &rows.collect::<Vec<_>>(), Some((sums::RATE, &of)), width);
         lines.into_iter().map(|line| (line, None)).chain(tuples).collect()
@@ -372,7 +372,7 @@ impl Pane<'_> {
             Who::Top => "(top level)".into(),
             Who::Others => "(other callers)".into(),
         };
-        // Open regions already have callees.
+        // Callees of open regions count already, so the time of the open regions counts, too.
         let open = self.figures.open().and_then(|open| open.on_cpu).unwrap_or(0);
         let all = self.figures.total().inclusive.saturating_add(open);
         let row = |one: &Related| {
@@ -400,7 +400,7 @@ impl Pane<'_> {
                 }
                 _ => (format!("lane {}", lane.id), NONE),
             };
-            // A point of one process has threads of that process only.
+            // The rows need their process only if the point is a sum over several processes.
             let is_sum = self.figures.process().is_none();
             let process = lane.lane.filter(|_| is_sum).zip(snapshot);
             let process = process.and_then(|(lane, snapshot)| snapshot.member(lane.process));
@@ -412,7 +412,7 @@ impl Pane<'_> {
         self.table(0, &rows.collect::<Vec<_>>(), None, width)
     }
 
-    /// The time of its open regions so far.
+    /// The time of the point's open regions so far.
     fn open(&self) -> Vec<Line<'static>> {
         let Some(open) = self.figures.open() else { return Vec::new() };
         let ticks = |ticks: Option<u64>| self.ticks(ticks.map(|ticks| ticks as f64));

@@ -70,7 +70,8 @@ impl PointsTable<'_> {
                 let end = format!("{:.0}%", self.top * 100.0);
                 format!("0{end:>width$}", width = self.fit.width(column).saturating_sub(1))
             }
-            // Only if no line of sums shows this.
+            // The title has the numbers of the visible rows only if the line of sums, which has
+            // them as well, is missing.
             Column::Name if rows < all && !self.has_totals => {
                 format!("Name {}", self.seen(rows).replace(" of ", "/"))
             }

@@ -8,7 +8,7 @@ use super::list::{TABLE, amiss, ended, name_of, open_for};
 use crate::model::threads::{Thread, find, parts, state_word};
 use crate::screens::prelude::*;
 
-/// Minimum height for keeping the list above the points of a thread.
+/// Minimum height for showing the list above the points of a thread.
 const HIGH: u16 = 10;
 
 /// The area of the list's rows on a body.
@@ -45,8 +45,9 @@ pub(super) fn draw(view: &ThreadsView, frame: &mut Frame, area: Rect, common: &C
     }
 }
 
-/// Columns of the mark with the blank behind it, and of names.
+/// Columns of the mark with the blank behind it.
 const MARK: usize = 2;
+/// Minimum width of a name.
 const MIN_NAME: usize = 12;
 /// Maximum width of a name, if there are other columns.
 const MAX_NAME: usize = 24;
@@ -106,7 +107,7 @@ fn stack(common: &Common, thread: &Thread, width: usize) -> Vec<Line<'static>> {
     };
     let mut lines = vec![Line::styled(heading, styles.theme.heading)];
     lines.extend(thread.lane.open.iter().enumerate().map(|(level, open)| {
-        // More indent would leave no room for the name.
+        // A wider indent would leave no room for the name.
         let indent = " ".repeat(level.min(8));
         let name = format!("{indent}{}", common.point_name(open.point));
         let [first, second] = match ended {

@@ -51,7 +51,7 @@ fn clock(thread: &Thread, common: &Common) -> &'static str {
     thread.lane.clock.or(of_all).map_or(NONE, clock_word)
 }
 
-/// The region that a thread is in. A rare problem is shown in its place.
+/// The region that a thread is in. If there are problems on the thread, they are shown before it.
 fn within(thread: &Thread, common: &Common) -> String {
     let (amiss, inner) = (amiss(thread), innermost(common, thread));
     match (amiss.is_empty(), inner.is_empty()) {

@@ -88,7 +88,7 @@ struct TimelinePicture<'a> {
 }
 
 impl TimelinePicture<'_> {
-    /// Moments relative to now, at round distances.
+    /// Draws the axis: moments before now, at round distances.
     fn axis(&self, buffer: &mut Buffer, area: Rect) {
         let style = self.styles.theme.heading;
         buffer.set_style(area, style);
@@ -286,8 +286,8 @@ impl TimelinePicture<'_> {
                 None => self.styles.theme.faint,
             }
         };
-        // The letters of a bar keep its background, so that the start of the bar is visible. A
-        // region that hardly ran has a line as background.
+        // The letters of a bar have the bar's colour as background, so that the start of the bar is
+        // visible. If the region hardly ran, they are underlined instead.
         let letters = |share: f64| match color {
             _ if selected => style(share),
             _ if share < 0.25 => style(share).add_modifier(Modifier::UNDERLINED),
@@ -332,8 +332,8 @@ impl TimelinePicture<'_> {
                 name_in(self.timeline, track, usize::MAX, glyphs.ellipsis)
             });
             let own = scale.single(region.exclusive as f64);
-            // Exclusive time longer than the span means that the region was latched: the excess is
-            // from before it.
+            // Exclusive time longer than the span means that the program has latched earlier
+            // regions of the point: their time is part of this record.
             let latched = match region.exclusive > region.span() {
                 true => " (latched, with earlier parts)",
                 false => "",
@@ -399,8 +399,8 @@ fn name_in(
     if lane.name.is_empty() {
         return format!("[{}]", lane.tid);
     }
-    // With several processes: the process id and the thread's name, since all have the same process
-    // name.
+    // With several processes, a name is `PROCESS[PID] THREAD`. Show only the id and the thread's
+    // name, since the processes often have the same name.
     if lane.process.is_some()
         && let Some((process, thread)) = lane.name.split_once("] ")
         && let Some((_, pid)) = process.rsplit_once('[')
@@ -414,8 +414,8 @@ fn name_in(
     text::cut(&lane.name, columns.saturating_sub(number.len()), ellipsis) + &number
 }
 
-/// A time before now, in the unit of the most distant one, and as precise as the distance between
-/// the marks.
+/// A time before now, in the unit of the most distant mark, and as precise as the distance between
+/// two marks.
 fn moment(ago_ns: u64, step_ns: u64, farthest_seconds: f64) -> String {
     if ago_ns == 0 {
         return "now".into();

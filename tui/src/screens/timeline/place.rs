@@ -1,7 +1,7 @@
 //! The user's position on the timeline: the part of the time, the line, and the region.
 //!
-//! The picture follows the newest until the user moves back in time. Then it is held, so that it is
-//! not overwritten while the user looks at it.
+//! The picture follows the newest regions until the user moves back in time. Then it is held, so
+//! that it is not overwritten while the user looks at it.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,8 +10,9 @@ use crate::model::timeline::{Region, Timeline, TimelineRow};
 use crate::screens::prelude::*;
 use crate::snapshot::{Lane, LaneKind};
 
-/// Minimum and maximum length of the visible part, nanoseconds.
+/// Minimum length of the visible part, nanoseconds.
 const SHORTEST_NS: u64 = 1_000;
+/// Maximum length of the visible part, nanoseconds.
 const LONGEST_NS: u64 = 1_000_000_000_000;
 /// Limits of the initial length, nanoseconds.
 const FIRST_NS: (u64, u64) = (1_000_000, 10_000_000_000);
@@ -22,9 +23,9 @@ pub struct TimeView {
     picture: Option<Timeline>,
     /// Length of the visible part, nanoseconds. `None` before the first picture.
     span_ns: Option<u64>,
-    /// End of the visible part. `None` while it follows the newest.
+    /// End of the visible part, ticks. `None` while the part follows the newest regions.
     right: Option<u64>,
-    /// The moment of the cursor. `None` while the cursor is on the newest region.
+    /// The moment of the cursor, ticks. `None` while the cursor is on the newest region.
     at: Option<u64>,
     line: Option<TimelineRow>,
     /// The last search text.
@@ -47,15 +48,15 @@ impl TimeView {
         let picture = Timeline::of(snapshot, self.picture.as_ref());
         let reach_ns = picture.reach() as f64 / picture.ticks_per_second * 1e9;
         let (least, most) = FIRST_NS;
-        // The initial part covers all kept records and a bit of the lost time, so that the boundary
-        // is visible.
+        // The initial part covers all records in the rings and a bit of the lost time, so that the
+        // boundary is visible.
         self.span_ns.get_or_insert_with(|| step_above((reach_ns as u64).clamp(least, most)));
         self.picture = Some(picture);
         self.line = self.line.or_else(|| self.first_line());
     }
 
-    /// The lanes of these lines. Records of an ended thread are requested once: there may be none,
-    /// and then it has no line.
+    /// The lanes of these lines, and all lanes without a live thread: an ended thread has a line
+    /// only once its records are known. Records that are known are not transferred again.
     pub(super) fn lanes_seen(&self, snapshot: &Snapshot, first: usize, lines: usize) -> Vec<u32> {
         let (live, ended): (Vec<&Lane>, Vec<&Lane>) =
             snapshot.lanes.iter().partition(|lane| lane.kind == LaneKind::Live);
@@ -85,7 +86,7 @@ impl TimeView {
         self.picture.as_ref()
     }
 
-    /// Whether the picture follows the newest.
+    /// Whether the picture follows the newest regions.
     pub fn follows(&self) -> bool {
         self.right.is_none()
     }
@@ -218,7 +219,7 @@ impl TimeView {
         }
     }
 
-    /// Follows the newest again.
+    /// Follows the newest regions again.
     pub(crate) fn follow(&mut self) {
         self.right = None;
         self.at = None;
@@ -259,7 +260,7 @@ impl TimeView {
         }
     }
 
-    /// Holds the picture with the cursor at this moment, in view.
+    /// Holds the picture, moves the cursor to this moment, and scrolls the moment into view.
     fn look_at(&mut self, at: u64) {
         let Some(newest) = self.picture.as_ref().map(|picture| picture.taken) else { return };
         let (ticks, right) = (self.ticks(), self.right());

@@ -19,9 +19,11 @@ const NAME: &str = "name";
 
 /// The figures of a frame for its columns.
 pub(super) struct FrameFigures {
-    /// Shares of everything that is shown: inclusive, exclusive, and in the baseline.
+    /// The frame's inclusive time, as a share of everything that is shown.
     share: f64,
+    /// The frame's exclusive time, likewise.
     own: f64,
+    /// The inclusive share in the baseline; 0 without a baseline.
     was: f64,
     inclusive: u64,
     exclusive: u64,
@@ -92,7 +94,8 @@ fn cells(tree: &TreeView, id: u32, common: &Common) -> FrameFigures {
     }
 }
 
-/// The source of the weights, and the titles of the columns or the frame under the cursor.
+/// Draws the lines above the tree: the source of the weights, and below it the titles of the
+/// columns or, for a flame graph, the frame under the cursor.
 pub(super) fn head(tree: &TreeView, canvas: &mut Canvas, body: Rect, common: &Common) {
     let styles = &common.styles;
     let width = usize::from(body.width);

@@ -24,7 +24,7 @@ struct FlameBar {
     width: u16,
 }
 
-/// The bars of a tree, or of a node and its parents, on this many columns.
+/// The bars of a tree, or of a node with its ancestors and descendants, on this many columns.
 fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<FlameBar> {
     let mut bars = Vec::new();
     let mut next = Vec::new();
@@ -64,7 +64,7 @@ impl TreeView {
         bars(&self.tree, self.tree.find(&self.zoom), width)
     }
 
-    /// Goes to the heaviest child, or to the parent.
+    /// Goes down by some levels, to the heaviest child each time, or up to the parents.
     pub(super) fn step_in(&mut self, levels: isize, common: &mut Common) {
         for _ in 0..levels.unsigned_abs().min(self.rows.len()) {
             let Some(node) = self.node() else { return };
@@ -80,7 +80,7 @@ impl TreeView {
     /// Goes to the next frame of the same level.
     pub(super) fn step_aside(&mut self, bars: isize, common: &mut Common) {
         let Some(node) = self.node() else { return };
-        // At the greatest width, so that every frame has a bar.
+        // Use the greatest width, at which nearly every frame has a bar.
         let mut level = self.bars(u16::MAX);
         let Some(own) = level.iter().find(|bar| bar.node == node).copied() else { return };
         level.retain(|bar| bar.level == own.level);

@@ -41,7 +41,7 @@ impl FileGroup {
         Ok(())
     }
 
-    /// All of them as one; with `sum`, points of one name become one.
+    /// Makes one source of the files. With `sum`, points of the same name become one.
     pub(crate) fn together(self, sum: bool) -> Result<GroupSource> {
         let ids = self.0.iter().map(|file| file.process.segment_id.clone()).collect();
         GroupSource::new(ProcessGroup { members: Selector::Segments(ids), sum }, Box::new(self))

@@ -11,7 +11,7 @@ use crate::snapshot::{
 };
 use crate::summing::SnapshotScope;
 
-/// Id of the lane for a late place's sums over all threads.
+/// Stands for a member's lane id, for the lane that gets a late place's sums over all threads.
 const OF_ALL: u32 = u32::MAX;
 
 impl GroupSource {
@@ -20,7 +20,8 @@ impl GroupSource {
         let state = self.state();
         let rate = self.rate();
         let elapsed_ticks = self.age(state, rate);
-        // A late place must not hide the others' figures.
+        // A late place may still have the sums of an earlier request. If whole pictures are wanted
+        // now, it must not reduce the other places' pictures to sums.
         let sums = self.looking.sight.extent != Extent::All;
         let is_summed = |m: &GroupMember| m.last.summed.is_some() && (sums || !m.is_late());
         let mut summed = self.members.iter().any(is_summed).then(Summed::default);
@@ -67,7 +68,8 @@ impl GroupSource {
                     id
                 });
                 self.routes.entry(id).or_default().push((place, point.id));
-                // In the merged snapshot, a point without `since_ticks` began with the oldest process.
+                // In the merged snapshot, a point without `since_ticks` began with the oldest
+                // process.
                 let begin = point.begin_ticks().map(|begin| began.saturating_add(begin));
                 let since_ticks = if began == 0 { point.since_ticks } else { begin };
                 match places.get(&id) {
@@ -107,8 +109,8 @@ impl GroupSource {
                 let open = open.collect();
                 whole.lanes.push(Lane { id, name, kind, process, clock, open, ..lane.clone() });
             }
-            // This place is late, and sends sums over all threads, which cannot be assigned to
-            // single threads.
+            // The last picture of a late place has sums over all threads, which cannot be assigned
+            // to single threads.
             let of_all = (summed.is_none() && last.summed.is_some()).then(|| lane_id(OF_ALL));
             if let Some(id) = of_all {
                 let name = format!("{process} all threads");
@@ -274,8 +276,9 @@ fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Po
     PointKey::Named(point.name.clone(), point.file.clone(), *seen)
 }
 
-/// Adds another process's point of the same name, whose figures began at `begin`. For the sum, a
-/// process that joins has the effect of a reset; the sum's figures begin with the earliest part.
+/// Adds another process's point of the same name, whose figures began at `begin`. The sum's figures
+/// begin with the earliest of its parts. A part that joins changes the number of resets, so that
+/// users of the snapshot do not take the jump of the sum for new measurements.
 fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, running: bool) {
     sum.fenced |= point.fenced;
     sum.left_over |= point.left_over;

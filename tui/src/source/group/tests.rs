@@ -8,8 +8,8 @@ use crate::model::{Calls, Figures, Model};
 use crate::snapshot::{Open, Record, Stats, total};
 use crate::source::synthetic::Synthetic;
 
-/// Made-up processes by their ids, which the test can change. Those with odd ids run here, and the
-/// others behind a line.
+/// Made-up processes by their ids, which the test can change. Processes with odd ids run on this
+/// machine, and the others behind a line. The first flag makes the line late.
 #[derive(Clone, Default)]
 struct Machines(
     Rc<RefCell<Vec<(u32, Shared)>>>,
@@ -133,7 +133,8 @@ fn edges_and_open_regions_are_those_of_the_processes() {
         let snapshot = group.poll().unwrap();
         assert!(snapshot.edges.is_sorted_by(|a, b| a.key() < b.key()));
         assert!(snapshot.edges.iter().any(|edge| edge.caller.is_some()));
-        // Each cell's figures are the sums of its edges, and the callers have kept their names.
+        // Each cell's figures are the sums of its edges, and callers have the same names as before
+        // the merge.
         let name = |id| snapshot.point(id).unwrap().name.as_str();
         for cell in &snapshot.cells {
             let own = cell.key();
@@ -207,8 +208,8 @@ fn sums_of_places_show_the_same_rows_as_whole_pictures() {
             assert!(sum || own(&all) == own(&sums), "{:?} {:?}", own(&all), own(&sums));
         }
 
-        // Points that do not pass the filter still have loads. A point that is shown by itself has
-        // all its figures.
+        // Points that do not pass the filter still have loads. A point in `sight.whole` has all its
+        // figures.
         let filter = Filter::new("lz process:my_app").unwrap();
         let selected = all.points().iter().find(|it| it.name() == "io.crc").unwrap().id();
         let mut sight = looking(Extent::Sums).sight;
@@ -234,7 +235,8 @@ fn sums_of_places_show_the_same_rows_as_whole_pictures() {
                 model.points().iter().filter_map(|it| it.rate().zip(it.load())).collect()
             };
             let near = |one: f64, other: f64| (one - other).abs() <= 0.01 * one.max(0.01);
-            // Open regions continue between the two polls. Without one machine, a third is missing.
+            // The tolerance allows for open regions, which continue between the two polls. It is
+            // smaller than a third, the share of one of the three processes.
             let like = |one: f64, other: f64| (one - other).abs() <= 0.15 * one.max(0.01);
             let pairs: Vec<_> = loads(&all).into_iter().zip(loads(&sums)).collect();
             assert!(
@@ -258,8 +260,8 @@ fn sums_of_places_show_the_same_rows_as_whole_pictures() {
             continue;
         }
 
-        // The others are shown whole while one is late. What the late one's threads did is unknown,
-        // and its last figures stay.
+        // The other processes are shown whole while one is late. The late process keeps its last
+        // figures, but they are not known by thread.
         machines.1.set(true);
         of_sums.look_at(looking(Extent::All));
         let late = of_sums.poll().unwrap();
@@ -360,7 +362,7 @@ fn a_late_process_has_no_rates_and_no_jump_on_return() {
     assert_eq!(look(false), ([false, false], [true, true], 0));
 }
 
-/// If some processes of a sum cannot be reached, the message has their number.
+/// If some processes of a sum cannot be changed, the message says how many.
 #[test]
 fn a_change_that_not_all_follow_says_how_many_did_not() {
     let machines = Machines::default();
@@ -378,7 +380,7 @@ fn a_change_that_not_all_follow_says_how_many_did_not() {
     let state = |made: &Shared| made.borrow_mut().snapshot_mut().points[id as usize].state;
     assert_eq!((state(&here), state(&far)), (PointState::Off, PointState::On));
 
-    // If only some of the processes were switched, the end of the session undoes the switch in those.
+    // If only some of the processes were switched, the end of the session restores these processes.
     let mut session = crate::session::Session::new(Box::new(group), false);
     assert!(session.switch(id, PointState::Off, true).is_err());
     assert_eq!(state(&here), PointState::On);
@@ -422,8 +424,8 @@ fn joining_and_ending_processes_cause_no_jump() {
     }
 }
 
-/// The records of a process keep their moments, when its place is late and when the process has
-/// ended.
+/// The records of a process keep their start times while its place is late and after the process
+/// has ended.
 #[test]
 fn records_stay_where_they_were() {
     let machines = Machines::default();
@@ -447,13 +449,13 @@ fn records_stay_where_they_were() {
     assert_eq!([starts(), starts()], [first.clone(), first], "ended");
 }
 
-/// A sum's figures are as old as its oldest process, until all of it is reset. Side by side, each
-/// point is as old as its own figures.
+/// The figures of a sum are as old as its oldest process, until the point was reset in all
+/// processes. If processes are shown side by side, each point is as old as its own figures.
 #[test]
 fn figures_began_with_their_processes_or_at_a_reset() {
     let machines = Machines::default();
     let (old, young) = (machines.start(7), machines.start(9));
-    // Its first poll is at the time of the other's seventh.
+    // The older process has been polled six times before the younger one is polled at all.
     (0..6).for_each(|_| drop(old.borrow_mut().poll().unwrap()));
     let rate = crate::source::synthetic::TICKS_PER_SECOND;
     let age = |made: &Shared| made.borrow_mut().snapshot_mut().elapsed_ticks;
@@ -547,7 +549,8 @@ fn rows_of_ended_processes_expire_except_the_last_that_died() {
     assert_eq!(pids(&mut group, now + STAYS * 100), [3, 4, 5, 6, 7]);
 }
 
-/// When a late process returns, its figures include the whole time that it was late.
+/// When a late process returns, its figures are divided by the whole time that it was late, and not
+/// by the time between two polls.
 #[test]
 fn the_rates_of_a_sum_are_those_of_its_parts_each_over_its_own_time() {
     let machines = Machines::default();

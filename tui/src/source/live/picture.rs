@@ -22,8 +22,8 @@ use crate::snapshot::{
 use crate::source::place::{Objects, locate};
 use crate::source::symbol::readable;
 
-/// The snapshot of a copy of a segment. `file_unix_ns` is used as its time if the copy does not
-/// contain one.
+/// Makes a snapshot of a copy of a segment. `file_unix_ns` is used as its time if the copy has no
+/// note with a time.
 pub(in crate::source) fn of_copy(
     segment: Segment,
     facts: Facts,
@@ -31,7 +31,7 @@ pub(in crate::source) fn of_copy(
     file_unix_ns: u64,
 ) -> Snapshot {
     let mut reader = Reader::new(segment, facts.clone());
-    // A copy without a note was made from the leftovers of a process.
+    // A copy without a note is a segment that a process left behind, so the process is dead.
     let runs = note.is_some_and(|note| note.runs);
     let picture = reader.poll();
     let cells = CellCache::default().convert(picture);
@@ -71,13 +71,14 @@ pub(super) fn add_calls(snapshot: &mut Snapshot, reader: &Reader, facts: &Facts)
             let start = open.start.saturating_sub(facts.created_ticks);
             let so_far = snapshot.elapsed_ticks.saturating_sub(start);
             let on_cpu = match snapshot.clock.kind {
-                // This clock excludes nothing.
+                // A wall clock also counts time off the CPU.
                 ClockKind::Wall if runs => Some(so_far),
                 ClockKind::Wall => None,
                 _ => own_cpu.and_then(|now| {
                     let ns = now.checked_sub(of_lane.cpu)?;
                     let now = (ns as f64 / 1e9 * snapshot.clock.ticks_per_second) as u64;
-                    // The thread's CPU time when the region began, counted from the same moment.
+                    // The thread's CPU time when the region began. Like `now`, it is counted from
+                    // the moment at which the thread claimed its lane.
                     let then = open.start.checked_sub(claimed)?.checked_sub(open.off)?;
                     // The kernel updates a thread's time only a few times in 10 ms, so it may lag
                     // behind.
@@ -103,7 +104,8 @@ pub(super) fn add_calls(snapshot: &mut Snapshot, reader: &Reader, facts: &Facts)
     snapshot.edges.sort_unstable_by_key(Edge::key);
 }
 
-/// Extends the age of a dead process to the last begin of a region, which is an activity, too.
+/// Extends the age of a dead process to the last begin of an open region: that region has no
+/// record, but the process lived at least until then.
 pub(super) fn until_last_begin(snapshot: &mut Snapshot) {
     let begins = snapshot.lanes.iter().flat_map(|lane| &lane.open).map(|open| open.start);
     snapshot.elapsed_ticks = begins.fold(snapshot.elapsed_ticks, u64::max);
@@ -121,7 +123,8 @@ pub(super) fn ticks_until(monotonic_ns: u64, facts: &Facts, ticks_per_second: f6
     (ns as f64 / 1e9 * ticks_per_second) as u64
 }
 
-/// Limits the times of resets to the snapshot's moment, whatever a viewer wrote.
+/// Limits the times of resets to the snapshot's age: the viewer that resets a point writes the
+/// time, which may be wrong.
 pub(super) fn bound_resets(snapshot: &mut Snapshot) {
     for point in &mut snapshot.points {
         point.since_ticks = point.since_ticks.map(|since| since.min(snapshot.elapsed_ticks));
@@ -166,7 +169,7 @@ pub(super) fn show_names(
     }
 }
 
-/// The cells of a snapshot. An unchanged cell is shared with the previous snapshot.
+/// The converted cells of the last snapshots, so that snapshots share unchanged cells.
 #[derive(Default)]
 pub(super) struct CellCache {
     /// The last two versions of each cell, by its fixed index in the picture. The older version is
@@ -223,7 +226,8 @@ pub(super) fn fill(cell: &mut Cell, reading: &CellReading, picture: &Picture) {
     cell.tuples.extend(parts.filter_map(|part| tuple(part, picture)));
 }
 
-/// The measurements of a tuple, or of a metered point's own cell. `None` if there are none.
+/// Converts the cell of a tuple of amounts, or the metered point's own cell, which has the sums of
+/// other amounts. `None` if the cell has no measurements.
 pub(super) fn tuple(part: &CellReading, picture: &Picture) -> Option<AmountTuple> {
     let (stats, amounts) = part.all_owners();
     let find = |id: u32| {
@@ -251,9 +255,9 @@ pub(super) fn name_of(picture: &Picture, facts: &Facts) -> String {
 /// The state of a process as known from outside its segment.
 #[derive(Clone, Debug)]
 pub(super) enum Fate {
-    /// It runs, or a signal has stopped it.
+    /// The process exists; `stopped` is whether a signal has stopped it.
     Alive { stopped: bool },
-    /// It is dead; the value is how it ended, if known.
+    /// The process is dead; the value is how it ended, if known.
     Dead(Option<End>),
 }
 

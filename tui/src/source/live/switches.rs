@@ -1,4 +1,4 @@
-//! Points of a process that this viewer and others have switched.
+//! The points of a process that this viewer and other viewers have switched on or off.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::snapshot::{Point, PointState};
 pub(super) struct Switches {
     directory: Directory,
     segment: Name,
-    /// This viewer's record. `None` before the first switch, and if it cannot be written.
+    /// This viewer's record of its switches. `None` before the first one, or if writing fails.
     own: Option<Switched>,
     /// The points that this viewer has switched, with their states before any viewer switched them.
     found: BTreeMap<u32, PointState>,
@@ -46,9 +46,9 @@ impl Switches {
         }
     }
 
-    /// Completes the record after a point has been switched. Returns the state to put back. It is
-    /// the state before the switch or, if another viewer has switched the point and has not put it
-    /// back yet, the state before the other viewer's switch.
+    /// Completes the record after a point has been switched. Returns the state to restore later:
+    /// the state before this switch or, if another viewer has switched the point and has not
+    /// restored it yet, the state before that viewer's switch.
     pub(super) fn settle(&mut self, point: u32, on: bool, before: PointState) -> PointState {
         let left = state(on);
         let others = || self.others.iter().find_map(|other| other.points.get(&point));
@@ -63,7 +63,7 @@ impl Switches {
         found
     }
 
-    /// Marks the points that are still as a killed viewer left them.
+    /// Marks the points that a killed viewer switched and that are still in that state.
     pub(super) fn mark_left_over(&mut self, points: &mut [Point]) {
         self.others = switched::others(&self.directory, &self.segment, self.own.as_ref());
         for dead in self.others.iter_mut().filter(|other| other.is_dead) {

@@ -1,5 +1,5 @@
-//! Gives this process the user of another process: its namespaces, root and ids, without any
-//! capability.
+//! Moves this process into the room of another process: it takes that process's namespaces, root,
+//! user and group, and gives up all capabilities.
 
 use std::ffi::CString;
 use std::fs;
@@ -11,8 +11,9 @@ use anyhow::{Context as _, Result, anyhow};
 use crate::source::namespaces::{namespace_of, words_of};
 use crate::source::residents::FileSystem;
 
-/// Enters the room of another process for good. This must be the only thread. To enter a pid
-/// namespace, a child continues and this process waits for it.
+/// Enters the room of another process for good. The calling thread must be the only one. Only new
+/// processes run in a joined pid namespace, so if there is one to join, a child returns from this
+/// function, and this process waits for the child and exits with its status.
 ///
 /// The kernel requires the right to trace that process. Descriptors that are open already stay
 /// open.
@@ -34,8 +35,8 @@ pub fn enter(pid: u32) -> Result<()> {
         [("user", libc::CLONE_NEWUSER), ("mnt", libc::CLONE_NEWNS), ("pid", libc::CLONE_NEWPID)];
     let others = spaces.map(|(kind, flag)| if is_other(pid, kind) { flag } else { 0 });
     let [user_space, files, pids] = others;
-    // SAFETY: the list is empty, so the pointer is not read. The call fails without the right to
-    // change groups; then the groups are this user's own.
+    // SAFETY: the list is empty, so the pointer is not read. Without the right to change groups,
+    // the call fails, which is harmless: this process then has only its user's own groups.
     unsafe { libc::setgroups(0, std::ptr::null()) };
     // The user namespace comes first: it gives the right to enter the others.
     join(&process, user_space, "enter its user namespace")?;
@@ -59,8 +60,8 @@ pub fn enter(pid: u32) -> Result<()> {
     check(unsafe { libc::setresuid(user, user, user) }, "take its user")?;
     drop_capabilities()?;
     if is_child {
-        // The child ends with its input. A signal that ends only the waiting parent must end the
-        // child, too. This comes after the change of user, which would undo it.
+        // The child ends when its input ends. A signal that kills only the waiting parent must end
+        // the child, too. Set this after the change of user, which clears it.
         // SAFETY: `prctl` takes plain numbers here.
         let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
         check(result, "end with its parent")?;
@@ -76,7 +77,7 @@ fn check(result: libc::c_int, what: &str) -> Result<()> {
     Err(anyhow!("expected the right to {what}, found: {error}; root has it"))
 }
 
-/// Opens its root. `None` if this process has the same root.
+/// Opens the root of a process. `None` if this process has the same root.
 fn root_of(pid: u32) -> Result<Option<OwnedFd>> {
     if FileSystem::of("self").is_some_and(|own| FileSystem::of(&pid.to_string()) == Some(own)) {
         return Ok(None);
@@ -127,11 +128,12 @@ fn continue_in_child() -> Result<()> {
     while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0
         && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     {}
-    // SAFETY: `_exit` takes a plain number. It skips buffered output, which the child will write.
+    // SAFETY: `_exit` takes a plain number. It does not flush buffered output, which the child has
+    // written already.
     unsafe { libc::_exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1 }) }
 }
 
-/// Drops all capabilities, so that even user 0 has only the rights of file permissions.
+/// Drops all capabilities, so that file permissions limit even user 0.
 fn drop_capabilities() -> Result<()> {
     /// The third version of the interface: 64 capabilities.
     const VERSION: u32 = 0x2008_0522;

@@ -1,4 +1,4 @@
-//! A running agent: requests to it, and its replies.
+//! Starts an agent, sends requests to it, and receives its replies.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs;
@@ -20,19 +20,19 @@ use crate::text::clean;
 
 /// How long the screen waits for an answer before it continues without it.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
-/// A picture is late after this time.
+/// Time without an answer after which a picture counts as late.
 pub(super) const SILENT: Duration = Duration::from_secs(3);
 /// How long a command may take until its agent answers: the user may have to type a password.
 pub(super) const TO_OPEN: Duration = Duration::from_secs(120);
-/// Interval between two checks whether the caller has given up.
+/// Interval at which a start checks whether its caller has given up.
 const LOOK: Duration = Duration::from_millis(10);
 /// Maximum number of unread replies; the agent's writes block beyond that.
 const UNREAD: usize = 2;
-/// Maximum number of bytes that are kept of a line on standard error.
+/// Maximum number of bytes of a line on standard error that are stored.
 const LINE: u64 = 4096;
-/// How long to wait for the last lines on standard error; a child of the command may keep it open.
+/// How long to wait for the end of standard error, which a child of the command may keep open.
 const TO_BE_SAID: Duration = Duration::from_millis(500);
-/// How long a command may take to end after a goodbye, and again after a signal.
+/// How long a command may take to end after its input is closed, and again after a signal.
 const TO_END: Duration = Duration::from_secs(1);
 /// How long the screen waits for a command to end after a goodbye.
 const TO_SAY_GOODBYE: Duration = Duration::from_millis(300);
@@ -46,7 +46,7 @@ pub(super) struct StartHandle(Arc<Mutex<Start>>);
 enum Start {
     #[default]
     ToCome,
-    /// The command runs, and was not reaped yet.
+    /// The command was started and has not been reaped, so this id is still its own.
     Running(libc::pid_t),
     /// The agent has answered, or the command has failed.
     Done,
@@ -58,7 +58,7 @@ impl StartHandle {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives up the wait. If the command was started, it gets SIGTERM.
+    /// Gives up the start. If the command runs already, it gets SIGTERM.
     pub(super) fn give_up(&self) {
         let mut start = self.lock();
         if let Start::Running(command) = *start {
@@ -98,16 +98,16 @@ fn id_of(child: &Child) -> libc::pid_t {
     libc::pid_t::try_from(child.id()).unwrap_or(libc::pid_t::MAX)
 }
 
-/// Ends a command and its shell's children before it is known which of them is the agent. The
-/// command must not have been reaped yet.
+/// Ends a command, which is a shell, and the shell's children, since it is not known yet which of
+/// them is the agent. The command must not have been reaped yet.
 fn terminate_all(command: libc::pid_t) {
     let children = fs::read_to_string(format!("/proc/{command}/task/{command}/children"));
     let children = children.unwrap_or_default();
     let children = children.split_whitespace().filter_map(|child| child.parse().ok());
-    // A command that may not ask for a password has a process group of its own.
+    // A command that may not ask for a password leads a process group, whose id is negative here.
     for process in children.chain([-command, command]) {
-        // SAFETY: `kill` touches no memory. The shell reaps its children, and this program the
-        // shell, so the ids still belong to them.
+        // SAFETY: `kill` touches no memory. Only this program reaps the shell, and only the shell
+        // reaps its children, so an id is reused only if the shell reaps a child right now.
         unsafe { libc::kill(process, libc::SIGTERM) };
     }
 }
@@ -115,21 +115,21 @@ fn terminate_all(command: libc::pid_t) {
 /// A running agent.
 pub(super) struct AgentProcess {
     pub(super) child: Child,
-    /// Whether this program is sent to the place first.
+    /// Whether this program was sent to the place, to run there as the agent.
     pub(super) copies: bool,
-    /// Standard input of the agent. `None` after the goodbye.
+    /// Standard input of the agent. `None` once it is closed.
     pub(super) requests: Option<ChildStdin>,
     pub(super) replies: Receiver<Result<(Reply, Vec<u8>)>>,
-    /// Numbers of the requests whose answers will be collected.
+    /// Numbers of the requests without an answer yet whose answers [`Self::wait`] will return.
     pub(super) asked: HashSet<u32>,
-    /// Answers that arrived while another one was waited for.
+    /// Answers that arrived while [`Self::wait`] waited for another one.
     pub(super) early: VecDeque<(Reply, Vec<u8>)>,
     /// Moment of the last reply.
     pub(super) heard: Instant,
-    /// The moment since which an answer is due. `None` while none is due.
+    /// Since when the agent has sent nothing although an answer is due. `None` if no answer is due.
     pub(super) silent_since: Option<Instant>,
-    /// Whether the agent may not have read all requests. Then the line is cut without a goodbye,
-    /// and the agent puts back toggled points.
+    /// Whether the agent may not have read all requests. Then the line is closed without a goodbye,
+    /// and the agent restores toggled points.
     pub(super) is_cut: bool,
     /// The last line that the command wrote to its standard error.
     pub(super) said: Arc<Mutex<String>>,
@@ -141,10 +141,11 @@ pub(super) struct AgentProcess {
 
 /// The result of waiting for a reply.
 pub(super) enum ReplyKind {
+    /// No reply arrived in time.
     Nothing,
-    /// An answer that will be collected.
+    /// A reply to a request in `asked` arrived; it is in `early` now.
     Answer,
-    /// A reply that will be dropped.
+    /// Another reply arrived and was dropped.
     Other,
 }
 
@@ -233,7 +234,8 @@ impl AgentProcess {
             waiting.is_done();
             return Err(line.why_not(via, &error));
         }
-        // If the command wrote something other than an answer, its text explains the failure.
+        // Ignore a failure to write here: the error of the read below also has what the command
+        // printed.
         let asked = line.next;
         let _ = line.ask(Ask::Hello { keep });
         line.asked.insert(asked);
@@ -287,7 +289,7 @@ impl AgentProcess {
         }
     }
 
-    /// The last line that the command wrote to standard error.
+    /// The last line that the command wrote to standard error, in parentheses; empty without one.
     pub(super) fn said(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         match said.trim() {
@@ -296,7 +298,7 @@ impl AgentProcess {
         }
     }
 
-    /// Sends a request whose answer will be dropped.
+    /// Sends a request whose answer will be dropped. Returns the request's number.
     pub(super) fn send(&mut self, ask: Ask) -> Result<u32> {
         let number = self.next;
         self.next += 1;
@@ -309,7 +311,7 @@ impl AgentProcess {
         Ok(number)
     }
 
-    /// Sends a request whose answer will be collected.
+    /// Sends a request whose answer [`Self::wait`] will return. Returns the request's number.
     pub(super) fn ask(&mut self, ask: Ask) -> Result<u32> {
         let number = self.send(ask)?;
         self.asked.insert(number);
@@ -338,16 +340,16 @@ impl AgentProcess {
             let left = until.saturating_duration_since(Instant::now());
             let left = left.min(patience.saturating_sub(silent));
             match self.hear(left)? {
-                // Do not wait for an agent that floods the line with replies that were not
-                // requested.
                 ReplyKind::Nothing => return Ok(None),
+                // The agent may flood the line with other replies, so the deadline ends the loop,
+                // too.
                 ReplyKind::Other if left.is_zero() => return Ok(None),
                 ReplyKind::Other | ReplyKind::Answer => {}
             }
         }
     }
 
-    /// Takes one reply, if one arrives in time.
+    /// Waits for one reply and stores it in `early` if it was asked for.
     pub(super) fn hear(&mut self, patience: Duration) -> Result<ReplyKind> {
         let (reply, rest) = match self.replies.recv_timeout(patience) {
             Ok(reply) => reply?,
@@ -374,12 +376,13 @@ impl AgentProcess {
         Ok(self.silent_since.is_some_and(|since| since.elapsed() >= PATIENCE))
     }
 
-    /// Ends the command: it may end by itself, else it gets a signal. A stopped command is not
-    /// waited for; when it continues, it puts back toggled points.
+    /// Closes the command's input, which should end it; otherwise sends SIGTERM. If the command is
+    /// stopped, this returns `None` after [`TO_END`] each: once the command continues, it restores
+    /// toggled points and ends.
     pub(super) fn end(&mut self) -> Option<ExitStatus> {
         self.requests = None;
         if let Some(status) = self.wait_for_end(TO_END) {
-            // Its last lines may still be in the pipe.
+            // The command's last lines may still be in the pipe.
             let _ = self.all_said.recv_timeout(TO_BE_SAID);
             return Some(status);
         }
@@ -403,7 +406,7 @@ impl AgentProcess {
     }
 
     pub(super) fn terminate(&self) {
-        // SAFETY: `kill` touches no memory. The child was not reaped, so the id is its own.
+        // SAFETY: `kill` touches no memory. The child was not reaped, so the id is still its own.
         unsafe { libc::kill(self.id(), libc::SIGTERM) };
     }
 }
@@ -424,7 +427,7 @@ impl Drop for AgentProcess {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // Do not signal a late agent: it finds the end of its input when it continues.
+        // Do not signal a late agent that got a goodbye: it will read the goodbye and end.
         if self.is_cut || !is_late {
             self.terminate();
         }
@@ -434,7 +437,8 @@ impl Drop for AgentProcess {
     }
 }
 
-/// Sends this program to the shell that runs the script.
+/// Sends the script of [`copy`] to the shell at the place, and this program to the script. Returns
+/// once the script starts the program.
 pub(super) fn bring(to: &mut ChildStdin, heard: &Receiver<Result<Option<String>>>) -> Result<()> {
     let program = copy::ProgramCopy::load()?;
     to.write_all(program.script().as_bytes()).map_err(|_| anyhow!("it has ended"))?;
@@ -456,13 +460,14 @@ pub(super) fn says_missing(said: &str) -> bool {
 }
 
 pub(super) fn keep_last_line(errors: impl Read, said: &Mutex<String>) {
-    // Lines may have any length.
+    // A line may have any length, so each read is limited.
     let mut errors = BufReader::new(errors);
     let mut line = Vec::new();
     while let Ok(1..) = errors.by_ref().take(LINE).read_until(b'\n', &mut line) {
         let text = String::from_utf8_lossy(&line);
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        // Skip an exit status in the last line, which some commands print.
+        // Some commands print an exit status after the message that pfp-top is missing. Keep the
+        // message.
         if !text.trim().is_empty() && !says_missing(&said) {
             *said = text.into_owned();
         }
@@ -476,7 +481,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether or not the command has started when the caller gives up, it does not keep running.
+    /// After the caller has given up, the command does not run, whether or not it had been started.
     #[test]
     fn a_command_that_is_given_up_ends_or_never_starts() {
         let sleeps = || {
@@ -490,7 +495,7 @@ mod tests {
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
         assert!(waiting.is_over() && waiting.spawn(&mut sleeps()).is_err());
 
-        // An agent that has answered is not ended by giving up the wait.
+        // After the agent has answered, giving up does not end it.
         let waiting = StartHandle::default();
         let mut child = waiting.spawn(&mut sleeps()).unwrap();
         waiting.is_done();

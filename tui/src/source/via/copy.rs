@@ -1,8 +1,8 @@
 //! Sends this program to a place that has no pfp-top, or another version.
 //!
-//! A shell there gets a script, reports its kind of machine, and gets the program. It writes the
-//! program to a private file, opens it, removes it, and executes it. So no file is left, however
-//! the line ends.
+//! The viewer sends a script to a shell there. The script reports the kind of machine, and reads
+//! the program. It writes the program to a private file, opens and removes the file, and executes
+//! it through the descriptor. So no file is left, however the line ends.
 
 use std::fs;
 use std::io::{BufRead, Read as _, Write};
@@ -16,15 +16,15 @@ use super::way::THIS;
 
 /// Prefix of the lines that the script prints.
 const SAYS: &str = "pfp-top-copy ";
-/// The last of these lines.
+/// Text after the prefix in the last line of the script.
 const DONE: &str = "done";
-/// Maximum number of bytes before a line of the script.
+/// Maximum number of bytes of other output, such as a greeting, before a line of the script.
 const NOISE: u64 = 64 << 10;
 
 /// This program, stripped of everything that is not needed to run.
 pub(super) struct ProgramCopy {
     bytes: Vec<u8>,
-    /// The minimum version of the C library that it needs. `None` if it is linked statically.
+    /// The minimum version of glibc that it needs. `None` if it does not use glibc.
     libc: Option<[u32; 2]>,
 }
 
@@ -36,7 +36,8 @@ impl ProgramCopy {
         Ok(Self { bytes, libc })
     }
 
-    /// The script. It is one command, so the shell has read all of it before it starts.
+    /// The script for the shell. It is one command in braces, so the shell reads all of it before
+    /// it runs it, and the rest of the input is left for the program.
     pub(super) fn script(&self) -> String {
         let len = self.bytes.len();
         format!(
@@ -85,7 +86,7 @@ impl ProgramCopy {
 ///
 /// # Errors
 ///
-/// If the script prints nothing. The error quotes the other output.
+/// If the input ends, or has too much other output, before a line of the script.
 pub(super) fn hear(input: &mut impl BufRead) -> Result<Option<String>> {
     let mut input = input.take(NOISE);
     let mut line = Vec::new();
@@ -104,7 +105,7 @@ pub(super) fn hear(input: &mut impl BufRead) -> Result<Option<String>> {
     bail!("expected a shell, found other data")
 }
 
-/// Removes the parts that are not loaded: three quarters of an executable are for debuggers.
+/// Removes the parts of an executable that are not loaded: three quarters of it are for debuggers.
 fn trim(bytes: &mut Vec<u8>) -> object::Result<()> {
     let header = FileHeader64::<Endianness>::parse(bytes.as_slice())?;
     let endian = header.endian()?;
@@ -114,7 +115,7 @@ fn trim(bytes: &mut Vec<u8>) -> object::Result<()> {
     });
     let end = ends.max().unwrap_or(0).max(size_of::<FileHeader64<Endianness>>() as u64);
     bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
-    // The section headers are removed, too.
+    // The section headers were at the end, so they have been removed, too.
     let Ok((header, _)) = pod::from_bytes_mut::<FileHeader64<Endianness>>(bytes) else {
         return Ok(());
     };
@@ -170,7 +171,8 @@ mod tests {
     fn a_trimmed_program_is_a_valid_executable() {
         let program = ProgramCopy::load().expect("it can be read");
         assert!(program.bytes.len() as u64 <= fs::metadata(THIS).expect("it is there").len());
-        // A build for glibc requires the first version that x86-64 and aarch64 ever had.
+        // A build for glibc requires at least version 2.2, since both x86-64 and aarch64 came
+        // later.
         assert_eq!(program.libc.is_some(), cfg!(target_env = "gnu"));
         assert!(program.libc.is_none_or(|version| version >= [2, 2]));
         let object = object::File::parse(program.bytes.as_slice()).expect("it is an executable");

@@ -1,4 +1,4 @@
-//! The line to a place, which is reopened after a loss.
+//! The line to a place: it is opened in the background, and reopened after a loss.
 
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -50,18 +50,19 @@ pub(super) struct Connection {
     pub(super) way: AgentCommand,
     pub(super) keep: bool,
     pub(super) state: ConnectionState,
-    /// Number of times that the line was opened.
+    /// Number of times that the line was opened. A request over an earlier line gets no answer.
     pub(super) opened: u32,
     /// While the line is down: the moment of the last reply, or of the first attempt to open it.
     pub(super) down_since: Instant,
-    /// Number for the next source.
+    /// Number that the next [`RemoteSource`](super::remote::RemoteSource) gets.
     pub(super) next: u32,
 }
 
 pub(super) enum ConnectionState {
     Up(AgentProcess),
-    /// The line is being opened; with a reason, it is being reopened.
+    /// The line is being opened. After a loss, the text is why it was lost.
     Opening(Connecting, Option<String>),
+    /// The line is down, for the reason `why`. It is reopened from `until` on.
     Lost {
         why: String,
         until: Instant,
@@ -69,7 +70,7 @@ pub(super) enum ConnectionState {
 }
 
 impl Connection {
-    /// The line of an agent. Without an agent, a new one is started after a while.
+    /// The line to an agent. If the agent's start failed, another one is started after a while.
     pub(super) fn of(way: AgentCommand, keep: bool, agent: Result<AgentProcess>) -> Self {
         let (state, opened) = match agent {
             Ok(agent) => (ConnectionState::Up(agent), 1),
@@ -81,7 +82,7 @@ impl Connection {
         Self { way, keep, state, opened, down_since: Instant::now(), next: 0 }
     }
 
-    /// The line of an agent that is being started.
+    /// Starts an agent, and returns the line that will lead to it.
     pub(super) fn opening(way: AgentCommand, keep: bool) -> Self {
         let state = ConnectionState::Opening(Connecting::start(&way, keep, false), None);
         Self { way, keep, state, opened: 0, down_since: Instant::now(), next: 0 }
@@ -106,7 +107,8 @@ impl Connection {
         }
     }
 
-    /// The line, if it is up. Otherwise it is opened in the background.
+    /// The agent, if the line is up. Otherwise opens the line in the background and returns an
+    /// error.
     pub(super) fn line(&mut self) -> Result<&mut AgentProcess> {
         if let ConnectionState::Lost { why, until } = &mut self.state
             && *until <= Instant::now()
@@ -131,7 +133,7 @@ impl Connection {
         self.state = ConnectionState::Lost { why: why.to_owned(), until: Instant::now() + AGAIN };
     }
 
-    /// Uses the line; if that fails, the line is lost.
+    /// Calls `work` with the agent. If `work` fails, the line counts as lost.
     pub(super) fn with<T>(
         &mut self,
         work: impl FnOnce(&mut AgentProcess) -> Result<T>,
@@ -175,7 +177,7 @@ impl Connection {
         }
     }
 
-    /// The error for a request without an answer.
+    /// The error that says how long a request has had no answer.
     pub(super) fn silence(&self, asked: PendingRequest) -> anyhow::Error {
         let silent = asked.since.elapsed().as_secs();
         anyhow!("{}: expected an answer, found none for {silent} s", self.way.name)
@@ -204,17 +206,18 @@ impl Connection {
             ConnectionState::Opening(_, found) => (self.down_since, found.as_ref().map(why)),
             ConnectionState::Lost { why: found, .. } => (self.down_since, Some(why(found))),
         };
-        // A room disappears a moment after its last process has ended.
+        // The line to a room is lost when its last process ends, and the room is removed a moment
+        // later. Do not report that at once.
         let is_certain = why.is_some() && !self.way.is_here();
         (is_certain || since.elapsed() >= SILENT).then_some((since, why))
     }
 }
 
-/// A pending request.
+/// A request that was sent and whose answer has not been returned yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingRequest {
     pub(super) number: u32,
-    /// Number of the opening of the line over which it was sent.
+    /// The value of [`Connection::opened`] when the request was sent.
     pub(super) opened: u32,
     pub(super) since: Instant,
 }

@@ -17,9 +17,9 @@ use crate::source::{
     BadPlace, Candidate, Discovery, Finder, Interest, ProcessGroup, Refusal, Source,
 };
 
-/// How long the first look for processes waits for each place.
+/// How long the first search for processes waits for each place.
 const TO_FIND: Duration = Duration::from_secs(3);
-/// Maximum number of processes, reasons and folders of one place.
+/// Maximum length of each list in a place's [`Discovery`].
 const MAX_FOUND: usize = 4096;
 
 /// Finds the processes of another place.
@@ -27,7 +27,8 @@ pub(in crate::source) struct RemoteFinder {
     far: Rc<RefCell<Connection>>,
     /// The place's name. `None` if it is the only place.
     pub(super) place: Option<String>,
-    /// Whether its clock differs from the other places' clocks.
+    /// Whether the place is one of several to which commands lead. Their clocks may differ, so
+    /// ticks are converted to nanoseconds.
     is_elsewhere: bool,
     /// A pending request for the processes.
     asked: Option<PendingRequest>,
@@ -38,8 +39,8 @@ pub(in crate::source) struct RemoteFinder {
 }
 
 impl RemoteFinder {
-    /// Starts an agent by this command. With `keep`, toggled points stay as they are when the line
-    /// is lost.
+    /// Starts an agent by this command, and waits for it. With `keep`, toggled points stay toggled
+    /// if the line is lost.
     ///
     /// # Errors
     ///
@@ -50,8 +51,8 @@ impl RemoteFinder {
         Ok(Self::of(Connection::of(way, keep, Ok(agent)), None, false))
     }
 
-    /// Starts an agent in another room of this machine, without waiting for it. Its processes are
-    /// named after the way. With `may_wait`, the first look waits.
+    /// Starts an agent in another room of this machine, without waiting for it. The room's name is
+    /// added to the names of its processes. With `may_wait`, the first search waits for the answer.
     pub(in crate::source) fn of_room(way: AgentCommand, keep: bool, may_wait: bool) -> Self {
         let name = way.name.clone();
         let mut via = Self::of(Connection::opening(way, keep), Some(name), false);
@@ -90,7 +91,7 @@ impl RemoteFinder {
         Rc::strong_count(&self.far) > 1
     }
 
-    /// Requests the processes there, unless an answer is still to come.
+    /// Requests the processes there, unless a request for them is pending.
     pub(super) fn ask(&mut self) -> Result<PendingRequest> {
         let mut far = self.far.borrow_mut();
         // An answer over a lost line never arrives.
@@ -101,8 +102,8 @@ impl RemoteFinder {
         Ok(*self.asked.insert(asked))
     }
 
-    /// The processes there. `None` if the answer is still to come. Only the first answer is waited
-    /// for.
+    /// Requests the processes there and returns them, or `None` if the answer has not arrived yet.
+    /// Waits only for the first answer.
     pub(in crate::source) fn look(&mut self) -> Result<Option<Discovery>> {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
         {
@@ -144,7 +145,8 @@ impl RemoteFinder {
         Ok(Some(discovery))
     }
 
-    /// Watches a process or several; an error shows at the first poll.
+    /// Watches a process or several, without waiting for the answer. If the agent refuses, the
+    /// first poll returns the error.
     fn watch(&self, what: What) -> Result<RemoteSource> {
         let far = Rc::clone(&self.far);
         let id = far.borrow().next;

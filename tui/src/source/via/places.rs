@@ -20,7 +20,7 @@ use crate::source::{
     BadPlace, Candidate, Discovery, Finder, ProcessGroup, Refusal, Refused, Source,
 };
 
-/// Time between two looks for processes at a place.
+/// Time between two searches for processes at a place.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// The finder of the processes of several places.
@@ -29,14 +29,15 @@ pub(in crate::source) struct PlacesFinder(Rc<RefCell<Vec<RemotePlace>>>);
 
 struct RemotePlace {
     via: RemoteFinder,
-    /// The last result, and when it came.
+    /// The last answer of the place.
     found: Discovery,
+    /// Moment at which that answer was taken.
     looked: Option<Instant>,
 }
 
 impl PlacesFinder {
-    /// Starts an agent by each command. Unreachable places are tried again in the background. So
-    /// are late places, without the terminal, since a screen may use it by then.
+    /// Starts an agent by each command. If one fails or is late, it is started again in the
+    /// background, without access to the terminal, which a screen may use by then.
     ///
     /// # Errors
     ///
@@ -65,8 +66,9 @@ impl PlacesFinder {
     }
 }
 
-/// Starts an agent for each way, and waits for them. The result is `None` for a late agent. While a
-/// command asks for a password, which turns off the terminal's echo, all agents get more time.
+/// Starts all agents at the same time and waits for them. The result is `None` for a late agent,
+/// whose start is given up. While a command asks for a password, which turns off the terminal's
+/// echo, all agents get more time.
 fn open_in_time(
     ways: &[AgentCommand],
     keep: bool,
@@ -102,13 +104,13 @@ fn has_echo() -> bool {
 }
 
 impl RemotePlace {
-    /// Whether a look for processes is due or pending.
+    /// Whether a search for processes is due or pending.
     fn is_due(&self) -> bool {
         self.looked.is_none_or(|looked| looked.elapsed() >= LOOK)
     }
 
-    /// Looks for processes, unless the last look is recent. If an answer is late, the next look
-    /// takes it.
+    /// Searches for processes, unless the last answer is recent. A late answer is taken by a later
+    /// call.
     fn look(&mut self) {
         if !self.is_due() {
             return;
@@ -126,8 +128,8 @@ impl RemotePlace {
         }
     }
 
-    /// Notes why nothing new was found. The processes found before stay listed, since they may be
-    /// reachable again.
+    /// Records why nothing new was found. The processes found before stay listed, since they may
+    /// become reachable again.
     fn refuse(&mut self, why: String) {
         self.found.refused = vec![Refused { pid: None, why: Refusal::NoTarget(why) }];
     }
@@ -140,12 +142,12 @@ impl Finder for PlacesFinder {
             Discovery { via: Some(format!("{} places", places.len())), ..Discovery::default() };
         let mut nothing = Vec::new();
         for place in places.iter_mut().filter(|place| place.is_due()) {
-            // If a place cannot be reached, its next look returns the error.
+            // If a place cannot be reached, `look` below reports the error.
             let _ = place.via.ask();
         }
         for place in places.iter_mut() {
             place.look();
-            // Two commands may lead to the same place.
+            // Two commands may lead to the same place: `add` skips known processes.
             all.add(&place.found);
             all.stale += place.found.stale;
             all.unseen += place.found.unseen;

@@ -19,16 +19,17 @@ use crate::files::json::Existing;
 use crate::snapshot::{Drained, Lane, PointState, Process, Record, Snapshot};
 use crate::source::{Change, Interest, LineStatus, ProcessGroup, Source};
 
-/// How long a command waits for a picture other than the first.
+/// How long a subcommand without a screen waits for a picture other than the first.
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
-/// How long a key waits for an answer, if the line has no other pending answers.
+/// How long a screen waits for records or for the answer to a change, unless the line is late.
 const MORE_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a command waits before there is a screen, and for slow answers.
+/// How long to wait until attached; and how long a subcommand without a screen waits for its first
+/// picture, for records and for changes.
 const MAX_PATIENCE: Duration = Duration::from_secs(20);
-/// Delay of a request that the agent tolerates, for slow lines.
+/// How much later than announced the next request may reach the agent, for slow lines.
 const FORGIVEN: Duration = Duration::from_secs(30);
 
-/// The process or the processes to attach to, again after a loss of the line.
+/// What to attach to, and to attach to again after a loss of the line. `One` has a segment id.
 pub(super) enum What {
     One(String),
     Several(ProcessGroup),
@@ -39,7 +40,8 @@ pub(super) struct RemoteSource {
     pub(super) far: Rc<RefCell<Connection>>,
     /// The name of its place. `None` if it is the only place.
     pub(super) place: Option<String>,
-    /// Whether its clock differs from the other places' clocks.
+    /// Whether the place is one of several to which commands lead. Their clocks may differ, so
+    /// ticks are converted to nanoseconds.
     pub(super) is_elsewhere: bool,
     pub(super) unpacker: Unpacker,
     pub(super) looking: Interest,
@@ -51,7 +53,7 @@ pub(super) struct RemoteSource {
     pub(super) missed: u32,
     pub(super) id: u32,
     pub(super) what: What,
-    /// Number of the opening of the line over which it is attached; 0 if it is not.
+    /// The value of [`Connection::opened`] when this source attached; 0 while it is not attached.
     pub(super) opened: u32,
     /// The pending request to attach.
     pub(super) attaching: Option<PendingRequest>,
@@ -59,26 +61,26 @@ pub(super) struct RemoteSource {
     pub(super) asked: Option<PendingRequest>,
     /// The pending request for records.
     pub(super) asked_for_records: Option<PendingRequest>,
-    /// Pending changes.
+    /// Requests for changes whose answers have not arrived yet, the oldest first.
     pub(super) acts: Vec<PendingRequest>,
-    /// The last picture.
+    /// The last picture, unconverted.
     pub(super) last: Option<Snapshot>,
-    /// Whether the next picture has the differences from it.
+    /// Whether the next picture will have only the differences from `last`.
     pub(super) is_base: bool,
-    /// Moment of its arrival.
+    /// Moment at which `last` arrived.
     pub(super) came: Instant,
-    /// Moment of its request: the picture is not older than this.
+    /// Moment at which `last` was requested, so its figures are not older than this.
     pub(super) pictured: Instant,
     pub(super) read_only: Option<String>,
     pub(super) has_died: bool,
 }
 
-/// Records of a ring.
+/// The last records of a lane's ring.
 #[derive(Default)]
 pub(super) struct Ring {
-    /// Its records at the last look, unconverted.
+    /// The records, in the order in which they were written.
     records: Vec<Record>,
-    /// The number of records ever written at that time.
+    /// Number that the next record of the lane has: the number of records written so far.
     next: u64,
 }
 
@@ -96,8 +98,8 @@ impl Ring {
 }
 
 impl RemoteSource {
-    /// Sends a request to attach over the current line, unless that was done, and does not wait for
-    /// the answer.
+    /// Requests to attach, unless that was done over the current line. Does not wait for the
+    /// answer.
     pub(super) fn attach(&mut self) -> Result<()> {
         let mut far = self.far.borrow_mut();
         far.line()?;
@@ -113,7 +115,7 @@ impl RemoteSource {
         self.attaching = Some(far.ask(ask)?);
         self.opened = far.opened;
         (self.asked, self.asked_for_records, self.is_base) = (None, None, false);
-        // With several processes, lanes may have new ids there now.
+        // If this source is a group, another agent may give the lanes other ids.
         self.rings.clear();
         let unanswered = std::mem::take(&mut self.acts);
         if !unanswered.is_empty() {
@@ -126,7 +128,7 @@ impl RemoteSource {
         Ok(())
     }
 
-    /// Whether it is attached; false if the answer does not arrive in time.
+    /// Whether the source is attached; false if the answer does not arrive in time.
     pub(super) fn is_attached(&mut self, patience: Duration) -> Result<bool> {
         let Some(asked) = self.attaching else { return Ok(true) };
         let mut far = self.far.borrow_mut();
@@ -156,7 +158,8 @@ impl RemoteSource {
     pub(super) fn patience(&self) -> Duration {
         match (&self.last, self.looking.within) {
             (None, None) => MAX_PATIENCE,
-            // Without a screen, a longer wait does no harm. With a silent line, wait only once.
+            // Without a screen, a longer wait does no harm; but wait so long only once while the
+            // line is silent.
             (Some(_), None) if self.missed <= 1 => PATIENCE_OF_READERS,
             _ => PATIENCE,
         }
@@ -205,7 +208,8 @@ impl RemoteSource {
         Ok(*self.asked.insert(self.far.borrow_mut().ask(ask)?))
     }
 
-    /// Prepares a picture for display, beside other places' pictures if there are any.
+    /// Prepares a picture for display beside other places' pictures: converts the ticks, and adds
+    /// the place to the names of processes.
     pub(super) fn shown(&mut self, mut snapshot: Snapshot) -> Snapshot {
         let Some(place) = &self.place else { return snapshot };
         if self.is_elsewhere {
@@ -221,7 +225,7 @@ impl RemoteSource {
         snapshot
     }
 
-    /// How long to wait for parts of the last picture, or for the answer to a key.
+    /// How long to wait for records, or for the answer to a change.
     pub(super) fn more_patience(&self) -> Duration {
         match self.looking.within {
             None => MAX_PATIENCE,
@@ -230,7 +234,8 @@ impl RemoteSource {
         }
     }
 
-    /// Requests records. `None` if they are still to come.
+    /// Requests records. `None` if they have not arrived yet: the next call waits for them,
+    /// whatever it asks for.
     pub(super) fn records(&mut self, ask: Ask) -> Result<Option<Vec<Drained>>> {
         self.attach()?;
         let patience = self.more_patience();
@@ -262,7 +267,8 @@ impl RemoteSource {
         let mut far = self.far.borrow_mut();
         while let Some(&asked) = self.acts.first() {
             let answer = far.answer(asked, Duration::ZERO);
-            // After a lost line, the next picture shows the state.
+            // If the line is lost, leave the change in the list: `attach` will report that it was
+            // not confirmed.
             if !matches!(answer, Ok(None)) && matches!(far.state, ConnectionState::Up(_)) {
                 self.acts.remove(0);
             }
@@ -318,7 +324,7 @@ impl Source for RemoteSource {
         self.has_died
     }
 
-    /// Requests new records only, of the lanes in view.
+    /// Requests only the records that are new since the last call, of the lanes in view.
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         // The agent behind a reopened line has sent no picture yet.
         if self.opened != self.far.borrow().opened {
@@ -371,7 +377,7 @@ impl Source for RemoteSource {
             Some((Answer::Changed { found }, _)) => Ok(found),
             Some(_) => Ok(None),
             None if self.looking.within.is_none() => Err(far.silence(asked)),
-            // The change is made when the line works again.
+            // The agent will make the change when the line works again.
             None => {
                 self.acts.push(asked);
                 Ok(None)
@@ -394,7 +400,7 @@ impl Source for RemoteSource {
         let silent = owed.map(|asked| asked.since.elapsed()).unwrap_or_default();
         let is_late = why.is_some() || (silent >= SILENT && self.missed > 1);
         let late = is_late.then(|| self.came.elapsed());
-        // While all is well, a room of this machine counts as local.
+        // A room of this machine counts as local, unless it is late.
         let via = || far.way.name.clone();
         let age = self.pictured.elapsed();
         (late.is_some() || !far.way.is_here()).then(|| LineStatus { via: via(), late, why, age })
@@ -407,7 +413,8 @@ impl Drop for RemoteSource {
         if self.opened != far.opened {
             return;
         }
-        // If the line is late while the screen is left, the switched points there are unknown.
+        // If the line is late when a screen ends, the agent may not have read the changes that
+        // restore toggled points. It restores them itself if the line is cut.
         let cuts = self.looking.within.is_some() && far.is_late();
         let owed = [self.attaching, self.asked, self.asked_for_records];
         for asked in owed.into_iter().flatten().chain(self.acts.drain(..)) {

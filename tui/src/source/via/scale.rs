@@ -22,8 +22,9 @@ impl ClockScale {
         Self(if scale.is_finite() && scale > 0.0 { scale } else { 1.0 })
     }
 
-    /// The conversion for a clock with this rate now. A process measures its first rate within 0.2
-    /// ms, so that rate may be off by more than [`SAME_RATE`]; later rates hardly ever are.
+    /// The conversion for a clock that now reports this rate: `known`, unless the rate has changed
+    /// by more than [`SAME_RATE`]. Mostly only the first rate changes that much, since a process
+    /// measures it within 0.2 ms.
     pub(super) fn follow(known: Option<Self>, ticks_per_second: f64) -> Self {
         let new = Self::of(ticks_per_second);
         known.filter(|known| (new.0 / known.0 - 1.0).abs() < SAME_RATE).unwrap_or(new)
@@ -65,7 +66,7 @@ impl ClockScale {
         self.records(&mut snapshot.records);
     }
 
-    /// Converts rings' records.
+    /// Converts the records of rings.
     pub(super) fn drained(self, lanes: &mut [Drained]) {
         lanes.iter_mut().for_each(|lane| self.records(&mut lane.records));
     }
@@ -96,7 +97,7 @@ impl ClockScale {
     }
 
     fn ticks(self, ticks: u64) -> u64 {
-        // The special value for "none" stays.
+        // `u64::MAX` marks a missing value, so it stays.
         if ticks == u64::MAX { ticks } else { (ticks as f64 * self.0).round() as u64 }
     }
 }

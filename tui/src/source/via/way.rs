@@ -1,4 +1,5 @@
-//! How an agent is started: by a command of the user's, or in another room of this machine.
+//! The command that starts an agent: a command of the user's, or this program in another room of
+//! this machine.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,7 +9,7 @@ use anyhow::Result;
 
 use crate::source::residents::RoomEntrance;
 
-/// A way to another place.
+/// A command of the user's that leads to another place, such as `ssh node1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The command that leads there; the program to run is appended.
@@ -29,23 +30,23 @@ fn path_with_this() -> Option<OsString> {
     std::env::join_paths(folders).ok()
 }
 
-/// How an agent is started.
+/// A command that starts an agent.
 #[derive(Clone, Debug)]
 pub(in crate::source) struct AgentCommand {
-    /// Its name in messages.
+    /// The user's command or the room's name, for messages.
     pub(super) name: String,
     pub(super) program: &'static str,
     pub(super) arguments: Vec<String>,
     /// Variables that are set or removed.
     pub(super) variables: Vec<(&'static str, Option<OsString>)>,
-    /// Whether this program is sent to the place first.
+    /// Whether this program is sent to the place first, to run there as the agent.
     pub(super) copies: bool,
-    /// The room that it leads into, if that is on this machine.
+    /// The room of this machine to enter. `None` for a command of the user's.
     pub(super) room: Option<RoomEntrance>,
 }
 
 impl AgentCommand {
-    /// A way through a command.
+    /// An agent that a command of the user's starts.
     pub(super) fn through(Route { command, copies }: &Route) -> Self {
         let agent = if *copies { "sh" } else { "pfp-top agent" };
         let arguments = vec!["-c".to_owned(), format!("{command} {agent}")];
@@ -55,7 +56,7 @@ impl AgentCommand {
         Self { name, program: "sh", arguments, variables, copies, room: None }
     }
 
-    /// A way into a room of this machine.
+    /// An agent that enters a room of this machine.
     pub(in crate::source) fn into_room(
         name: String,
         room: RoomEntrance,
@@ -86,7 +87,7 @@ impl AgentCommand {
     }
 }
 
-/// The name of a process at a place.
+/// The name of a process at a place, as in `worker@node1`.
 pub(super) fn at(name: &str, place: &str) -> String {
     format!("{name}@{place}")
 }

@@ -7,11 +7,11 @@
 //! message: whole length u32 | length of the head u32 | head, JSON | rest
 //! ```
 //!
-//! Numbers are little-endian. Each request has a number and gets one reply, in order. The head of a
-//! picture is followed by a line with data that files do not have, and by the text of a recording's
-//! frame: the first picture is a key, each further one has the differences from the previous one.
-//! All pictures of a process are one Zstandard stream, flushed after each. Records are JSON; each
-//! answer is a stream of its own.
+//! Numbers are little-endian. Each request has a number and gets one reply, in order. The rest of a
+//! picture's message is a line with data that files do not have, and the text of a recording's
+//! frame: the first picture is a key frame, each further one has the differences from the previous
+//! one. All pictures of a process are one Zstandard stream, flushed after each picture. The rest of
+//! a message with records is JSON, which is a Zstandard stream of its own.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -37,14 +37,14 @@ const LIMIT: u32 = 64 << 20;
 const NOISE: usize = 64 << 10;
 /// Level of Zstandard: the library's default compromise between time and size.
 const LEVEL: i32 = 3;
-/// The window of the compression, as a power of two.
+/// The base-2 logarithm of the compression window's size in bytes.
 const WINDOW: u32 = 21;
 
 /// A viewer's request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// Asks for the agent's version; always the first request. With `keep`, toggled points stay as
-    /// they are when the line is lost.
+    /// Asks for the agent's version; always the first request. With `keep`, toggled points stay
+    /// toggled if the line is lost.
     Hello { keep: bool },
     /// Asks for the processes at the place.
     Discover,
@@ -52,11 +52,11 @@ pub(crate) enum Ask {
     Attach { source: u32, segment_id: String },
     /// Starts to watch several processes as one.
     AttachGroup { source: u32, group: ProcessGroup },
-    /// Stops watching it.
+    /// Stops watching the process or the group that has this number.
     Detach { source: u32 },
     /// Asks for the next picture, with the parts in `sight`. If no further request arrives and no
-    /// part of a reply is written within `within_s` seconds, the line counts as lost until a
-    /// request arrives.
+    /// part of a reply is written within `within_s` seconds, the line counts as lost until another
+    /// request arrives, and the agent restores toggled points.
     Picture {
         source: u32,
         #[serde(flatten)]
@@ -67,7 +67,7 @@ pub(crate) enum Ask {
     NewRecords { source: u32, from: Vec<(u32, u64)> },
     /// Makes a change.
     Act { source: u32, change: Change },
-    /// Keeps all toggled points as they are, and ends the line.
+    /// Ends the line. The agent leaves all points as they are.
     Goodbye,
 }
 
@@ -87,13 +87,13 @@ pub(crate) enum Answer {
     Found(Discovery),
     /// The process is watched. If it cannot be changed, `read_only` is the reason.
     Attached { read_only: Option<String> },
-    /// A picture follows the head. A key needs no previous picture.
+    /// A picture follows the head. A key frame can be read without the previous picture.
     Picture { is_key: bool },
     /// Compressed records follow the head.
     Records,
     /// The request was carried out.
     Done,
-    /// The change was made. `found` is the state to put back, if a point was switched.
+    /// The change was made. `found` is the state to restore later, if a point was switched.
     Changed { found: Option<PointState> },
     /// The request failed, for this reason.
     Failed(Failure),
@@ -122,7 +122,7 @@ struct Extra {
 }
 
 impl Extra {
-    /// The data for a picture after a previous one.
+    /// The data of a picture; `before` is the previous picture, if it has differences from that.
     fn of(snapshot: &Snapshot, before: Option<&Snapshot>, has_died: bool) -> Self {
         let of_lane = |lane: &crate::snapshot::Lane| Some((lane.id, lane.cpu_ns?));
         let summed = snapshot.summed.as_deref().map(|summed| {
@@ -133,7 +133,7 @@ impl Extra {
             }
             new
         });
-        // Only the threads' screen needs it.
+        // Only the screen of threads needs the CPU times.
         let cpu_ns = match snapshot.has_threads() {
             true => snapshot.lanes.iter().filter_map(of_lane).collect(),
             false => Vec::new(),
@@ -141,7 +141,8 @@ impl Extra {
         Self { usage: snapshot.usage, cpu_ns, has_died, summed }
     }
 
-    /// Adds the data to a picture after a previous one. Returns whether the process has died.
+    /// Adds the data to a picture; `before` is the previous picture, if it has differences from
+    /// that. Returns whether the process has died.
     fn put(self, snapshot: &mut Snapshot, before: Option<&Snapshot>) -> bool {
         snapshot.usage = self.usage;
         snapshot.summed = self.summed.map(|mut summed| {
@@ -224,7 +225,7 @@ impl Packer {
     }
 }
 
-/// Decompresses a [`Packer`]'s output, in the same order.
+/// Decompresses the outputs of a [`Packer`], in the order in which the packer made them.
 pub(crate) struct Unpacker(zstd::stream::write::Decoder<'static, BoundedBuffer>);
 
 impl Unpacker {
@@ -310,7 +311,7 @@ impl Failure {
     }
 }
 
-/// Builds a message from a head and the data after it.
+/// Builds a message from its head and its rest.
 ///
 /// # Errors
 ///
@@ -333,7 +334,7 @@ pub(crate) fn message(head: &impl Serialize, rest: &[u8]) -> io::Result<Vec<u8>>
     Ok(message)
 }
 
-/// Writes a message without data.
+/// Writes a message that has only a head.
 pub(crate) fn write(out: &mut impl Write, head: &impl Serialize) -> io::Result<()> {
     out.write_all(&message(head, &[])?)?;
     out.flush()
@@ -432,7 +433,7 @@ mod tests {
         let unpacked = |packed: Vec<u8>| Unpacker::unpack_one::<Vec<Drained>>(&packed).unwrap();
         assert_eq!(unpacked(Packer::pack_list(&few).unwrap()), few);
         assert_eq!(unpacked(Packer::pack_list(&[0_u8; 0]).unwrap()), []);
-        // The items do not fit into one message, so only the first ones are sent.
+        // The four items do not fit into one message, so only the first two are sent.
         let text = "y".repeat(LIMIT as usize / 3);
         let packed = Packer::pack_list(&[text.as_str(); 4]).unwrap();
         let found: Vec<String> = Unpacker::unpack_one(&packed).unwrap();

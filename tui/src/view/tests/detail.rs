@@ -1,4 +1,4 @@
-//! A point in full.
+//! Tests of the Detail screen, as text.
 
 use super::*;
 use crate::source::synthetic::{cell, edge};
@@ -233,8 +233,8 @@ fn losses_are_shown_on_the_table_and_explained_by_enter() {
     desk.press("3");
     check("losses-threads", &screen(&mut desk, false, (120, 30)), (120, 30));
 
-    // If no point found an entry in the table, there is no row on which Enter could explain the
-    // losses, so the explanation is shown at once.
+    // If the process refused all points, Enter has nothing to open, so the table itself explains
+    // the losses.
     {
         let mut snapshot = desk.made();
         snapshot.process.state = ProcessState::Exited;

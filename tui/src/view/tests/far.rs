@@ -1,5 +1,5 @@
-//! A process behind a line that transfers only the needed parts: every screen looks as for a local
-//! process.
+//! A process behind a connection that transfers only the needed parts: every screen looks as for a
+//! local process.
 
 use anyhow::Result;
 
@@ -17,9 +17,9 @@ struct Line {
     now: Rc<RefCell<Option<Snapshot>>>,
     sent: Rc<RefCell<Option<Snapshot>>>,
     is_far: bool,
-    /// Whether the last picture is delivered again.
+    /// Whether the connection delivers the previous snapshot again.
     is_silent: Rc<std::cell::Cell<bool>>,
-    /// Whether the line refuses a snapshot with all figures.
+    /// Whether the connection refuses a snapshot with all figures.
     is_narrow: Rc<std::cell::Cell<bool>>,
     summing: Rc<RefCell<Summing>>,
     looking: Interest,
@@ -45,7 +45,7 @@ impl Source for Line {
     }
 }
 
-/// One process, watched both locally and behind a line.
+/// One process, watched both locally and over a connection.
 struct Both {
     made: Synthetic,
     line: Line,
@@ -178,7 +178,7 @@ fn only_needed_figures_are_sent() {
     both.wait();
     assert_eq!(both.sent()[1].len(), 9, "they are back");
 
-    // The point on the Detail screen, and then the next one.
+    // The point on the Detail screen is sent whole and, after `j`, the next point.
     both.press("/io\n");
     for keys in ["2", "j"] {
         both.press(keys);

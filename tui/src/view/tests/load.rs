@@ -103,7 +103,7 @@ fn any_part_of_the_time_can_be_drawn_at_any_size() {
             }
         }
     }
-    // Clocks with invalid values.
+    // Clocks with invalid values do no harm.
     for (elapsed, rate) in [(u64::MAX, 1e9), (0, 0.0), (1, f64::INFINITY), (u64::MAX, 1e300)] {
         let mut snapshot = desk.snapshot().clone();
         snapshot.elapsed_ticks = elapsed;

@@ -1,4 +1,4 @@
-//! The roofline.
+//! Tests of the roofline screen, as text.
 
 use super::*;
 

@@ -50,7 +50,8 @@ fn every_screen_can_be_drawn_at_any_size() {
             scope.spawn(move || {
                 let mut desk = full();
                 let place = tab.screen.tab().unwrap() + 1;
-                // On a screen of one row, and with the cursor on the last of many rows.
+                // Draw the screen as it is first shown, and again after keys that move the cursor
+                // and, on some screens, the visible time.
                 for keys in [format!("{place}"), "jjjj-h".into()] {
                     desk.press(&keys);
                     assert_eq!(desk.screen, tab.screen);
@@ -70,7 +71,7 @@ impl Source for Still {
     }
 }
 
-/// The table without points, the timeline without records, the comparison without a baseline.
+/// Draws the table without points, the timeline without records, the comparison without a baseline.
 #[test]
 fn every_screen_without_figures_can_be_drawn_at_any_size() {
     std::thread::scope(|scope| {

@@ -1,9 +1,9 @@
-//! The call tree as text.
+//! Tests of the call tree, as text.
 
 use super::*;
 use ratatui::layout::Position;
 
-/// The desk after these keys, with the synthetic process's tree.
+/// A desk that shows the call tree of the made-up process, after these keys.
 fn tree(keys: &str) -> Desk {
     let mut desk = desk();
     desk.press("t");
