@@ -23,11 +23,9 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::interrupt::Interrupt;
 use crate::session::Session;
-use crate::snapshot::{Extent, PointState, Snapshot};
+use crate::snapshot::{PointState, Snapshot};
 use crate::source::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
-use crate::source::{Change, Finder, Interest, Refusal, Source};
-use crate::summing::SnapshotScope;
-use crate::summing::Summing;
+use crate::source::{Change, Finder, Refusal, Source};
 
 /// Size of the parts in which a reply is written. Each written part shows that the line works.
 const PART: usize = 16 << 10;
@@ -130,8 +128,6 @@ struct AgentServer<'a> {
 struct WatchedProcess {
     session: Session,
     packer: Packer,
-    /// Makes sums; `None` while the viewer wants everything.
-    summing: Option<Summing>,
     /// The last picture that was sent.
     last: Option<Snapshot>,
 }
@@ -252,13 +248,13 @@ impl AgentServer<'_> {
                 }
                 Answer::Done
             }
-            Ask::Picture { source, sight, within_s } => {
+            Ask::Picture { source, within_s } => {
                 self.within = within_s.map(Duration::from_secs);
                 let within = self.within;
                 let watched = self.watched(source)?;
-                watched.session.source.look_at(Interest { within, ..Interest::default() });
+                watched.session.source.set_interval(within);
                 let is_key = watched.last.is_none();
-                return Ok((Answer::Picture { is_key }, watched.picture(&sight)?));
+                return Ok((Answer::Picture { is_key }, watched.picture()?));
             }
             Ask::NewRecords { source, from } => {
                 let watched = self.watched(source)?;
@@ -280,7 +276,7 @@ impl AgentServer<'_> {
     fn watch(&mut self, source: u32, attached: Box<dyn Source>) -> Result<Answer> {
         let session = Session::new(attached, self.keep);
         let read_only = session.source.read_only().map(str::to_owned);
-        let watched = WatchedProcess { session, packer: Packer::new()?, summing: None, last: None };
+        let watched = WatchedProcess { session, packer: Packer::new()?, last: None };
         self.watched.insert(source, watched);
         Ok(Answer::Attached { read_only })
     }
@@ -293,12 +289,8 @@ impl AgentServer<'_> {
 impl WatchedProcess {
     /// The next picture. The first one is complete; each further one has the differences from the
     /// one before.
-    fn picture(&mut self, sight: &SnapshotScope) -> Result<Vec<u8>> {
-        let mut snapshot = self.session.poll()?;
-        match sight.extent {
-            Extent::All => self.summing = None,
-            _ => snapshot = self.summing.get_or_insert_default().sum(&snapshot, sight),
-        }
+    fn picture(&mut self) -> Result<Vec<u8>> {
+        let snapshot = self.session.poll()?;
         let has_died = self.session.source.has_died();
         let packed = self.packer.pack(&snapshot, self.last.as_ref(), has_died)?;
         self.last = Some(snapshot);

@@ -24,12 +24,9 @@ use crate::headline::ended_words;
 use crate::model::{Basis, Figures, Model, News};
 use crate::screens::{PointsView, Screens, View};
 use crate::session::Session;
-use crate::snapshot::{Extent, ProcessState, Snapshot};
-use crate::source::{Finder, Interest, Source};
-use crate::summing::SnapshotScope;
+use crate::snapshot::{ProcessState, Snapshot};
+use crate::source::{Finder, Source};
 
-/// Maximum number of polls until a snapshot has arrived that contains the parts on the screen.
-const COMPLETING: usize = 3;
 /// The first interval is shorter, so that real rates show at once.
 const FIRST_INTERVAL: Duration = Duration::from_millis(300);
 
@@ -58,8 +55,6 @@ pub struct App {
     next_poll: Instant,
     next_sample: Instant,
     updates: u64,
-    /// The request that the source got last: the parts of a snapshot that the screen shows.
-    looking: Interest,
 }
 
 impl App {
@@ -80,7 +75,6 @@ impl App {
             next_poll: now,
             next_sample: now,
             updates: 0,
-            looking: Interest::default(),
         }
     }
 
@@ -126,8 +120,6 @@ impl App {
             }
             // While paused, figures stay as they are, but the end of the process is shown.
             Status::Paused if self.common.ended_unseen.is_none() => Some(self.next_poll),
-            // A slow line may still deliver the parts that the screen asked for.
-            Status::Exited | Status::Crashed if self.is_pending() => Some(self.next_poll),
             // The list of processes keeps changing, so polling continues while it is shown.
             _ if self.screen.tab().is_none() || self.is_busy() => Some(self.next_poll),
             _ => None,
@@ -167,8 +159,6 @@ impl App {
             self.look_after_it();
         } else if self.common.replay.is_some() {
             self.play();
-        } else if self.common.model.has_ended() && self.is_pending() {
-            self.complete_to(self.looking());
         } else {
             self.take_snapshot();
         }
@@ -187,12 +177,11 @@ impl App {
     }
 
     fn take_snapshot(&mut self) {
-        let mut looking = self.looking();
         let wants_records = self.view().wants_records();
-        // Without a limit, the source waits for the first snapshot.
-        looking.within = self.common.model.snapshot().map(|_| self.common.interval);
-        self.look_at(looking);
         let Some(session) = &mut self.common.session else { return };
+        // Without a limit, the source waits for the first snapshot.
+        let within = self.common.model.snapshot().map(|_| self.common.interval);
+        session.source.set_interval(within);
         match session.poll_after(self.common.model.snapshot()) {
             Ok(mut snapshot) => {
                 if wants_records {
@@ -247,100 +236,6 @@ impl App {
         }
     }
 
-    /// The parts of a snapshot that the screen shows.
-    fn looking(&self) -> Interest {
-        let within = Some(self.common.interval);
-        match self.is_busy() {
-            true => Interest { within, ..Interest::default() },
-            false => Interest { within, ..self.view().looks_at(&self.common) },
-        }
-    }
-
-    fn is_pending(&self) -> bool {
-        self.common.session.as_ref().is_some_and(|session| session.source.is_pending())
-    }
-
-    fn look_at(&mut self, looking: Interest) {
-        if let Some(session) = &mut self.common.session {
-            session.source.look_at(looking.clone());
-        }
-        self.looking = looking;
-    }
-
-    /// Whether the last snapshot lacks a part that `sight` asks for.
-    fn lacks(&self, sight: &SnapshotScope) -> bool {
-        let Some(snapshot) = self.common.model.snapshot() else { return false };
-        let Some(summed) = &snapshot.summed else { return false };
-        let lacks_rows = || {
-            // The threads of a left-out point are unknown here, so the filter is applied without
-            // its terms on threads.
-            let filter = sight.filter.of_part();
-            let lacks = |figures: &Figures| {
-                figures.is_left_out() || sight.by_thread && figures.threads().is_none()
-            };
-            let mut points = self.common.model.points().iter();
-            points.any(|figures| lacks(figures) && filter.admits(figures))
-        };
-        sight.whole.iter().any(|id| !snapshot.has_whole(*id))
-            || match sight.extent {
-                Extent::All => true,
-                Extent::Threads => !snapshot.has_threads(),
-                Extent::Sums | Extent::Histograms => !summed.has_rows || lacks_rows(),
-                Extent::Loads => false,
-            }
-    }
-
-    /// Requests all figures. Returns whether they have arrived; a slow line may take longer.
-    fn complete(&mut self) -> bool {
-        let within = Some(self.common.interval);
-        self.complete_to(Interest { within, ..Interest::default() })
-    }
-
-    /// Requests the parts that the screen shows now, unless they were requested before.
-    fn complete_screen(&mut self) {
-        let looking = self.looking();
-        if self.looking == looking || self.common.status() == Status::Paused {
-            return;
-        }
-        let has_other_lanes = self.looking.lanes != looking.lanes;
-        self.look_at(looking.clone());
-        self.complete_to(looking);
-        if has_other_lanes && self.view().wants_records() {
-            self.look_at_records();
-            self.update();
-        }
-    }
-
-    fn complete_to(&mut self, looking: Interest) -> bool {
-        let sight = looking.sight.clone();
-        if !self.lacks(&sight) {
-            return true;
-        }
-        if self.common.status() == Status::Paused {
-            return false;
-        }
-        self.look_at(looking);
-        // If the filter depends on threads, the agent decides which points pass. Points that the
-        // second picture leaves out are left out of later ones, too, so do not poll for them.
-        let polls = if sight.by_thread { 2 } else { COMPLETING };
-        for _ in 0..polls {
-            let Some(session) = &mut self.common.session else { return false };
-            match session.poll() {
-                Ok(snapshot) => self.common.model.complete(snapshot),
-                Err(error) => {
-                    self.common.notify(Severity::Problem, format!("{error:#}"));
-                    return false;
-                }
-            }
-            if !self.lacks(&sight) {
-                self.update();
-                return true;
-            }
-        }
-        self.update();
-        false
-    }
-
     /// Brings the screen up to date with the figures.
     fn update(&mut self) {
         let (view, common) = self.view_mut();
@@ -351,15 +246,13 @@ impl App {
 
     /// While the figures stand still, checks whether the process has ended.
     fn look_after_it(&mut self) {
-        let sight = SnapshotScope { extent: Extent::Loads, ..SnapshotScope::default() };
-        let (lanes, within) = (Some(Vec::new()), Some(self.common.interval));
-        self.look_at(Interest { sight, lanes, within });
-        let snapshot = match self.common.session.as_mut().map(Session::poll) {
-            Some(Ok(snapshot)) => Arc::new(snapshot),
-            Some(Err(error)) => {
+        let Some(session) = &mut self.common.session else { return };
+        session.source.set_interval(Some(self.common.interval));
+        let snapshot = match session.poll() {
+            Ok(snapshot) => Arc::new(snapshot),
+            Err(error) => {
                 return self.common.notify(Severity::Problem, format!("{error:#}"));
             }
-            None => return,
         };
         self.common.observe(&snapshot);
         let (view, common) = self.view_mut();

@@ -128,7 +128,7 @@ columns! {
         "exponential average of a measurement (alpha)";
     Switches = "switches", "Switch", 7, Count(|f, _| Some(f.total().switches as f64)).summed(),
         "times its threads were off the CPU";
-    Threads = "thr", "Thr", 5, Whole(|f, _| f.threads().map(|threads| threads as f64)).exported("threads"),
+    Threads = "thr", "Thr", 5, Whole(|f, _| Some(f.threads() as f64)).exported("threads"),
         "threads that measured it";
     Bytes = "bytes", "B/s", 7, Rate(|f, _| f.amount(BYTES)?.per_cpu_second)
         .exported("bytes_per_cpu_s"), "bytes per second of its time";
@@ -312,10 +312,7 @@ impl Column {
 
     /// The cell of a point as text. The screen draws the state and the pictures itself, as glyphs.
     pub fn text(self, figures: &Figures, scale: &Scale) -> String {
-        match self.is_known(figures) {
-            true => self.spec().cell(figures, &With { scale: *scale, ..RAW }),
-            false => self.kind().written(None, scale),
-        }
+        self.spec().cell(figures, &With { scale: *scale, ..RAW })
     }
 
     /// The unit of the column's figures, for filters such as `load>5`. `None` if it has words.
@@ -328,17 +325,9 @@ impl Column {
         }
     }
 
-    /// Whether the snapshot has this figure of a point; it may have been left out.
-    fn is_known(self, figures: &Figures) -> bool {
-        let of_few = matches!(self, Self::Count | Self::Rate | Self::Load | Self::Excl | Self::Avg);
-        let says_nothing_of_time =
-            self == Self::On || self == Self::Id || self.kind() == Kind::Text;
-        of_few || says_nothing_of_time || self.is_drawn() || !figures.is_left_out()
-    }
-
     /// The figure of a point: a share, ticks or a number.
     pub fn value(self, figures: &Figures) -> Option<f64> {
-        self.spec().value(figures, &RAW).filter(|_| self.is_known(figures))
+        self.spec().value(figures, &RAW)
     }
 
     /// The figure of a point, in per cent or seconds if it is a share or a time.

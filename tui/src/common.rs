@@ -190,12 +190,6 @@ impl Common {
         self.model.point(self.selected?)
     }
 
-    /// Whether all parts of the point under the cursor have arrived; a slow line may take longer.
-    pub(crate) fn has_selected_whole(&self) -> bool {
-        let is_whole = |id| self.model.snapshot().is_some_and(|snapshot| snapshot.has_whole(id));
-        self.selected.is_none_or(is_whole)
-    }
-
     /// The kind of figures on the screen.
     pub fn status(&self) -> Status {
         let Some(session) = &self.session else {

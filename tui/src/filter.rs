@@ -13,20 +13,14 @@
 //! io !thread:ui  points for which all terms hold
 //! ```
 
-use serde::{Deserialize, Serialize};
-
 use crate::columns::{Column, Measure};
 use crate::model::{Figures, PointRow};
 use crate::pattern::NamePattern;
 use crate::snapshot::Process;
 use crate::units;
 
-/// A filter that no point passes.
-const NOTHING: &str = "!/^/";
-
-/// A test of points. For an agent, it is serialized as its text.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+/// A test of points.
+#[derive(Clone, Debug, Default)]
 pub struct Filter {
     text: String,
     /// The terms; all must hold.
@@ -36,8 +30,6 @@ pub struct Filter {
 /// A term of the filter.
 #[derive(Clone, Debug)]
 struct Term {
-    /// The term as the user typed it.
-    word: String,
     /// Whether the test must fail.
     excludes: bool,
     of: Field,
@@ -80,20 +72,6 @@ enum Test {
 impl PartialEq for Filter {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
-    }
-}
-
-impl TryFrom<String> for Filter {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        Self::new(&text)
-    }
-}
-
-impl From<Filter> for String {
-    fn from(filter: Filter) -> Self {
-        filter.text
     }
 }
 
@@ -151,7 +129,7 @@ impl Filter {
             false => (format!("tid:{tid}"), Field::Tid, tid.to_string()),
         };
         let test = Test::Name(NamePattern::Whole(whole));
-        let term = Term { word: text.clone(), excludes: false, of, test };
+        let term = Term { excludes: false, of, test };
         Self { text, terms: vec![term] }
     }
 
@@ -165,55 +143,9 @@ impl Filter {
         !self.terms.is_empty()
     }
 
-    /// Whether the filter depends on the threads of a point.
-    pub fn asks_for_threads(&self) -> bool {
-        let counts =
-            |term: &Term| matches!(term.test, Test::Figure { column: Column::Threads, .. });
-        self.terms.iter().any(|term| term.is_of_threads() || counts(term))
-    }
-
     /// Whether a point passes.
     pub fn admits(&self, figures: &Figures) -> bool {
         self.terms.iter().all(|term| term.finds(figures) != term.excludes)
-    }
-
-    /// Whether a point with unknown rates passes.
-    pub(crate) fn admits_row(&self, row: PointRow) -> bool {
-        self.terms.iter().all(|term| term.finds_in(row) != term.excludes)
-    }
-
-    /// The filter without its terms on figures, since rates and loads depend on the viewer.
-    #[must_use]
-    pub fn without_figures(&self) -> Self {
-        self.only(|term| !matches!(term.test, Test::Figure { .. }))
-    }
-
-    /// The filter for a member of a sum over processes, without its terms on processes and threads.
-    #[must_use]
-    pub fn of_part(&self) -> Self {
-        self.only(|term| matches!(term.of, Field::Name | Field::File | Field::Domain))
-    }
-
-    /// The filter for the points of one process at another place, without its terms on processes:
-    /// these are tested here, since the process has another name at its place. If one fails, no
-    /// point passes the result. Without a process, the terms are removed without a test.
-    #[must_use]
-    pub fn within(&self, process: Option<&Process>) -> Self {
-        let is_of_process = |term: &Term| matches!(term.of, Field::Process | Field::Host);
-        let fails = |process: &Process| {
-            let mut terms = self.terms.iter().filter(|term| is_of_process(term));
-            terms.any(|term| term.finds_process(process) == term.excludes)
-        };
-        if process.is_some_and(fails) {
-            return Self::new(NOTHING).unwrap_or_default();
-        }
-        self.only(|term| !is_of_process(term))
-    }
-
-    fn only(&self, stays: impl Fn(&Term) -> bool) -> Self {
-        let terms: Vec<Term> = self.terms.iter().filter(|term| stays(term)).cloned().collect();
-        let words: Vec<&str> = terms.iter().map(|term| term.word.as_str()).collect();
-        Self { text: words.join(" "), terms }
     }
 }
 
@@ -283,7 +215,7 @@ impl Term {
             }
             _ => Test::Name(NamePattern::new(value)?),
         };
-        Ok(Self { word: word.to_owned(), excludes, of, test })
+        Ok(Self { excludes, of, test })
     }
 
     fn finds(&self, figures: &Figures) -> bool {
@@ -293,14 +225,8 @@ impl Term {
                     || it < *value && signs.contains('<')
                     || it == *value && signs.contains('=')
             }),
-            // The threads of the point are unknown, so it does not pass.
-            _ if self.is_of_threads() && figures.is_left_out() => self.excludes,
             _ => self.finds_in(figures.row()),
         }
-    }
-
-    fn is_of_threads(&self) -> bool {
-        matches!(self.of, Field::Thread | Field::Tid)
     }
 
     fn finds_in(&self, row: PointRow) -> bool {
@@ -439,26 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_split_off_terms_that_another_place_can_decide() {
-        let filter =
-            Filter::new("io !load>5 thread:\"a b\" host:node3 !process:web /x y/").unwrap();
-        assert_eq!(
-            filter.without_figures().text(),
-            "io thread:\"a b\" host:node3 !process:web /x y/"
-        );
-        assert_eq!(filter.of_part().without_figures().text(), "io /x y/");
-        let process = |name: &str| Process { name: name.into(), ..Process::default() };
-        let within = |name: &str| filter.without_figures().within(Some(&process(name)));
-        assert_eq!(within("app@node3").text(), "io thread:\"a b\" /x y/");
-        assert_eq!(filter.within(None).of_part().without_figures().text(), "io /x y/");
-        for other in ["app@node4", "web@node3"] {
-            let nothing = within(other);
-            let again = Filter::try_from(String::from(nothing.clone())).unwrap();
-            assert_eq!(again, nothing);
-            let mut model = Model::default();
-            model.fold(Synthetic::new().poll().unwrap());
-            assert!(!model.points().iter().any(|figures| again.admits(figures)), "{other}");
-        }
+    fn figures_are_compared_in_any_order() {
         assert_eq!(admitted("thr>1 load>0"), admitted("load>0 thr>1"));
     }
 }

@@ -14,12 +14,11 @@
 //! | [`snapshot`] | an immutable picture of one process, plain data | everything else |
 //! | [`files`] | reads and writes snapshots and recordings | where snapshots come from |
 //! | [`model`] | snapshots folded into the figures that are shown | terminals, shared memory |
-//! | [`pattern`] | patterns of names, as the user types them | the things that have the names |
-//! | [`session`] | a source, and the changes that this viewer made in it | the screen |
-//! | [`columns`] | the columns of the table: their contents and order | how they are drawn |
-//! | [`filter`] | the filter that the user types, as a test of a point | the screens that use it |
-//! | [`summing`] | sums of a snapshot, for a remote viewer | the line |
-//! | [`compare`] | compares figures with a baseline: verdicts, columns, reports | the screen |
+//! | [`pattern`] | how points, threads and processes are named | what has names |
+//! | [`session`] | a source, and what this viewer changed in it | the screen |
+//! | [`columns`] | the columns of the table: what they show, how they sort | who draws them |
+//! | [`filter`] | which points pass, as people type it | who asks |
+//! | [`compare`] | figures beside a baseline: verdicts, columns, as text | the screen |
 //! | [`common`] | what the app shares with its screens: actions, keys, prompts, the model | which screens there are |
 //! | [`screens`] | a type for each screen: its state, keys, clicks, rows and drawing | each other |
 //! | [`app`] | executes actions, on the screen that is shown and elsewhere | how it is drawn |
@@ -61,7 +60,6 @@ mod signals;
 pub mod snapshot;
 pub mod source;
 pub mod styles;
-pub mod summing;
 pub mod text;
 pub mod units;
 pub mod variables;

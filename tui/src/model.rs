@@ -170,19 +170,9 @@ impl Model {
         // After a reset, an open region's own time is unknown.
         let is_reset = !self.open.is_empty() && was_reset(&before, &snapshot);
         let ends = ran(&before) && !ran(&snapshot);
-        let has_threads = snapshot.has_threads();
         let own = own_intervals(&before, &snapshot);
         self.threads = match interval {
-            _ if ends && has_threads => {
-                threads::end(&snapshot, seconds(&snapshot, snapshot.elapsed_ticks))
-            }
-            _ if !has_threads => threads::keep(&snapshot, &self.threads),
-            // The previous snapshot has only sums over threads, so it is unknown what each thread
-            // did since.
-            Some(_) if !before.has_threads() => {
-                let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
-                threads::life(&snapshot, &self.open, seconds)
-            }
+            _ if ends => threads::end(&snapshot, seconds(&snapshot, snapshot.elapsed_ticks)),
             Some(ticks) => {
                 let (grown, interval) =
                     (if is_reset { &[][..] } else { &grown }, interval_of(ticks));
@@ -233,35 +223,6 @@ impl Model {
             self.remember_top();
         }
         if ends { News::Ended } else { News::Later }
-    }
-
-    /// Replaces the sums that were folded last by a more complete snapshot of that moment or just
-    /// after it. Rates and loads stay.
-    pub fn complete(&mut self, snapshot: Snapshot) {
-        let is_same = |before: &Snapshot| {
-            before.process.segment_id == snapshot.process.segment_id
-                && before.process.state == snapshot.process.state
-        };
-        if !self.snapshot().is_some_and(is_same) {
-            self.fold(snapshot);
-            return;
-        }
-        let snapshot = Arc::new(snapshot);
-        self.snapshot = Some(Arc::clone(&snapshot));
-        let mut old =
-            std::mem::replace(&mut self.points, Figures::all(&snapshot)).into_iter().peekable();
-        for figures in &mut self.points {
-            while old.next_if(|old| old.id() < figures.id()).is_some() {}
-            figures.keep(old.next_if(|old| old.id() == figures.id()));
-        }
-        self.open = open_regions(&snapshot);
-        self.show_open();
-        self.threads = match snapshot.has_threads() {
-            true => {
-                threads::life(&snapshot, &self.open, seconds(&snapshot, snapshot.elapsed_ticks))
-            }
-            false => threads::keep(&snapshot, &self.threads),
-        };
     }
 
     fn remember_top(&mut self) {

@@ -13,12 +13,12 @@ mod record;
 pub(crate) mod state;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::cell::FigureChanges;
 pub use self::cell::{AmountTuple, Bucket, Cell, Stats, total};
 pub use self::loss::{Loss, Losses};
 pub use self::record::{Drained, Record};
@@ -67,54 +67,7 @@ pub struct Snapshot {
     /// The kernel's figures of the process. `None` if they were not read. Not in files.
     #[serde(skip)]
     pub usage: Option<Usage>,
-    /// Set if the cells are sums over threads, without histograms and edges. Only lines to other
-    /// places deliver such snapshots; files never contain them.
-    #[serde(skip)]
-    pub summed: Option<Arc<Summed>>,
 }
-
-/// The requested parts of a snapshot; the others may be left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Extent {
-    /// All parts.
-    #[default]
-    All,
-    /// Sums over the threads of each process, with their histograms.
-    Histograms,
-    /// Sums over the threads of each process, and three quantiles of a point.
-    Sums,
-    /// The cells of each thread, without histograms.
-    Threads,
-    /// Only the figures from which the loads of the points are computed.
-    Loads,
-}
-
-/// Data of a snapshot of sums, in place of histograms and edges.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Summed {
-    /// Whether the cells have the figures that the tables show, unlike for [`Extent::Threads`] and
-    /// [`Extent::Loads`].
-    #[serde(default)]
-    pub has_rows: bool,
-    /// The 50th, 90th and 99th percentile of exclusive ticks, by the point's id; empty where there
-    /// are histograms.
-    pub quantiles: BTreeMap<u32, [u64; 3]>,
-    /// Exclusive ticks of the open regions by the lane's id, the outermost first.
-    pub open: BTreeMap<u32, Vec<OwnTicks>>,
-    /// Ids of points that still have their cells thread by thread.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub by_thread: BTreeSet<u32>,
-    /// Ids of points that have histograms and edges, too.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub whole: BTreeSet<u32>,
-    /// Ids of points that have only counts and exclusive times.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub left_out: BTreeSet<u32>,
-}
-
-/// Exclusive ticks of an open region: first a figure that is wrong by a constant after a reset, so
-/// that only its growth is correct; then the correct figure. `None` if unknown.
-pub type OwnTicks = (Option<f64>, Option<u64>);
 
 /// The kernel's figures of a running process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,21 +97,6 @@ impl Snapshot {
         places
     }
 
-    /// Whether it has the figures of this point thread by thread.
-    pub(crate) fn has_threads_of(&self, point: u32) -> bool {
-        self.summed.as_ref().is_none_or(|summed| summed.by_thread.contains(&point))
-    }
-
-    /// Whether it has the figures of all points thread by thread.
-    pub(crate) fn has_threads(&self) -> bool {
-        self.summed.is_none() || self.points.iter().all(|point| self.has_threads_of(point.id))
-    }
-
-    /// Whether it has all parts of this point: cells, histograms and edges.
-    pub(crate) fn has_whole(&self, point: u32) -> bool {
-        self.summed.as_ref().is_none_or(|summed| summed.whole.contains(&point))
-    }
-
     /// A copy without cells, edges and records, which are nearly all of the memory.
     pub(crate) fn without_measurements(&self) -> Self {
         Self {
@@ -176,7 +114,6 @@ impl Snapshot {
             lanes: self.lanes.clone(),
             losses: self.losses.clone(),
             usage: self.usage,
-            summed: self.summed.clone(),
         }
     }
 

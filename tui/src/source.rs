@@ -52,7 +52,6 @@ use crate::files::json::Existing;
 pub use crate::files::recording::{Moment, Recording};
 pub use crate::snapshot::BadPlace;
 use crate::snapshot::{Drained, End, PointState, Snapshot};
-use crate::summing::SnapshotScope;
 pub use discovery::{Candidate, Discovery, Refused};
 pub use open::{Span, open, open_at, open_group, read, read_parts, read_steps, read_sum};
 
@@ -72,9 +71,9 @@ pub trait Source {
         Ok(snapshot)
     }
 
-    /// Sets the parts that the viewer looks at from now on, so that a remote source sends only
-    /// these. Without a call, a source sends everything.
-    fn look_at(&mut self, _looking: Interest) {}
+    /// Sets the maximum time until the next poll. `None`, as without a call, is for a command: it
+    /// has no screen that a long wait would block.
+    fn set_interval(&mut self, _within: Option<Duration>) {}
 
     /// Requests the next picture, if the source is remote, so that its poll need not wait as long.
     /// With several sources, this is called for all of them before the first is polled.
@@ -97,14 +96,8 @@ pub trait Source {
         false
     }
 
-    /// Whether the last [`Self::poll`] returned an old picture, because the requested picture has
-    /// not arrived yet over a slow line.
-    fn is_pending(&self) -> bool {
-        false
-    }
-
-    /// Adds the records of the rings to a snapshot of this source, up to the moment at which it was
-    /// taken. A poll leaves them out: they are many, and only files and the timeline need them.
+    /// Adds the last finished measurements to a snapshot of this source, as they were at its
+    /// moment. They are many, and only files and the timeline need them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}
 
     /// The stacks of open points, outermost first, by the lane's id, for each thread in any region.
@@ -162,18 +155,7 @@ pub trait Source {
     }
 }
 
-/// The parts of a process that a viewer looks at.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Interest {
-    /// The parts that each snapshot needs to have.
-    pub sight: SnapshotScope,
-    /// The lanes whose records are needed. `None` for all.
-    pub lanes: Option<Vec<u32>>,
-    /// Maximum time until the next poll. `None` if unknown.
-    pub within: Option<Duration>,
-}
-
-/// The state of a line to another place.
+/// A line to another place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineStatus {
     /// The command that leads there.

@@ -21,8 +21,7 @@ use crate::text;
 use crate::units::Unit;
 use crate::variables;
 
-/// Message for an action that needs all figures, if some of them have not arrived in time.
-const TOO_SLOW: &str = "not all figures have arrived yet: try again, or see the log (6)";
+/// Message for an action that needs more than sums, when the rest has not arrived in time.
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
 
@@ -43,7 +42,6 @@ impl App {
                 outcome => self.carry_on(outcome),
             }
         }
-        self.complete_screen();
     }
 
     /// Applies the outcome of a screen's own handling.
@@ -200,9 +198,6 @@ impl App {
         self.scrolls[self.screen as usize] = self.common.scroll;
         self.common.scroll = self.scrolls[screen as usize];
         self.screen = screen;
-        let looking = self.looking();
-        self.complete_to(looking.clone());
-        self.look_at(looking);
         if self.view().wants_records() {
             self.look_at_records();
         }
@@ -298,7 +293,6 @@ impl App {
     fn pause(&mut self) {
         match self.common.status() {
             Status::Live => {
-                self.complete();
                 // Read the records now, before the rings overwrite them.
                 self.look_at_records();
                 self.common.paused = true;
@@ -319,9 +313,6 @@ impl App {
     /// Takes a new baseline: the measurements since the previous baseline or, without one, all
     /// measurements so far.
     fn take_baseline(&mut self) {
-        if !self.complete() {
-            return self.common.notify(Severity::Error, TOO_SLOW);
-        }
         let Some(snapshot) = self.common.model.snapshot() else { return };
         if self.common.replay.is_some() {
             // In a recording, any moment may become the baseline.
@@ -365,7 +356,6 @@ impl App {
     }
 
     pub(super) fn write(&mut self, prompt: Prompt, overwrite: Existing) {
-        let is_whole = self.complete();
         let (Some(snapshot), Some(session)) =
             (self.common.model.snapshot(), &mut self.common.session)
         else {
@@ -375,9 +365,6 @@ impl App {
         let path = variables::with_home(prompt.text());
         if path.as_os_str().is_empty() {
             return self.overlay = Some(prompt.refused("a name is needed".into()));
-        }
-        if !is_whole {
-            return self.overlay = Some(prompt.refused(TOO_SLOW.into()));
         }
         let shown = crate::text::clean(&prompt.text()).into_owned();
         let written = if is_raw(&path) {

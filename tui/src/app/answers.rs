@@ -193,7 +193,6 @@ impl App {
 
     pub(super) fn filter_by(&mut self, filter: Filter) {
         self.common.filter = filter;
-        self.complete_screen();
         self.carry_on(Outcome::Arrange);
     }
 }

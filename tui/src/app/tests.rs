@@ -28,7 +28,6 @@ use crate::filter::Filter;
 use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
 use crate::source::{Candidate, Change, Discovery, ProcessGroup, Selector};
-use crate::summing::Summing;
 use crate::view;
 
 /// Number of rows of a list that fit on the test's terminal.
@@ -283,59 +282,6 @@ fn the_last_figures_of_a_process_that_died_stay() {
     assert_eq!(desk.common.status(), Status::Crashed);
     assert!(desk.point(1).is_used());
     assert_eq!(desk.next_poll(), None);
-}
-
-/// A process behind a slow connection: the parts that a screen needs arrive some polls after the
-/// screen is shown.
-struct Slow {
-    process: Shared,
-    summing: Summing,
-    sight: SnapshotScope,
-    last: Option<Snapshot>,
-    late: u32,
-}
-
-impl Source for Slow {
-    fn look_at(&mut self, looking: Interest) {
-        if self.last.is_some() && looking.sight != self.sight {
-            self.late = 5;
-        }
-        self.sight = looking.sight;
-    }
-
-    fn picture(&mut self) -> Result<Snapshot> {
-        if let (1.., Some(last)) = (self.late, &self.last) {
-            self.late -= 1;
-            return Ok(last.clone());
-        }
-        let whole = self.process.picture()?;
-        Ok(self.last.insert(self.summing.sum(&whole, &self.sight)).clone())
-    }
-
-    fn is_pending(&self) -> bool {
-        self.late > 0
-    }
-}
-
-#[test]
-fn figures_of_a_process_that_died_may_come_late() {
-    let (process, now) = (Shared::default(), Instant::now());
-    process.made().process.state = ProcessState::Crashed;
-    let mut app = App::new(Options::default(), Box::new(Stage::default()), now);
-    let slow = Slow {
-        process: process.clone(),
-        summing: Summing::default(),
-        sight: SnapshotScope::default(),
-        last: None,
-        late: 0,
-    };
-    app.watch(Box::new(slow), now);
-    let mut desk = Desk { app, process, now };
-    assert!(desk.next_poll().is_none() && !desk.snapshot().has_threads());
-    desk.press("3");
-    assert!(desk.next_poll().is_some() && !desk.snapshot().has_threads());
-    desk.wait(5);
-    assert!(desk.next_poll().is_none() && desk.snapshot().has_threads());
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod format;
 mod reader;
 mod writer;
 
+pub(crate) use delta::{grown_buckets, merged_buckets};
 pub use format::{FILE_HEADER, FRAME_HEADER, MAGIC};
 pub(crate) use format::{read_text, write_text};
 pub use reader::{Moment, Recording};

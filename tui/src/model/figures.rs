@@ -26,7 +26,6 @@ pub struct Figures {
     index: usize,
     cells: Range<usize>,
     total: Stats,
-    left_out: bool,
     pub(super) state: PointState,
     pub(super) open: Option<OpenNow>,
     /// The sum of each amount over all measurements.
@@ -82,7 +81,6 @@ impl Figures {
     pub(super) fn all(snapshot: &Arc<Snapshot>) -> Vec<Self> {
         let mut first = 0;
         let cells = &snapshot.cells;
-        let left_out = snapshot.summed.as_ref().map(|summed| &summed.left_out);
         let of_point = |(index, point): (usize, &Point)| {
             // Points and cells have the same order, so walk both side by side: a search would
             // access distant cells.
@@ -98,7 +96,6 @@ impl Figures {
                 index,
                 total: total(&cells[range.clone()]),
                 cells: range.clone(),
-                left_out: left_out.is_some_and(|left_out| left_out.contains(&point.id)),
                 state: point.state,
                 open: None,
                 amounts: amounts(&cells[range.clone()]),
@@ -150,14 +147,13 @@ impl Figures {
             _ => Some(([0; AMOUNTS], 0, 0)),
         };
         let before = before.filter(|_| share > 0.0);
-        let was_left_out = old.as_ref().is_some_and(Self::is_left_out);
         let same = old.as_ref().filter(|_| is_same);
         let paces = same.and_then(|old| self.paces(old, own)).unwrap_or_default();
         let of_interval = |of: &dyn Fn(&Pace) -> f64| {
             (!paces.is_empty()).then(|| paces.iter().map(of).sum::<f64>() * ticks as f64)
         };
         let amounts = std::array::from_fn(|place| {
-            let (amounts_before, ..) = before.filter(|_| !was_left_out)?;
+            let (amounts_before, ..) = before?;
             let more = match of_interval(&|pace| pace.amounts[place]) {
                 Some(more) => more,
                 None => self.amounts[place].checked_sub(amounts_before[place])? as f64,
@@ -338,12 +334,7 @@ impl Figures {
         PointRow { snapshot: &self.snapshot, point: self.point(), cells: self.cells() }
     }
 
-    /// Whether the snapshot has only its count and exclusive time.
-    pub fn is_left_out(&self) -> bool {
-        self.left_out
-    }
-
-    /// State of the point, including changes that the user has just made.
+    /// Its state, including changes that the user has just made.
     pub fn state(&self) -> PointState {
         self.state
     }
@@ -389,7 +380,7 @@ impl Figures {
                 self.of_each()?.iter().map(|(_, exclusive, _)| u128::from(*exclusive)).collect()
             }
             point if point.domain() == Some(OPENMP) && point.name.ends_with(" busy") => {
-                let totals = self.parts().map(|part| part.total);
+                let totals = self.lanes().map(|part| part.total);
                 let used = totals.filter(|total| total.count > 0);
                 used.map(|total| u128::from(total.exclusive)).collect()
             }
@@ -437,9 +428,7 @@ impl Figures {
     /// screen cost time.
     pub fn quantiles(&self) -> Option<Quantiles> {
         *self.quantiles.get_or_init(|| {
-            let summed = self.snapshot.summed.as_ref();
-            let told = summed.and_then(|summed| summed.quantiles.get(&self.id())).copied();
-            let [p50, p90, p99] = told.or_else(|| self.quantiles_at([0.5, 0.9, 0.99]))?;
+            let [p50, p90, p99] = self.quantiles_at([0.5, 0.9, 0.99])?;
             Some(Quantiles { p50, p90, p99 })
         })
     }
@@ -474,29 +463,24 @@ impl Figures {
         histogram::merge(self.cells().iter().map(|cell| cell.histogram.as_slice()))
     }
 
-    /// The point's figures lane by lane; empty if only sums over lanes are known.
+    /// Its figures lane by lane.
     pub fn lanes(&self) -> impl Iterator<Item = LaneFigures<'_>> {
-        self.parts().filter(|_| self.snapshot.has_threads_of(self.id()))
+        self.cells().iter().map(|cell| LaneFigures {
+            lane: self.lane(cell.lane),
+            id: cell.lane,
+            total: cell.total(),
+        })
     }
 
-    /// Number of threads that have measured the point, if known.
-    pub fn threads(&self) -> Option<usize> {
-        self.snapshot.has_threads_of(self.id()).then_some(self.cells.len())
+    /// Number of threads that were in it.
+    pub fn threads(&self) -> usize {
+        self.cells.len()
     }
 
     /// Whether threads without a lane of their own have measured it on the shared lane.
     pub fn is_shared(&self) -> bool {
         let is_shared = |lane: &Lane| lane.kind == LaneKind::Overflow;
         self.cells().iter().any(|cell| self.lane(cell.lane).is_some_and(is_shared))
-    }
-
-    /// The point's figures as in the snapshot: by lane, or summed over the lanes of a process.
-    fn parts(&self) -> impl Iterator<Item = LaneFigures<'_>> {
-        self.cells().iter().map(|cell| LaneFigures {
-            lane: self.lane(cell.lane),
-            id: cell.lane,
-            total: cell.total(),
-        })
     }
 
     fn lane(&self, id: u32) -> Option<&Lane> {

@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 
-use crate::snapshot::{Edge, LaneKind, Open, OwnTicks, ProcessState, Snapshot};
+use crate::snapshot::{Edge, LaneKind, Open, ProcessState, Snapshot};
 
 /// A region that is open.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,13 +35,6 @@ pub struct OpenRegion {
     /// Exclusive ticks so far. A reset since the region began makes them wrong by a constant, so
     /// that only their growth is correct.
     own: Option<f64>,
-}
-
-impl OpenRegion {
-    /// The entry of the region in [`crate::snapshot::Summed::open`].
-    pub(crate) fn told(&self) -> OwnTicks {
-        (self.own, self.exclusive)
-    }
 }
 
 /// The open regions of a point.
@@ -141,13 +134,6 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
             let span = snapshot.elapsed_ticks.saturating_sub(start);
             let exclusive = own.filter(|_| !was_reset).map(|own| own.max(0.0) as u64);
             let lane = lane.id;
-            let (own, exclusive) = match &snapshot.summed {
-                Some(summed) => {
-                    let told = summed.open.get(&lane).and_then(|told| told.get(level));
-                    told.copied().unwrap_or_default()
-                }
-                None => (own, exclusive),
-            };
             regions.push(OpenRegion { lane, point, start, span, on_cpu, exclusive, own });
         }
     }

@@ -100,8 +100,7 @@ impl Recent {
 impl RecentSnapshot {
     /// The model's snapshot, without histograms and records. `None` if it has only sums.
     fn of(model: &Model) -> Option<Self> {
-        // Snapshots of sums do not say which thread a figure belongs to.
-        let whole = model.snapshot().filter(|snapshot| snapshot.summed.is_none())?;
+        let whole = model.snapshot()?;
         let lean = |cell: &Arc<Cell>| {
             let (stats, retired) = (cell.stats.clone(), cell.retired.clone());
             Arc::new(Cell { point: cell.point, lane: cell.lane, stats, retired, ..Cell::default() })

@@ -19,9 +19,8 @@ impl<'a> PointRow<'a> {
         own.map_or_else(|| self.snapshot.processes(), std::slice::from_ref).iter()
     }
 
-    /// The threads that have measured the point; empty if unknown.
+    /// The threads that were in it.
     pub(crate) fn lanes(self) -> impl Iterator<Item = &'a Lane> {
-        let cells = if self.snapshot.has_threads_of(self.point.id) { self.cells } else { &[] };
-        cells.iter().filter_map(move |cell| self.snapshot.lane(cell.lane))
+        self.cells.iter().filter_map(move |cell| self.snapshot.lane(cell.lane))
     }
 }

@@ -90,9 +90,6 @@ pub(super) fn life(snapshot: &Snapshot, open: &[OpenRegion], seconds: f64) -> Ve
             grown[place].add_open(region.point, own as f64, None);
         }
     }
-    if !snapshot.has_threads() {
-        return threads;
-    }
     for (thread, grown) in threads.iter_mut().zip(grown) {
         thread.load = (ticks > 0).then(|| grown.exclusive as f64 / ticks as f64);
         thread.switch_rate = (ticks > 0).then(|| thread.lane.switches as f64 / seconds);
@@ -185,12 +182,8 @@ pub fn state_word(snapshot: &Snapshot, lane: &Lane) -> &'static str {
 /// since, or it is unknown what each thread did.
 pub(super) fn keep(snapshot: &Snapshot, old: &[Thread]) -> Vec<Thread> {
     let (mut threads, _) = sums(snapshot, None, &[]);
-    let has_threads = snapshot.has_threads();
     for thread in &mut threads {
         if let Some(old) = find(old, thread.lane.id) {
-            if !has_threads {
-                (thread.points, thread.exclusive) = (old.points, old.exclusive);
-            }
             thread.go_on(old);
         }
     }
@@ -224,14 +217,12 @@ fn sums(
 ) -> (Vec<Thread>, Vec<Grown>) {
     let thread = |lane: &Lane| Thread { lane: lane.clone(), ..Thread::default() };
     let mut threads: Vec<Thread> = snapshot.lanes.iter().map(thread).collect();
-    // Snapshots of sums have no threads.
-    let all = if snapshot.has_threads() { snapshot.cells.as_slice() } else { &[] };
     let mut grown = vec![Grown::default(); snapshot.lanes.len()];
     let tops: Vec<Option<u32>> = snapshot.lanes.iter().map(|lane| top_of(old, lane.id)).collect();
     let mut cells = before.map_or(&[][..], |before| &before.cells).iter().peekable();
     // Both are in the order of the points.
     let mut points = snapshot.points.iter().peekable();
-    for cell in all {
+    for cell in &snapshot.cells {
         while points.next_if(|point| point.id < cell.point).is_some() {}
         // A device's time is not a thread's time.
         if points.peek().is_some_and(|point| point.id == cell.point && point.device) {

@@ -156,8 +156,7 @@ impl Timeline {
         };
         let devices = snapshot.points.iter().filter(|point| point.device);
         let devices: BTreeSet<u32> = devices.map(|point| point.id).collect();
-        let lacks_records = snapshot.summed.is_none()
-            && snapshot.records.is_empty()
+        let lacks_records = snapshot.records.is_empty()
             && snapshot.lanes.iter().any(|lane| lane.records_written > 0);
         let track = |lane: &Lane| {
             let records = records.remove(&lane.id).unwrap_or_default();

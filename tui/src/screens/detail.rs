@@ -79,7 +79,7 @@ impl Default for DetailView {
 impl DetailView {
     /// Stores the point's figures at this poll.
     fn follow(&mut self, common: &Common) {
-        let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
+        let snapshot = common.model.snapshot();
         if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             let rate = snapshot.clock.ticks_per_second;
             self.history.follow(figures, snapshot.elapsed_ticks, rate);
@@ -89,7 +89,7 @@ impl DetailView {
     /// Starts the marked window of the point now.
     fn mark(&mut self, common: &Common) {
         self.follow(common);
-        let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
+        let snapshot = common.model.snapshot();
         if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             self.history.mark(figures, snapshot.elapsed_ticks);
             self.window = HistogramWindow::Mark;
@@ -99,7 +99,7 @@ impl DetailView {
     /// The point's measurements in the window. `None` for the window of all, or if they are
     /// unknown.
     pub fn window_stats(&self, common: &Common) -> Option<WindowStats> {
-        let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole())?;
+        let snapshot = common.model.snapshot()?;
         let rate = snapshot.clock.ticks_per_second;
         self.history.stats(self.window, common.selected()?, snapshot.elapsed_ticks, rate)
     }
@@ -142,13 +142,6 @@ impl View for DetailView {
             &[keys::SAVE, keys::TABLE, WINDOW, keys::BASELINE, keys::WALK, PAGE, keys::SHOW],
             &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
-    }
-
-    /// Requests the rows of the table, too: Up and Down walk through them.
-    fn looks_at(&self, common: &Common) -> Interest {
-        let mut sight = view::sight_of_rows(common);
-        sight.whole.extend(common.selected);
-        Interest { sight, ..Interest::default() }
     }
 
     fn forget(&mut self) {

@@ -50,11 +50,6 @@ impl View for LogView {
         &[&[keys::RUN, keys::TO_TABLE, keys::FILTER], keys::TAIL]
     }
 
-    /// Requests only the loads: the figures that come with them suffice for the costs.
-    fn looks_at(&self, common: &Common) -> Interest {
-        Interest { sight: view::sight_of_none(common), ..Interest::default() }
-    }
-
     fn begin(&mut self, common: &mut Common) {
         self.back = 0;
         self.pushed = common.log.pushed();

@@ -100,10 +100,6 @@ impl PickerView {
 }
 
 impl View for PickerView {
-    fn looks_at(&self, common: &Common) -> Interest {
-        Interest { sight: view::sight_of_none(common), ..Interest::default() }
-    }
-
     fn keys(&self) -> KeyMap {
         &[&[
             keys::OPEN,

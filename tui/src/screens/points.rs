@@ -140,13 +140,6 @@ impl View for PointsView {
         ]
     }
 
-    fn looks_at(&self, common: &Common) -> Interest {
-        let mut sight = view::sight_of_rows(common);
-        sight.by_thread |=
-            self.table.shows(Column::Threads.word()) || self.sorting().column == Column::Threads;
-        Interest { sight, ..Interest::default() }
-    }
-
     fn legend(&self, styles: &Styles) -> Vec<(String, &'static str)> {
         let glyphs = &styles.glyphs;
         let of = |signs: &[char]| signs.iter().map(char::to_string).collect::<Vec<_>>().join(" ");

@@ -6,7 +6,6 @@ pub(super) use crate::filter::Filter;
 pub(super) use crate::grid::{Fitted, Grid, Scroll, Table, TableLayout, table};
 pub(super) use crate::model::Figures;
 pub(super) use crate::snapshot::{PointState, ProcessState, Snapshot};
-pub(super) use crate::source::Interest;
 pub(super) use crate::styles::{Styles, chart, draw_scrolled, wrapped};
 pub(super) use crate::units::{NONE, Scale};
 pub(super) use crate::{text, units};

@@ -9,8 +9,6 @@ use crate::columns::sorting::SteadyLoads;
 use crate::grid::Sorted;
 use crate::model::threads::{Thread, find};
 use crate::screens::prelude::*;
-use crate::snapshot::Extent;
-use crate::summing::SnapshotScope;
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
 
@@ -89,11 +87,6 @@ impl View for ThreadsView {
             ("Load%".into(), "the part of CPU% in points, smoothed the same way"),
             ("Outside%".into(), "the part outside all points: CPU% less Load%"),
         ]
-    }
-
-    fn looks_at(&self, _: &Common) -> Interest {
-        let sight = SnapshotScope { extent: Extent::Threads, ..SnapshotScope::default() };
-        Interest { sight, ..Interest::default() }
     }
 
     fn forget(&mut self) {

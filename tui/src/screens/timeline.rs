@@ -34,27 +34,11 @@ groups! {
 pub struct TimelineView {
     /// The part of the timeline on the screen, and the cursor.
     pub at: TimeView,
-    /// An action that waits for the records of all threads.
-    then: Option<Action>,
-    /// Whether the picture followed the newest regions when that action was requested.
-    followed: bool,
 }
 
 impl TimelineView {
-    /// Postpones an action on all threads until their records have arrived. Returns whether it did.
-    fn puts_off(&mut self, action: Action) -> bool {
-        if self.at.is_partial() {
-            (self.then, self.followed) = (Some(action), self.at.follows());
-            self.at.freeze();
-        }
-        self.at.is_partial()
-    }
-
     /// Goes to the next earlier region that matches, or else to the newest one.
     fn find_next(&mut self, common: &mut Common) {
-        if self.puts_off(Action::FindNext) {
-            return;
-        }
         let text = self.at.sought().to_owned();
         let Ok(filter) = Filter::new(&text) else { return };
         if !filter.is_on() {
@@ -89,19 +73,6 @@ impl View for TimelineView {
         ]
     }
 
-    /// Over a connection, requests the records of the visible lanes only. While the picture is
-    /// held, it requests all records, since the user may move anywhere.
-    fn looks_at(&self, common: &Common) -> Interest {
-        let sight = view::sight_of_none(common);
-        let lanes = match (self.at.follows(), common.model.snapshot()) {
-            (true, Some(snapshot)) if snapshot.summed.is_some() => {
-                Some(self.at.lanes_seen(snapshot, common.scroll.offset, common.rows))
-            }
-            _ => None,
-        };
-        Interest { sight, lanes, ..Interest::default() }
-    }
-
     fn forget(&mut self) {
         *self = Self::default();
     }
@@ -131,7 +102,6 @@ impl View for TimelineView {
                 self.at.hold();
                 return Outcome::Pass;
             }
-            (Action::Slowest, Some(_)) if self.puts_off(action) => {}
             (Action::Slowest, Some(point)) => {
                 self.at.go_to_slowest(point);
                 let name =
@@ -171,16 +141,6 @@ impl View for TimelineView {
         self.at.seek(&text);
         self.find_next(common);
         Outcome::Done
-    }
-
-    fn update(&mut self, common: &mut Common) -> Outcome {
-        let Some(action) = self.then.take_if(|_| !self.at.is_partial()) else {
-            return Outcome::Done;
-        };
-        if action == Action::FindNext && self.followed {
-            self.at.follow();
-        }
-        self.act(action, common)
     }
 
     fn cursor(&self, _: &Common) -> (usize, usize) {

@@ -1,6 +1,5 @@
 //! The interface of a screen to the app, and what screens with a table have in common.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ratatui::Frame;
@@ -12,10 +11,9 @@ use crate::common::{Action, Common, MouseTarget, Overlay, Prompt, Screen};
 use crate::compare::Baseline;
 use crate::filter::Filter;
 use crate::grid::{Grid, TableLayout};
-use crate::snapshot::{Extent, Snapshot};
-use crate::source::{Candidate, Interest, ProcessGroup};
+use crate::snapshot::Snapshot;
+use crate::source::{Candidate, ProcessGroup};
 use crate::styles::{Styles, wrapped};
-use crate::summing::SnapshotScope;
 
 /// The next step of the app after a screen has handled an action.
 pub enum Outcome {
@@ -68,12 +66,7 @@ pub trait View {
         Vec::new()
     }
 
-    /// The parts of a snapshot that the screen shows: a slow connection transfers only these.
-    fn looks_at(&self, _common: &Common) -> Interest {
-        Interest::default()
-    }
-
-    /// Handles an action, if the action has a meaning of its own on this screen.
+    /// Handles an action, if it is one of its own.
     fn act(&mut self, _action: Action, _common: &mut Common) -> Outcome {
         Outcome::Pass
     }
@@ -292,25 +285,6 @@ pub(super) fn click_table<V: View + ?Sized>(
         _ => return Outcome::Pass,
     }
     Outcome::Done
-}
-
-/// The parts of a snapshot that the table of points needs.
-pub(super) fn sight_of_rows(common: &Common) -> SnapshotScope {
-    SnapshotScope {
-        extent: Extent::Sums,
-        filter: common.filter.without_figures(),
-        by_thread: common.filter.asks_for_threads(),
-        whole: BTreeSet::new(),
-    }
-}
-
-/// The parts of a snapshot that a screen without points needs: those for the lines above it, and
-/// the loads.
-pub(super) fn sight_of_none(common: &Common) -> SnapshotScope {
-    let sight = sight_of_rows(common);
-    // If the filter depends on threads, they must be known to decide which points pass.
-    let extent = if sight.by_thread { Extent::Sums } else { Extent::Loads };
-    SnapshotScope { extent, ..sight }
 }
 
 /// Filters a screen's own rows by the typed text, or shows the error in it.

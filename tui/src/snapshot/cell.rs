@@ -121,6 +121,45 @@ macro_rules! declare {
             #[serde(with = "average")]
             $average: u64,
         }
+
+        /// What has changed from a cell's figures to its later ones, modulo 2^64: small numbers,
+        /// for a line.
+        #[derive(Debug, Serialize, Deserialize)]
+        pub(crate) struct FigureChanges {
+            $($live: i64,)*
+            $($rare: i64,)*
+            $($extreme: i64,)*
+            $($latest: i64,)*
+            $($wide: i128,)*
+            $average: i64,
+        }
+
+        impl FigureChanges {
+            pub(crate) fn between(old: &Stats, new: &Stats) -> Self {
+                let change = |old: u64, new: u64| new.wrapping_sub(old).cast_signed();
+                let wide = |old: u128, new: u128| new.wrapping_sub(old).cast_signed();
+                Self {
+                    $($live: change(old.$live, new.$live),)*
+                    $($rare: change(old.$rare, new.$rare),)*
+                    $($extreme: change(old.$extreme, new.$extreme),)*
+                    $($latest: change(old.$latest, new.$latest),)*
+                    $($wide: wide(old.$wide, new.$wide),)*
+                    $average: change(old.$average, new.$average),
+                }
+            }
+
+            /// The later figures.
+            pub(crate) fn after(&self, old: &Stats) -> Stats {
+                Stats {
+                    $($live: old.$live.wrapping_add_signed(self.$live),)*
+                    $($rare: old.$rare.wrapping_add_signed(self.$rare),)*
+                    $($extreme: old.$extreme.wrapping_add_signed(self.$extreme),)*
+                    $($latest: old.$latest.wrapping_add_signed(self.$latest),)*
+                    $($wide: old.$wide.wrapping_add_signed(self.$wide),)*
+                    $average: old.$average.wrapping_add_signed(self.$average),
+                }
+            }
+        }
     };
 }
 

@@ -26,13 +26,10 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    BadPlace, Candidate, Change, Discovery, Finder, Interest, LineStatus, Refusal, Source, Which,
-};
+use super::{BadPlace, Candidate, Change, Discovery, Finder, LineStatus, Refusal, Source, Which};
 use crate::local_time::unix_ns;
 use crate::pattern::NamePattern;
-use crate::snapshot::{Cell, Drained, Extent, PointState, ProcessState, Snapshot};
-use crate::summing::{SnapshotScope, Summing};
+use crate::snapshot::{Cell, Drained, PointState, ProcessState, Snapshot};
 use crate::text::first_names;
 
 /// How long the rows of a process stay after it has exited cleanly.
@@ -106,7 +103,7 @@ pub(super) struct GroupSource {
     counted: Option<Instant>,
     /// The group's age, in ticks of its clock.
     elapsed_ticks: u64,
-    looking: Interest,
+    interval: Option<Duration>,
 }
 
 /// The key that points of several processes share if they are summed.
@@ -137,9 +134,6 @@ struct GroupMember {
     /// Each cell of the last picture, and its copy with the group's ids. As long as the cell is the
     /// same `Arc`, the merged snapshot gets the same copy, so that its users see no change either.
     cells: HashMap<(u32, u32), [Arc<Cell>; 2]>,
-    /// Sums up the whole pictures of this member, if other members send only sums.
-    summing: Summing,
-    looking: Interest,
 }
 
 impl GroupMember {
@@ -170,7 +164,7 @@ impl GroupSource {
             started_unix_ns: u64::MAX,
             counted: None,
             elapsed_ticks: 0,
-            looking: Interest::default(),
+            interval: None,
         };
         let discovery = group.join()?;
         match (group.members.is_empty(), group.coming.len()) {
@@ -204,7 +198,7 @@ impl GroupSource {
         for candidate in new {
             // If a process has ended since, skip it and keep the others.
             let Ok(mut source) = self.finder.attach(&candidate) else { continue };
-            source.look_at(of_member(&self.looking, &HashMap::new(), &HashMap::new()));
+            source.set_interval(self.interval);
             self.coming.push((candidate.segment_id, source));
         }
         for (segment_id, mut source) in std::mem::take(&mut self.coming) {
@@ -227,8 +221,6 @@ impl GroupSource {
                 lanes: HashMap::new(),
                 began: None,
                 cells: HashMap::new(),
-                summing: Summing::default(),
-                looking: Interest::default(),
             });
         }
         self.bad = self.finder.bad_places();
@@ -238,9 +230,7 @@ impl GroupSource {
     /// Replaces the sources of processes that have died by their last pictures, and gives up their
     /// segments: otherwise memory and descriptors would run out if many processes come and go.
     fn keep_last(&mut self) {
-        // A member that has sent only sums must first send its whole picture, see `look_at`.
-        let is_to_keep =
-            |m: &&mut GroupMember| !m.is_kept && m.source.has_died() && m.last.summed.is_none();
+        let is_to_keep = |m: &&mut GroupMember| !m.is_kept && m.source.has_died();
         for member in self.members.iter_mut().filter(is_to_keep) {
             member.source.add_records(&mut member.last);
             member.keep();
@@ -274,32 +264,11 @@ impl GroupSource {
 }
 
 impl Source for GroupSource {
-    fn is_pending(&self) -> bool {
-        self.members.iter().any(|member| member.source.is_pending())
-    }
-
-    fn look_at(&mut self, looking: Interest) {
-        let mut sight = looking.sight;
-        if self.wanted.sum {
-            // The quantiles of a sum cannot be computed from its members' quantiles.
-            if sight.extent == Extent::Sums {
-                sight.extent = Extent::Histograms;
-            }
-            sight.filter = sight.filter.of_part();
-        }
-        self.looking = Interest { sight, ..looking };
-        for (_, source) in &mut self.coming {
-            // The source's points and lanes are not known yet.
-            source.look_at(of_member(&self.looking, &HashMap::new(), &HashMap::new()));
-        }
-        for GroupMember { source, points, lanes, looking, .. } in &mut self.members {
-            *looking = of_member(&self.looking, points, lanes);
-            // Request the whole last picture of a process that has died: the group will store it.
-            source.look_at(match source.has_died() {
-                true => Interest { sight: SnapshotScope::default(), ..looking.clone() },
-                false => looking.clone(),
-            });
-        }
+    fn set_interval(&mut self, within: Option<Duration>) {
+        self.interval = within;
+        let coming = self.coming.iter_mut().map(|(_, source)| source);
+        let members = self.members.iter_mut().map(|member| &mut member.source);
+        coming.chain(members).for_each(|source| source.set_interval(within));
     }
 
     fn picture(&mut self) -> Result<Snapshot> {
@@ -427,22 +396,6 @@ impl Source for GroupSource {
             (_, None) => Ok(found),
         }
     }
-}
-
-/// Translates the requested parts to a member's own ids.
-fn of_member(
-    looking: &Interest,
-    points: &HashMap<u32, u32>,
-    lanes: &HashMap<u32, u32>,
-) -> Interest {
-    let mut own = looking.clone();
-    let whole = &looking.sight.whole;
-    own.sight.whole =
-        points.iter().filter(|(_, id)| whole.contains(id)).map(|(own, _)| *own).collect();
-    own.lanes = looking.lanes.as_ref().map(|looked_at| {
-        lanes.iter().filter(|(_, id)| looked_at.contains(id)).map(|(own, _)| *own).collect()
-    });
-    own
 }
 
 /// The id of the point that the change is about.

@@ -19,7 +19,7 @@ use super::*;
 use crate::app::App;
 use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::common::{Action, MouseTarget, Options, Prompt, Screen, keys};
-use crate::snapshot::{ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Usage};
+use crate::snapshot::{ClockKind, Loss, Open, PointState, ProcessState, Snapshot, Usage};
 use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 use crate::source::{BadPlace, Source};
 use crate::styles::Styles;
@@ -486,7 +486,6 @@ fn without_times(text: &str) -> String {
 
 mod detail;
 mod diff;
-mod far;
 mod load;
 mod log;
 mod roofline;

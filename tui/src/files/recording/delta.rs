@@ -115,7 +115,7 @@ impl Delta {
         let mut cells = self.cells;
         for mut cell in self.grown {
             if let Some(before) = key.cell(cell.point, cell.lane) {
-                cell.histogram = merged(&before.histogram, &cell.histogram);
+                cell.histogram = merged_buckets(&before.histogram, &cell.histogram);
             }
             cells.now.push(Arc::new(cell));
         }
@@ -161,7 +161,7 @@ fn changed_cells(old: &Snapshot, new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell>) 
 }
 
 /// The buckets that are new or have grown. `None` if a bucket has disappeared, as after a reset.
-fn grown_buckets(old: &[Bucket], new: &[Bucket]) -> Option<Vec<Bucket>> {
+pub(crate) fn grown_buckets(old: &[Bucket], new: &[Bucket]) -> Option<Vec<Bucket>> {
     let mut old = old.iter().peekable();
     let mut grown = Vec::new();
     for bucket in new {
@@ -174,7 +174,7 @@ fn grown_buckets(old: &[Bucket], new: &[Bucket]) -> Option<Vec<Bucket>> {
     old.peek().is_none().then_some(grown)
 }
 
-fn merged(old: &[Bucket], grown: &[Bucket]) -> Vec<Bucket> {
+pub(crate) fn merged_buckets(old: &[Bucket], grown: &[Bucket]) -> Vec<Bucket> {
     let replaced = |bucket: &&Bucket| grown.binary_search_by_key(&bucket.low, |b| b.low).is_err();
     let mut all: Vec<Bucket> = old.iter().filter(replaced).chain(grown).copied().collect();
     all.sort_by_key(|bucket| bucket.low);

@@ -20,10 +20,7 @@ const WIDE: usize = 80;
 const FIGURES: usize = 35;
 /// Minimum width for cumulative shares in the histogram.
 const SUMS: usize = 60;
-/// Message while a slow connection has not yet delivered all parts of a point.
-const STILL_TO_COME: &str =
-    "Slow connection: the histogram, the threads and the calls of this point have not arrived yet.";
-/// Minimum and maximum number of bars in the histogram, each a line.
+/// Lines of the histogram: usually, and at most on a higher screen.
 const BARS: (usize, usize) = (13, 24);
 /// The tables below the figures. The user can choose the columns of the first one.
 pub(super) const TABLES: [&SumsTable; 3] = [&sums::THREADS, &sums::TUPLES, &sums::CALLS];
@@ -74,13 +71,7 @@ impl DetailText {
 
     fn fill(&mut self, detail: &DetailView, common: &Common, figures: &Figures, size: Size) {
         let (width, height) = (usize::from(size.width), usize::from(size.height));
-        if !common.has_selected_whole() {
-            self.add(warning(STILL_TO_COME, width, &common.styles));
-        }
         let load = load::lines(&detail.load, common, figures, width);
-        if figures.is_left_out() {
-            return self.add_load(load);
-        }
         for remark in figures.remarks() {
             self.add(warning(remark.explanation(), width, &common.styles));
         }

@@ -3,12 +3,11 @@
 //! The picture follows the newest regions until the user moves back in time. Then it is held, so
 //! that it is not overwritten while the user looks at it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use crate::model::timeline::columns::TimelineWindow;
 use crate::model::timeline::{Region, Timeline, TimelineRow};
 use crate::screens::prelude::*;
-use crate::snapshot::{Lane, LaneKind};
 
 /// Minimum length of the visible part, nanoseconds.
 const SHORTEST_NS: u64 = 1_000;
@@ -30,21 +29,15 @@ pub struct TimeView {
     line: Option<TimelineRow>,
     /// The last search text.
     sought: String,
-    /// Whether the picture has records of the visible lanes only.
-    is_partial: bool,
 }
 
 impl TimeView {
     /// Takes the records of a snapshot, unless the picture is held.
     pub(super) fn take(&mut self, snapshot: &Snapshot) {
         let same = |picture: &Timeline| picture.segment_id == snapshot.process.segment_id;
-        if !self.follows() && !self.is_partial && self.picture.as_ref().is_some_and(same) {
+        if !self.follows() && self.picture.as_ref().is_some_and(same) {
             return;
         }
-        let known: HashSet<u32> = snapshot.records.iter().map(|record| record.lane).collect();
-        let is_missing = |lane: &Lane| lane.records_written > 0 && !known.contains(&lane.id);
-        self.is_partial =
-            snapshot.summed.is_some() && (self.follows() || snapshot.lanes.iter().any(is_missing));
         let picture = Timeline::of(snapshot, self.picture.as_ref());
         let reach_ns = picture.reach() as f64 / picture.ticks_per_second * 1e9;
         let (least, most) = FIRST_NS;
@@ -53,32 +46,6 @@ impl TimeView {
         self.span_ns.get_or_insert_with(|| step_above((reach_ns as u64).clamp(least, most)));
         self.picture = Some(picture);
         self.line = self.line.or_else(|| self.first_line());
-    }
-
-    /// The lanes of these lines, and all lanes without a live thread: an ended thread has a line
-    /// only once its records are known. Records that are known are not transferred again.
-    pub(super) fn lanes_seen(&self, snapshot: &Snapshot, first: usize, lines: usize) -> Vec<u32> {
-        let (live, ended): (Vec<&Lane>, Vec<&Lane>) =
-            snapshot.lanes.iter().partition(|lane| lane.kind == LaneKind::Live);
-        let mut lanes: BTreeSet<u32> = ended.into_iter().map(|lane| lane.id).collect();
-        match &self.picture {
-            Some(picture) => {
-                lanes.extend(picture.lines().skip(first).take(lines).map(|line| line.lane));
-            }
-            None => lanes.extend(live.into_iter().take(lines).map(|lane| lane.id)),
-        }
-        lanes.into_iter().collect()
-    }
-
-    /// Whether the picture lacks records that it needs when it is held.
-    pub(super) fn is_partial(&self) -> bool {
-        self.is_partial
-    }
-
-    /// Holds the picture as it is on the screen.
-    pub(super) fn freeze(&mut self) {
-        self.hold();
-        self.right = Some(self.right());
     }
 
     /// The picture. `None` before the first records.

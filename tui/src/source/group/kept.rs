@@ -8,7 +8,6 @@ use anyhow::{Result, bail};
 use super::{ENDED, GroupMember};
 use crate::snapshot::{Cell, Edge, Snapshot};
 use crate::source::Source;
-use crate::summing::Summing;
 
 /// Replaces the source of a process that has died. The group itself holds the last picture.
 pub(super) struct DeadSource;
@@ -71,7 +70,6 @@ impl GroupMember {
         (*points, *lanes) = (same(points), same(lanes));
         cells.clear();
         self.names = HashMap::new();
-        self.summing = Summing::default();
     }
 }
 

@@ -6,13 +6,9 @@ use std::time::Instant;
 
 use super::{GroupMember, GroupSource, PointKey};
 use crate::snapshot::{
-    Cell, Clock, ClockKind, Edge, Extent, FORMAT, Lane, LaneKind, Open, Point, PointState, Process,
-    ProcessState, Snapshot, Summed, Usage, VERSION,
+    Cell, Clock, ClockKind, Edge, FORMAT, Lane, LaneKind, Open, Point, PointState, Process,
+    ProcessState, Snapshot, Usage, VERSION,
 };
-use crate::summing::SnapshotScope;
-
-/// Stands for a member's lane id, for the lane that gets a late place's sums over all threads.
-const OF_ALL: u32 = u32::MAX;
 
 impl GroupSource {
     /// Makes one snapshot of the last pictures of all members.
@@ -20,11 +16,6 @@ impl GroupSource {
         let state = self.state();
         let rate = self.rate();
         let elapsed_ticks = self.age(state, rate);
-        // A late place may still have the sums of an earlier request. If whole pictures are wanted
-        // now, it must not reduce the other places' pictures to sums.
-        let sums = self.looking.sight.extent != Extent::All;
-        let is_summed = |m: &GroupMember| m.last.summed.is_some() && (sums || !m.is_late());
-        let mut summed = self.members.iter().any(is_summed).then(Summed::default);
         let first = &self.members[0].last;
         let mut whole = Snapshot {
             format: FORMAT.to_owned(),
@@ -39,17 +30,7 @@ impl GroupSource {
         // Each point's index in the merged snapshot, by its id.
         let mut places: HashMap<u32, usize> = HashMap::new();
         for (place, member) in self.members.iter_mut().enumerate() {
-            let last = match (&summed, &member.last.summed) {
-                (Some(_), None) => {
-                    let SnapshotScope { extent, by_thread, whole, .. } = &member.looking.sight;
-                    let by_thread = *by_thread || *extent == Extent::Threads;
-                    let (extent, whole) = (Extent::Histograms, whole.clone());
-                    let sight =
-                        SnapshotScope { extent, by_thread, whole, ..SnapshotScope::default() };
-                    &member.summing.sum(&member.last, &sight)
-                }
-                _ => &member.last,
-            };
+            let last = &member.last;
             let process = &last.process;
             let running = process.state == ProcessState::Running;
             let age = last.elapsed_ticks;
@@ -109,17 +90,6 @@ impl GroupSource {
                 let open = open.collect();
                 whole.lanes.push(Lane { id, name, kind, process, clock, open, ..lane.clone() });
             }
-            // The last picture of a late place has sums over all threads, which cannot be assigned
-            // to single threads.
-            let of_all = (summed.is_none() && last.summed.is_some()).then(|| lane_id(OF_ALL));
-            if let Some(id) = of_all {
-                let name = format!("{process} all threads");
-                let (kind, process) = (LaneKind::Ended, Some(place as u32));
-                whole.lanes.push(Lane { id, name, kind, process, ..Lane::default() });
-            }
-            if let (Some(whole), Some(summed)) = (&mut summed, &last.summed) {
-                add_summed(whole, summed, [&member.points, &member.lanes]);
-            }
             whole.edges.extend(last.edges.iter().filter_map(|edge| {
                 Some(Edge {
                     point: *member.points.get(&edge.point)?,
@@ -132,7 +102,7 @@ impl GroupSource {
                 })
             }));
             let ids = [&member.points, &member.lanes];
-            add_cells(&mut whole.cells, &last.cells, of_all, ids, &mut member.cells);
+            add_cells(&mut whole.cells, &last.cells, ids, &mut member.cells);
             whole.losses.add(&last.losses);
             if running {
                 add_usage(&mut whole.usage, last.usage);
@@ -150,7 +120,6 @@ impl GroupSource {
             whole.ages.push(age);
         }
         whole.process.started_unix_ns = self.started_unix_ns;
-        whole.summed = summed.map(Arc::new);
         whole.points.sort_by_key(|point| point.id);
         whole.lanes.sort_by_key(|lane| lane.id);
         whole.cells.sort_by_key(|cell| cell.key());
@@ -222,36 +191,17 @@ impl GroupSource {
     }
 }
 
-/// Adds the sums of a member. `points` and `lanes` map its ids to the group's.
-fn add_summed(whole: &mut Summed, summed: &Summed, [points, lanes]: [&HashMap<u32, u32>; 2]) {
-    whole.has_rows |= summed.has_rows;
-    let quantiles = summed.quantiles.iter();
-    whole.quantiles.extend(quantiles.filter_map(|(id, ticks)| Some((*points.get(id)?, *ticks))));
-    let open = summed.open.iter();
-    whole.open.extend(open.filter_map(|(id, own)| Some((*lanes.get(id)?, own.clone()))));
-    for (all, own) in [
-        (&mut whole.by_thread, &summed.by_thread),
-        (&mut whole.whole, &summed.whole),
-        (&mut whole.left_out, &summed.left_out),
-    ] {
-        all.extend(own.iter().filter_map(|id| points.get(id)));
-    }
-}
-
-/// Adds the cells of a member, each with the group's ids. `of_all` is the lane for sums that cannot
-/// be assigned to the member's threads.
+/// Adds the cells of a member, each with the group's ids.
 fn add_cells(
     whole: &mut Vec<Arc<Cell>>,
     cells: &[Arc<Cell>],
-    of_all: Option<u32>,
     [points, lanes]: [&HashMap<u32, u32>; 2],
     passed_on: &mut HashMap<(u32, u32), [Arc<Cell>; 2]>,
 ) {
     for of_point in cells.chunk_by(|a, b| a.point == b.point) {
         for cell in of_point {
-            let lane = of_all.filter(|_| of_point.len() == 1);
-            let lane = lane.or_else(|| lanes.get(&cell.lane).copied());
-            let (Some(&point), Some(lane)) = (points.get(&cell.point), lane) else {
+            let (Some(&point), Some(&lane)) = (points.get(&cell.point), lanes.get(&cell.lane))
+            else {
                 continue;
             };
             let kept = passed_on.entry((point, lane)).or_default();

@@ -3,9 +3,8 @@ use std::rc::Rc;
 
 use super::*;
 use crate::app::tests::Shared as Made;
-use crate::filter::Filter;
-use crate::model::{Calls, Figures, Model};
-use crate::snapshot::{Open, Record, Stats, total};
+use crate::model::{Figures, Model};
+use crate::snapshot::{Open, Record, total};
 use crate::source::synthetic::Synthetic;
 
 /// Made-up processes by their ids, which the test can change. Processes with odd ids run on this
@@ -28,25 +27,15 @@ struct Distant {
     is_late: Rc<std::cell::Cell<bool>>,
     refuses: Rc<std::cell::Cell<bool>>,
     has_died: Rc<std::cell::Cell<bool>>,
-    looking: Interest,
-    summing: Summing,
     last: Option<Snapshot>,
 }
 
 impl Source for Distant {
-    fn look_at(&mut self, looking: Interest) {
-        self.looking = looking;
-    }
-
     fn picture(&mut self) -> Result<Snapshot> {
         if let Some(last) = self.last.clone().filter(|_| self.is_late.get()) {
             return Ok(last);
         }
-        let all = self.made.borrow_mut().poll()?;
-        let snapshot = match self.looking.sight.extent {
-            Extent::All => all,
-            _ => self.summing.sum(&all, &self.looking.sight),
-        };
+        let snapshot = self.made.borrow_mut().poll()?;
         Ok(self.last.insert(snapshot).clone())
     }
 
@@ -108,10 +97,9 @@ impl Finder for Machines {
         if candidate.pid % 2 == 1 {
             return Ok(Box::new(Made(made)));
         }
-        let (is_late, summing) = (Rc::clone(&self.1), Summing::default());
-        let (refuses, looking) = (Rc::clone(&self.2), Interest::default());
+        let (is_late, refuses) = (Rc::clone(&self.1), Rc::clone(&self.2));
         let has_died = Rc::clone(&self.3);
-        Ok(Box::new(Distant { made, is_late, refuses, has_died, looking, summing, last: None }))
+        Ok(Box::new(Distant { made, is_late, refuses, has_died, last: None }))
     }
 }
 
@@ -165,120 +153,24 @@ fn edges_and_open_regions_are_those_of_the_processes() {
 }
 
 #[test]
-fn sums_of_places_show_the_same_rows_as_whole_pictures() {
-    // The figures of a point in the table.
-    let rows = |model: &Model| -> Vec<_> {
-        let row = |it: &Figures| {
-            // An average of averages has a rounding error.
-            let average = it.total().average >> 16;
-            (it.id(), Stats { average, ..it.total().clone() }, it.quantiles())
-        };
-        model.points().iter().map(row).collect()
-    };
-    let own = |model: &Model| -> Vec<_> {
-        let open = model.open_regions().iter();
-        open.map(|region| (region.lane, region.point, region.exclusive)).collect()
-    };
-    let group = |sum| {
+fn the_last_figures_of_a_late_place_stay() {
+    for sum in [false, true] {
         let machines = Machines::default();
-        for pid in [7, 8, 10] {
-            let made = machines.start(pid);
-            let open = |point| Open { point, start: 5, on_cpu: Some(3) };
-            made.borrow_mut().snapshot_mut().lanes[1].open = vec![open(4), open(5)];
-        }
-        (machines.group(sum), machines)
-    };
-    for sum in [true, false] {
-        let ((mut of_all, _), (mut of_sums, machines)) = (group(sum), group(sum));
-        let (mut all, mut sums) = (Model::default(), Model::default());
-        let looking = |extent| Interest {
-            sight: SnapshotScope { extent, ..SnapshotScope::default() },
-            ..Interest::default()
-        };
-        of_sums.look_at(looking(Extent::Sums));
-        for _ in 0..3 {
-            let (whole, summed) = (of_all.poll().unwrap(), of_sums.poll().unwrap());
-            assert!(summed.summed.is_some() && summed.cells.len() < whole.cells.len());
-            assert!(summed.cells.is_sorted_by_key(|cell| cell.key()));
-            all.fold(whole);
-            sums.fold(summed);
-            assert_eq!(rows(&all), rows(&sums));
-            // A group that sums over processes knows less of open regions than its members.
-            assert!(!own(&sums).is_empty() && own(&sums).iter().all(|open| open.2.is_some()));
-            assert!(sum || own(&all) == own(&sums), "{:?} {:?}", own(&all), own(&sums));
-        }
-
-        // Points that do not pass the filter still have loads. A point in `sight.whole` has all its
-        // figures.
-        let filter = Filter::new("lz process:my_app").unwrap();
-        let selected = all.points().iter().find(|it| it.name() == "io.crc").unwrap().id();
-        let mut sight = looking(Extent::Sums).sight;
-        (sight.filter, sight.whole) = (filter.clone(), [selected].into());
-        of_sums.look_at(Interest { sight, ..Interest::default() });
-        for _ in 0..2 {
-            all.fold(of_all.poll().unwrap());
-            sums.fold(of_sums.poll().unwrap());
-            let passing = |model: &Model| {
-                let ids: Vec<u32> = model
-                    .points()
-                    .iter()
-                    .filter(|it| filter.admits(it) || it.id() == selected)
-                    .map(Figures::id)
-                    .collect();
-                let mut rows = rows(model);
-                rows.retain(|(id, ..)| ids.contains(id));
-                rows
-            };
-            assert!(passing(&all).len() > 2);
-            assert_eq!(passing(&all), passing(&sums));
-            let loads = |model: &Model| -> Vec<_> {
-                model.points().iter().filter_map(|it| it.rate().zip(it.load())).collect()
-            };
-            let near = |one: f64, other: f64| (one - other).abs() <= 0.01 * one.max(0.01);
-            // The tolerance allows for open regions, which continue between the two polls. It is
-            // smaller than a third, the share of one of the three processes.
-            let like = |one: f64, other: f64| (one - other).abs() <= 0.15 * one.max(0.01);
-            let pairs: Vec<_> = loads(&all).into_iter().zip(loads(&sums)).collect();
-            assert!(
-                pairs.len() > 5
-                    && pairs.iter().all(|((rate, load), (rate_too, load_too))| {
-                        near(*rate, *rate_too) && like(*load, *load_too)
-                    }),
-                "{pairs:?}"
-            );
-            assert!(sums.points().iter().any(Figures::is_left_out));
-            let [here, there] = [&all, &sums].map(|model| model.point(selected).unwrap());
-            assert_eq!(here.buckets(), there.buckets());
-            assert_eq!(here.lanes().count(), there.lanes().count());
-            assert_eq!(Calls::of(here), Calls::of(there));
-        }
-        of_sums.look_at(looking(Extent::Sums));
-        all.fold(of_all.poll().unwrap());
-        sums.fold(of_sums.poll().unwrap());
-        assert_eq!(rows(&all), rows(&sums), "they are back");
-        if sum {
-            continue;
-        }
-
-        // The other processes are shown whole while one is late. The late process keeps its last
-        // figures, but they are not known by thread.
+        let (here, _far) = (machines.start(7), machines.start(8));
+        let mut group = machines.group(sum);
+        let before = group.poll().unwrap();
         machines.1.set(true);
-        of_sums.look_at(looking(Extent::All));
-        let late = of_sums.poll().unwrap();
-        assert_eq!(late.summed, None);
-        let lane = |name: &str| {
-            late.lanes.iter().find(|lane| lane.name.ends_with(name)).map(|lane| lane.id)
+        let late = group.poll().unwrap();
+        let of = |snapshot: &Snapshot, process| -> Vec<_> {
+            let lanes = snapshot.lanes.iter().filter(|lane| lane.process == Some(process));
+            let lanes: Vec<u32> = lanes.map(|lane| lane.id).collect();
+            let cells = snapshot.cells.iter().filter(|cell| lanes.contains(&cell.lane));
+            cells.map(|cell| (cell.key(), cell.total())).collect()
         };
-        let of_threads = lane("[8] all threads").expect("it stands for them");
-        let of = |lane: u32| late.cells.iter().filter(move |cell| cell.lane == lane).count();
-        assert!(of(of_threads) > 1 && lane("[7] all threads").is_none());
-        sums.fold(late);
-        for before in all.points().iter().filter(|it| it.point().process != Some(0)) {
-            assert_eq!(sums.point(before.id()).unwrap().total(), before.total());
-        }
-        machines.1.set(false);
-        let whole = of_sums.poll().unwrap();
-        assert!(whole.summed.is_none() && !whole.lanes.iter().any(|lane| lane.id == of_threads));
+        assert_eq!(of(&late, 1), of(&before, 1), "sum {sum}: the place is late");
+        assert_ne!(of(&late, 0), of(&before, 0), "sum {sum}: this machine is not");
+        let now = here.borrow_mut().snapshot_mut().cells.len();
+        assert_eq!(of(&late, 0).len(), now);
     }
 }
 
@@ -431,7 +323,6 @@ fn records_stay_where_they_were() {
     let machines = Machines::default();
     machines.start(3);
     let mut group = machines.group(false);
-    group.look_at(Interest { sight: SnapshotScope::default(), ..Interest::default() });
     let began = group.poll().unwrap().elapsed_ticks;
     let far = machines.start(4);
     let mut starts = || {

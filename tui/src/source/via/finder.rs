@@ -13,9 +13,7 @@ use super::remote::{RemoteSource, What};
 use super::way::{AgentCommand, Route, at};
 use super::wire::{Answer, Ask, Unpacker};
 use crate::source::guard::{clean_discovery, clean_places};
-use crate::source::{
-    BadPlace, Candidate, Discovery, Finder, Interest, ProcessGroup, Refusal, Source,
-};
+use crate::source::{BadPlace, Candidate, Discovery, Finder, ProcessGroup, Refusal, Source};
 
 /// How long the first search for processes waits for each place.
 const TO_FIND: Duration = Duration::from_secs(3);
@@ -156,7 +154,7 @@ impl RemoteFinder {
             place: self.place.clone(),
             is_elsewhere: self.is_elsewhere,
             unpacker: Unpacker::new()?,
-            looking: Interest::default(),
+            interval: None,
             rings: HashMap::new(),
             scale: None,
             missed: 0,

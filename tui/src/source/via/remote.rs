@@ -16,8 +16,8 @@ use super::scale::ClockScale;
 use super::way::at;
 use super::wire::{Answer, Ask, Unpacker};
 use crate::files::json::Existing;
-use crate::snapshot::{Drained, Lane, PointState, Process, Record, Snapshot};
-use crate::source::{Change, Interest, LineStatus, ProcessGroup, Source};
+use crate::snapshot::{Drained, Lane, PointState, Record, Snapshot};
+use crate::source::{Change, LineStatus, ProcessGroup, Source};
 
 /// How long a subcommand without a screen waits for a picture other than the first.
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
@@ -44,7 +44,8 @@ pub(super) struct RemoteSource {
     /// ticks are converted to nanoseconds.
     pub(super) is_elsewhere: bool,
     pub(super) unpacker: Unpacker,
-    pub(super) looking: Interest,
+    /// Maximum time until the next poll. `None` for a command, which has no screen.
+    pub(super) interval: Option<Duration>,
     /// Records of the rings, lane by lane.
     pub(super) rings: HashMap<u32, Ring>,
     /// The conversion of ticks, for a place with another clock. `None` before the first picture.
@@ -156,7 +157,7 @@ impl RemoteSource {
 
     /// How long to wait for a picture.
     pub(super) fn patience(&self) -> Duration {
-        match (&self.last, self.looking.within) {
+        match (&self.last, self.interval) {
             (None, None) => MAX_PATIENCE,
             // Without a screen, a longer wait does no harm; but wait so long only once while the
             // line is silent.
@@ -196,15 +197,8 @@ impl RemoteSource {
     }
 
     pub(super) fn ask_for_picture(&mut self) -> Result<PendingRequest> {
-        let within_s = self.looking.within.map(|within| (within + FORGIVEN).as_secs());
-        let mut sight = self.looking.sight.clone();
-        if let Some(place) = &self.place {
-            let process = self.last.as_ref().map(|last| &last.process);
-            let process = process
-                .map(|process| Process { name: at(&process.name, place), ..process.clone() });
-            sight.filter = sight.filter.within(process.as_ref());
-        }
-        let ask = Ask::Picture { source: self.id, sight, within_s };
+        let within_s = self.interval.map(|within| (within + FORGIVEN).as_secs());
+        let ask = Ask::Picture { source: self.id, within_s };
         Ok(*self.asked.insert(self.far.borrow_mut().ask(ask)?))
     }
 
@@ -227,7 +221,7 @@ impl RemoteSource {
 
     /// How long to wait for records, or for the answer to a change.
     pub(super) fn more_patience(&self) -> Duration {
-        match self.looking.within {
+        match self.interval {
             None => MAX_PATIENCE,
             Some(_) if self.far.borrow_mut().is_late() => Duration::ZERO,
             Some(_) => MORE_PATIENCE,
@@ -290,8 +284,8 @@ impl Source for RemoteSource {
         }
     }
 
-    fn look_at(&mut self, looking: Interest) {
-        self.looking = looking;
+    fn set_interval(&mut self, within: Option<Duration>) {
+        self.interval = within;
     }
 
     fn picture(&mut self) -> Result<Snapshot> {
@@ -316,26 +310,18 @@ impl Source for RemoteSource {
         self.last.is_none() && (self.attaching.is_some() || self.asked.is_some())
     }
 
-    fn is_pending(&self) -> bool {
-        self.missed > 0
-    }
-
     fn has_died(&self) -> bool {
         self.has_died
     }
 
-    /// Requests only the records that are new since the last call, of the lanes in view.
+    /// Requests new records only.
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         // The agent behind a reopened line has sent no picture yet.
         if self.opened != self.far.borrow().opened {
             return;
         }
-        let is_looked_at = |lane: &Lane| match &self.looking.lanes {
-            Some(lanes) => lanes.contains(&lane.id),
-            None => true,
-        };
         let next = |lane: &Lane| self.rings.get(&lane.id).map_or(0, |ring| ring.next);
-        let lanes = snapshot.lanes.iter().filter(|lane| is_looked_at(lane));
+        let lanes = snapshot.lanes.iter();
         let from: Vec<(u32, u64)> = lanes
             .map(|lane| (lane.id, next(lane), lane.records_written))
             .filter(|(_, next, written)| next < written)
@@ -376,8 +362,8 @@ impl Source for RemoteSource {
         match far.answer(asked, patience)? {
             Some((Answer::Changed { found }, _)) => Ok(found),
             Some(_) => Ok(None),
-            None if self.looking.within.is_none() => Err(far.silence(asked)),
-            // The agent will make the change when the line works again.
+            None if self.interval.is_none() => Err(far.silence(asked)),
+            // The change is made when the line works again.
             None => {
                 self.acts.push(asked);
                 Ok(None)
@@ -413,9 +399,8 @@ impl Drop for RemoteSource {
         if self.opened != far.opened {
             return;
         }
-        // If the line is late when a screen ends, the agent may not have read the changes that
-        // restore toggled points. It restores them itself if the line is cut.
-        let cuts = self.looking.within.is_some() && far.is_late();
+        // If the line is late while the screen is left, the switched points there are unknown.
+        let cuts = self.interval.is_some() && far.is_late();
         let owed = [self.attaching, self.asked, self.asked_for_records];
         for asked in owed.into_iter().flatten().chain(self.acts.drain(..)) {
             far.forget(asked);

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats, Summed};
+use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats};
 
 const PER_SECOND: f64 = 1e9;
 /// Rates that differ by less than this share count as equal: following a smaller refinement would
@@ -52,16 +52,6 @@ impl ClockScale {
         }
         for cell in &mut snapshot.cells {
             self.cell(Arc::make_mut(cell));
-        }
-        if let Some(summed) = &mut snapshot.summed {
-            let Summed { quantiles, open, .. } = Arc::make_mut(summed);
-            for ticks in quantiles.values_mut().flatten() {
-                *ticks = self.ticks(*ticks);
-            }
-            for (own, exclusive) in open.values_mut().flatten() {
-                *own = own.map(|ticks| ticks * self.0);
-                *exclusive = exclusive.map(|ticks| self.ticks(ticks));
-            }
         }
         self.records(&mut snapshot.records);
     }

@@ -7,29 +7,31 @@
 //! message: whole length u32 | length of the head u32 | head, JSON | rest
 //! ```
 //!
-//! Numbers are little-endian. Each request has a number and gets one reply, in order. The rest of a
-//! picture's message is a line with data that files do not have, and the text of a recording's
-//! frame: the first picture is a key frame, each further one has the differences from the previous
-//! one. All pictures of a process are one Zstandard stream, flushed after each picture. The rest of
-//! a message with records is JSON, which is a Zstandard stream of its own.
+//! Numbers are little-endian. Each request has a number and gets one reply, in order. The head of a
+//! picture is followed by a line with data that files do not have, and by the text of a recording's
+//! frame: the first picture is a key, each further one has the differences from the previous one,
+//! followed by the [growth](growth) of its cells and edges.
+//! All pictures of a process are one Zstandard stream, flushed after each. Records are JSON; each
+//! answer is a stream of its own.
+
+mod growth;
 
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use growth::Growth;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::files::recording;
-use crate::snapshot::{PointState, Snapshot, Summed, Usage};
+use crate::snapshot::{PointState, Snapshot, Usage};
 use crate::source::{Change, Discovery, ProcessGroup, Refusal};
-use crate::summing::SnapshotScope;
 use crate::text::counted;
 
 /// The first bytes that an agent sends. A shell may print something before them.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
 /// The version of the protocol. Both ends must have the same one.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 
 /// Maximum length of a message, in bytes.
 const LIMIT: u32 = 64 << 20;
@@ -54,15 +56,9 @@ pub(crate) enum Ask {
     AttachGroup { source: u32, group: ProcessGroup },
     /// Stops watching the process or the group that has this number.
     Detach { source: u32 },
-    /// Asks for the next picture, with the parts in `sight`. If no further request arrives and no
-    /// part of a reply is written within `within_s` seconds, the line counts as lost until another
-    /// request arrives, and the agent restores toggled points.
-    Picture {
-        source: u32,
-        #[serde(flatten)]
-        sight: SnapshotScope,
-        within_s: Option<u64>,
-    },
+    /// Asks for the next picture. If no further request arrives and no part of a reply is written
+    /// within `within_s` seconds, the line counts as lost until a request arrives.
+    Picture { source: u32, within_s: Option<u64> },
     /// Asks for the records of these lanes' rings from these numbers on, up to the last picture.
     NewRecords { source: u32, from: Vec<(u32, u64)> },
     /// Makes a change.
@@ -106,7 +102,7 @@ pub(crate) struct Reply {
     pub(crate) answer: Answer,
 }
 
-/// Data that files do not have: the kernel's figures of a process, and data that goes with sums.
+/// Data that files do not have: the kernel's figures of a process.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Extra {
     usage: Option<Usage>,
@@ -115,48 +111,18 @@ struct Extra {
     cpu_ns: Vec<(u32, u64)>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_died: bool,
-    /// Data that goes with sums. It has only those quantiles that have changed since the previous
-    /// picture.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    summed: Option<Summed>,
 }
 
 impl Extra {
-    /// The data of a picture; `before` is the previous picture, if it has differences from that.
-    fn of(snapshot: &Snapshot, before: Option<&Snapshot>, has_died: bool) -> Self {
+    fn of(snapshot: &Snapshot, has_died: bool) -> Self {
         let of_lane = |lane: &crate::snapshot::Lane| Some((lane.id, lane.cpu_ns?));
-        let summed = snapshot.summed.as_deref().map(|summed| {
-            let mut new = summed.clone();
-            let before = before.and_then(|last| last.summed.as_deref());
-            if let Some(before) = before.filter(|before| before.has_rows) {
-                new.quantiles.retain(|id, now| before.quantiles.get(id) != Some(now));
-            }
-            new
-        });
-        // Only the screen of threads needs the CPU times.
-        let cpu_ns = match snapshot.has_threads() {
-            true => snapshot.lanes.iter().filter_map(of_lane).collect(),
-            false => Vec::new(),
-        };
-        Self { usage: snapshot.usage, cpu_ns, has_died, summed }
+        let cpu_ns = snapshot.lanes.iter().filter_map(of_lane).collect();
+        Self { usage: snapshot.usage, cpu_ns, has_died }
     }
 
-    /// Adds the data to a picture; `before` is the previous picture, if it has differences from
-    /// that. Returns whether the process has died.
-    fn put(self, snapshot: &mut Snapshot, before: Option<&Snapshot>) -> bool {
+    /// Adds the data to a picture. Returns whether the process has died.
+    fn put(self, snapshot: &mut Snapshot) -> bool {
         snapshot.usage = self.usage;
-        snapshot.summed = self.summed.map(|mut summed| {
-            let points = &snapshot.points;
-            let is_there = |id: &u32| points.binary_search_by_key(id, |point| point.id).is_ok();
-            let before = before.and_then(|before| before.summed.as_deref());
-            if let Some(before) = before.filter(|_| summed.has_rows) {
-                for (id, quantiles) in &before.quantiles {
-                    summed.quantiles.entry(*id).or_insert(*quantiles);
-                }
-            }
-            summed.quantiles.retain(|id, _| is_there(id));
-            Arc::new(summed)
-        });
         for (id, cpu_ns) in self.cpu_ns {
             if let Ok(place) = snapshot.lanes.binary_search_by_key(&id, |lane| lane.id) {
                 snapshot.lanes[place].cpu_ns = Some(cpu_ns);
@@ -206,9 +172,16 @@ impl Packer {
         before: Option<&Snapshot>,
         has_died: bool,
     ) -> io::Result<Vec<u8>> {
-        let mut text = serde_json::to_vec(&Extra::of(snapshot, before, has_died))?;
+        let mut text = serde_json::to_vec(&Extra::of(snapshot, has_died))?;
         text.push(b'\n');
-        recording::write_text(snapshot, before, &mut text)?;
+        match before.map(|before| (Growth::between(before, snapshot), before)) {
+            Some(((growth, others), before)) => {
+                recording::write_text(&others, Some(before), &mut text)?;
+                text.push(b'\n');
+                text = postcard::to_extend(&growth, text).map_err(io::Error::other)?;
+            }
+            None => recording::write_text(snapshot, None, &mut text)?,
+        }
         if text.len() > LIMIT as usize {
             // Nothing was added to the stream, so the next picture can still continue it.
             return Err(io::Error::other(format!(
@@ -261,15 +234,22 @@ impl Unpacker {
         is_key: bool,
     ) -> Result<(Snapshot, bool)> {
         let text = self.next(packed)?;
-        let end = text.iter().position(|byte| *byte == b'\n').context("it is not whole")?;
-        let extra: Extra = serde_json::from_slice(&text[..end])?;
-        let key = match (is_key, before) {
-            (true, _) => None,
+        let is_end = |byte: &u8| *byte == b'\n';
+        let mut parts = text.splitn(3, is_end);
+        let mut part = || parts.next().context("it is not whole");
+        let extra: Extra = serde_json::from_slice(part()?)?;
+        let (mut snapshot, growth) = match (is_key, before) {
+            (true, _) => (recording::read_text(part()?, None)?, None),
             (false, None) => bail!("there is none before it"),
-            (false, before) => before,
+            (false, Some(before)) => {
+                let snapshot = recording::read_text(part()?, Some(before))?;
+                (snapshot, Some((postcard::from_bytes::<Growth>(part()?)?, before)))
+            }
         };
-        let mut snapshot = recording::read_text(&text[end + 1..], key)?;
-        let has_died = extra.put(&mut snapshot, key);
+        if let Some((growth, before)) = growth {
+            growth.add_to(&mut snapshot, before)?;
+        }
+        let has_died = extra.put(&mut snapshot);
         Ok((snapshot, has_died))
     }
 }
@@ -405,7 +385,10 @@ pub(crate) fn skip_to_magic(input: &mut impl Read) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use crate::snapshot::Drained;
+    use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
     #[test]
@@ -424,6 +407,60 @@ mod tests {
         let packed = packer.pack(&all[1], Some(&all[0]), false).unwrap();
         let (second, _) = unpacker.unpack(&packed, Some(&first), false).unwrap();
         assert_eq!(second.cells, all[1].cells);
+    }
+
+    /// Cells grow, are reset, come and go; a list of edges does.
+    #[test]
+    fn pictures_arrive_as_they_were_sent() {
+        let mut source = Synthetic::new();
+        let (mut packer, mut unpacker) = (Packer::new().unwrap(), Unpacker::new().unwrap());
+        let mut last: Option<(Snapshot, Snapshot)> = None;
+        for picture in 0..12 {
+            let mut sent = source.poll().unwrap();
+            sent.records.clear();
+            match picture {
+                3 => drop(sent.cells.remove(1)),
+                5 => drop(sent.edges.remove(0)),
+                6 => {
+                    let cell = Arc::make_mut(&mut sent.cells[2]);
+                    (cell.stats, cell.histogram) = (cell.retired.clone(), Vec::new());
+                }
+                8 => {
+                    let cell = Arc::make_mut(&mut sent.cells[0]);
+                    (cell.stats.min, cell.stats.squares) = (u64::MAX, u128::MAX);
+                }
+                9 => sent.edges[1].exclusive = u64::MAX,
+                10 => (sent.cells, sent.edges) = (Vec::new(), Vec::new()),
+                _ => {}
+            }
+            let before = last.as_ref().map(|(sent, _)| sent);
+            let packed = packer.pack(&sent, before, false).unwrap();
+            let before = last.as_ref().map(|(_, came)| came);
+            let (came, _) = unpacker.unpack(&packed, before, before.is_none()).unwrap();
+            assert_eq!(came, sent, "picture {picture}");
+            last = Some((sent, came));
+        }
+    }
+
+    #[test]
+    fn growth_of_what_is_not_there_is_refused() {
+        let before = Synthetic::new().poll().unwrap();
+        let grown = |cells: usize, edges: usize| {
+            let mut now = before.clone();
+            for cell in &mut now.cells {
+                Arc::make_mut(cell).stats.count += 1;
+            }
+            now.edges.iter_mut().for_each(|edge| edge.count += 1);
+            let (growth, mut others) = Growth::between(&before, &now);
+            let mut base = before.clone();
+            base.cells.truncate(cells);
+            base.edges.truncate(edges);
+            growth.add_to(&mut others, &base).map(|()| others == now)
+        };
+        let (cells, edges) = (before.cells.len(), before.edges.len());
+        assert!(cells > 1 && edges > 1);
+        assert!(grown(cells, edges).unwrap());
+        assert!(grown(cells - 1, edges).is_err() && grown(cells, edges - 1).is_err());
     }
 
     #[test]
