@@ -1,7 +1,6 @@
 //! Measures the cost of a connection to another machine: bytes per second at one picture per second
 //! on each screen, the time to the first picture, and the viewer's CPU time with 64 machines on one
-//! screen. Prints each figure with its limit. The agents run on this machine. A test checks the
-//! bytes of a picture, too.
+//! screen. Prints each figure with its limit. The agents run on this machine.
 //!
 //! `cargo bench -p pfp-tests --bench via`
 

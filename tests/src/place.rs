@@ -8,13 +8,13 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use pfp_read::files::json;
+use pfp_read::snapshot::Snapshot;
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::object;
 use pfp_shm_layout::segment::Segment;
-use pfp_top::files::json;
-use pfp_top::snapshot::Snapshot;
 
 use crate::os;
 use crate::screen::Screen;

@@ -7,6 +7,11 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use pfp_read::files::atomic_file::write_file;
+use pfp_read::files::json::{self, Existing};
+use pfp_read::files::zstd_file;
+use pfp_read::snapshot::Snapshot;
+use pfp_read::source;
 use pfp_shm_layout::cell::Measurement;
 use pfp_shm_layout::control::{Change, Control};
 use pfp_shm_layout::copy::{Dense, Note, SegmentCopy};
@@ -14,11 +19,6 @@ use pfp_shm_layout::geometry::{CELLS_PER_BLOCK, CHUNK, Config};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::segment::Segment;
-use pfp_top::files::atomic_file::write_file;
-use pfp_top::files::json::{self, Existing};
-use pfp_top::files::zstd_file;
-use pfp_top::snapshot::Snapshot;
-use pfp_top::source;
 
 const POINTS: usize = 10_000;
 const THREADS: usize = 64;

@@ -14,10 +14,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use pfp_read::source::{self, Source};
+use pfp_read::text;
 use pfp_top::app::App;
 use pfp_top::common::{Action, Options, Screen};
-use pfp_top::source::{self, Machine, Source};
-use pfp_top::text;
+use pfp_top::remote::Machine;
 use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

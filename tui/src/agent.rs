@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::interrupt::Interrupt;
-use crate::session::Session;
-use crate::snapshot::{PointState, Snapshot};
-use crate::source::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
-use crate::source::{Change, Finder, Refusal, Source};
+use crate::remote::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
+use pfp_read::session::Session;
+use pfp_read::snapshot::{PointState, Snapshot};
+use pfp_read::source::{Change, Finder, Refusal, Source};
 
 /// Size of the parts in which a reply is written. Each written part shows that the line works.
 const PART: usize = 16 << 10;

@@ -23,9 +23,9 @@ use crate::grid::Scroll;
 use crate::headline::ended_words;
 use crate::model::{Basis, Figures, Model, News};
 use crate::screens::{PointsView, Screens, View};
-use crate::session::Session;
-use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{Finder, Source};
+use pfp_read::session::Session;
+use pfp_read::snapshot::{ProcessState, Snapshot};
+use pfp_read::source::{Finder, Source};
 
 /// The first interval is shorter, so that real rates show at once.
 const FIRST_INTERVAL: Duration = Duration::from_millis(300);
@@ -437,7 +437,7 @@ impl App {
 
     /// Notes something in the log, as a problem or not.
     pub fn note(&mut self, text: &str, is_problem: bool) {
-        let (unix_ns, text) = (self.common.unix_ns(), crate::text::clean(text));
+        let (unix_ns, text) = (self.common.unix_ns(), pfp_read::text::clean(text));
         match is_problem {
             true => self.common.log.problem(unix_ns, text),
             false => self.common.log.note(unix_ns, text),

@@ -13,9 +13,9 @@ use clap::builder::PossibleValue;
 pub use crate::grid::Kind;
 use crate::grid::{self, CellContext, Fitted, Grid, Table, table};
 use crate::model::{BYTES, FLOPS, Figures, Model, Quantiles};
-use crate::snapshot::{OPENMP, PointState, Process, ProcessState};
-use crate::text;
-use crate::units::{self, NONE, Scale};
+use pfp_read::snapshot::{OPENMP, PointState, Process, ProcessState};
+use pfp_read::text;
+use pfp_read::units::{self, NONE, Scale};
 
 type PointColumn = grid::TableColumn<Figures, With>;
 
@@ -481,7 +481,7 @@ pub(crate) fn process_in_column(process: &Process) -> String {
     };
     let rest = format!("[{}]{ended}", process.pid);
     let room = Column::Process.spec().width.0.saturating_sub(rest.len());
-    format!("{}{rest}", crate::text::cut(&process.name, room, '~'))
+    format!("{}{rest}", pfp_read::text::cut(&process.name, room, '~'))
 }
 
 /// A point's state in a word.

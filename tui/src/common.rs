@@ -26,15 +26,15 @@ pub use self::screen::{Screen, Tab};
 pub use self::target::MouseTarget;
 use crate::filter::Filter;
 use crate::grid::{CellContext, Scroll};
-use crate::local_time::unix_ns;
 use crate::model::log::EventLog;
 use crate::model::{Figures, Model};
-use crate::session::Session;
-use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{Discovery, Recording, Wanted};
 use crate::styles::Styles;
-use crate::text;
-use crate::units::{Scale, Unit};
+use pfp_read::local_time::unix_ns;
+use pfp_read::session::Session;
+use pfp_read::snapshot::{ProcessState, Snapshot};
+use pfp_read::source::{Discovery, Recording, Wanted};
+use pfp_read::text;
+use pfp_read::units::{Scale, Unit};
 
 /// How long the rows stay in place after a move of the cursor.
 pub(crate) const FREEZE: Duration = Duration::from_millis(1500);

@@ -58,8 +58,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::model::{BUCKETS_AT_ONCE, PointWindow};
-use crate::snapshot::{Point, ProcessState, Snapshot};
-use crate::text;
+use pfp_read::snapshot::{Point, ProcessState, Snapshot};
+use pfp_read::text;
 use statistics::{RankTest, TAIL, TailTest, rank_test, tail_test};
 pub(crate) use statistics::{adjusted, side_by_side};
 use volume::{Variation, Volume};

@@ -1,7 +1,7 @@
 //! The filter of the table: a text that the user types, as a test of a point.
 //!
 //! ```text
-//! parse          a pattern for the point's name: see [`crate::pattern`]
+//! parse          a pattern for the point's name: see [`pfp_read::pattern`]
 //! thread:pack    a pattern for the name of a thread that was in the point
 //! tid:4711       the id of a thread that was in the point
 //! file:io.rs     a pattern for the point's source file
@@ -15,9 +15,9 @@
 
 use crate::columns::{Column, Measure};
 use crate::model::{Figures, PointRow};
-use crate::pattern::NamePattern;
-use crate::snapshot::Process;
-use crate::units;
+use pfp_read::pattern::NamePattern;
+use pfp_read::snapshot::Process;
+use pfp_read::units;
 
 /// A test of points.
 #[derive(Clone, Debug, Default)]
@@ -265,8 +265,8 @@ impl Test {
 mod tests {
     use super::*;
     use crate::model::Model;
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     fn admitted(text: &str) -> Vec<u32> {
         let (mut source, mut model) = (Synthetic::new(), Model::default());

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::model::{Basis, Model};
-use crate::snapshot::state::{self, signal_name};
-use crate::snapshot::{ClockKind, End, Process, ProcessState, Snapshot};
-use crate::text;
-use crate::units;
+use pfp_read::snapshot::state::{self, signal_name};
+use pfp_read::snapshot::{ClockKind, End, Process, ProcessState, Snapshot};
+use pfp_read::text;
+use pfp_read::units;
 
 /// The common clock rate of several machines, to which their figures are converted.
 const NANOSECONDS: f64 = 1e9;

@@ -4,18 +4,13 @@
 //! The flow of data through this crate:
 //!
 //! ```text
-//! source -> snapshot -> model -> common -> screens -> app -> view -> event_loop
+//! pfp_read::source -> snapshot -> model -> common -> screens -> app -> view -> event_loop
 //!                            \-> export
 //! ```
 //!
 //! | module | what it is | must not know |
 //! |---|---|---|
-//! | [`source`] | takes snapshots from processes and files | the screen |
-//! | [`snapshot`] | an immutable picture of one process, plain data | everything else |
-//! | [`files`] | reads and writes snapshots and recordings | where snapshots come from |
 //! | [`model`] | snapshots folded into the figures that are shown | terminals, shared memory |
-//! | [`pattern`] | how points, threads and processes are named | what has names |
-//! | [`session`] | a source, and what this viewer changed in it | the screen |
 //! | [`columns`] | the columns of the table: what they show, how they sort | who draws them |
 //! | [`filter`] | which points pass, as people type it | who asks |
 //! | [`compare`] | figures beside a baseline: verdicts, columns, as text | the screen |
@@ -41,26 +36,19 @@ pub mod common;
 pub mod compare;
 pub mod event_loop;
 pub mod export;
-pub mod files;
 pub mod filter;
 pub mod grid;
 pub mod headline;
 pub mod interrupt;
-pub mod local_time;
 pub mod model;
 mod modes;
-pub mod pattern;
 #[cfg(feature = "otlp")]
 pub mod push;
+pub mod remote;
 pub mod roofline;
 pub mod screens;
 pub mod serve;
-pub mod session;
 mod signals;
-pub mod snapshot;
-pub mod source;
 pub mod styles;
-pub mod text;
-pub mod units;
 pub mod variables;
 pub mod view;

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use pfp_read::text::warn;
 use pfp_top::cli::{self, Command};
-use pfp_top::text::warn;
 
 fn main() -> ExitCode {
     let cli = cli::parse();

@@ -31,6 +31,7 @@ mod open;
 mod point_warning;
 pub mod recent;
 mod row;
+pub mod span;
 mod stacks;
 pub mod threads;
 pub mod timeline;
@@ -56,8 +57,8 @@ pub use tree::Frame;
 pub use window::{Length, PointWindow};
 pub use window_history::{HistogramWindow, WindowHistory, WindowStats};
 
-use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 use interval::{Interval, of_place, own_intervals, seconds};
+use pfp_read::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 
 /// Default time constant of the smoothed load, seconds.
 pub const TAU_SECONDS: f64 = 5.0;

@@ -19,7 +19,7 @@ use ureq::Agent;
 
 use crate::export::{Subject, otlp};
 use crate::serve::packed;
-use crate::text;
+use pfp_read::text;
 
 /// Where a collector on the same machine listens.
 pub const ENDPOINT: &str = "http://127.0.0.1:4318/v1/metrics";

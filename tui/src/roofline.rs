@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 pub use measure::measure;
 
-use crate::files::atomic_file::{self, Existing};
 use crate::variables;
+use pfp_read::files::atomic_file::{self, Existing};
 
 /// The limits of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ impl Ceilings {
     /// Loads the saved ceilings, if they belong to this machine's processor.
     #[must_use]
     pub fn load(path: &Path) -> Option<Self> {
-        let text = crate::files::input::read(path, MAX_BYTES).ok()?;
+        let text = pfp_read::files::input::read(path, MAX_BYTES).ok()?;
         let kept: Self = serde_json::from_slice(&text).ok()?;
         (kept.cpu == machine::cpu() && kept.is_sound()).then_some(kept)
     }

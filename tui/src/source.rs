@@ -3,7 +3,7 @@
 //! A [`Source`] yields successive [`Snapshot`]s and passes on the user's changes. The modules above
 //! this one do not depend on the kind of source, and data from below is not trusted. [`discover`],
 //! [`attach`] and [`open()`] are the only entry points; everything that they return is validated
-//! and safe to show (see [`crate::text`]).
+//! and safe to show (see [`pfp_read::text`]).
 
 mod choice;
 mod collecting;
@@ -47,11 +47,11 @@ pub use via::{IN_TIME_FOR_COMMANDS, IN_TIME_FOR_SCREENS, Route};
 use via::{PlacesFinder, RemoteFinder};
 pub use which::Which;
 
-pub use crate::files::Refusal;
-use crate::files::json::Existing;
-pub use crate::files::recording::{Moment, Recording};
-pub use crate::snapshot::BadPlace;
-use crate::snapshot::{Drained, End, PointState, Snapshot};
+pub use pfp_read::files::Refusal;
+use pfp_read::files::json::Existing;
+pub use pfp_read::files::recording::{Moment, Recording};
+pub use pfp_read::snapshot::BadPlace;
+use pfp_read::snapshot::{Drained, End, PointState, Snapshot};
 pub use discovery::{Candidate, Discovery, Refused};
 pub use open::{Span, open, open_at, open_group, read, read_parts, read_steps, read_sum};
 
@@ -64,7 +64,7 @@ pub trait Source {
     fn picture(&mut self) -> Result<Snapshot>;
 
     /// Takes the next snapshot, and corrects whatever violates the guarantees that
-    /// [`crate::snapshot`] states.
+    /// [`pfp_read::snapshot`] states.
     fn poll(&mut self) -> Result<Snapshot> {
         let mut snapshot = self.picture()?;
         guard::clean_snapshot(&mut snapshot);

@@ -14,7 +14,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use crate::grid::{CellContext, Fitted, Grid, Kind, Sorted, TableLayout};
-use crate::text;
+use pfp_read::text;
 
 pub use colors::ChosenColors;
 pub use palette::{Terminal, ThemeName};

@@ -9,9 +9,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use pfp_top::files::json::{self, Existing};
-use pfp_top::source::Source;
-use pfp_top::source::synthetic::Synthetic;
+use pfp_read::files::json::{self, Existing};
+use pfp_read::source::Source;
+use pfp_read::source::synthetic::Synthetic;
 
 fn pfp_top(arguments: &[&str]) -> Output {
     let beacons = concat!(env!("CARGO_TARGET_TMPDIR"), "/no-beacons");
@@ -101,7 +101,7 @@ fn a_missing_process_has_its_exit_status() {
 #[test]
 fn two_snapshots_are_compared_and_a_regression_has_its_status() {
     let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str, snapshot: &pfp_top::snapshot::Snapshot| {
+    let file = |name: &str, snapshot: &pfp_read::snapshot::Snapshot| {
         let path = folder.path().join(name);
         json::write(snapshot, &path, Existing::Keep).unwrap();
         path.to_str().unwrap().to_owned()

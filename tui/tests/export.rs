@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use pfp_top::files::json::{self, Existing};
+use pfp_read::files::json::{self, Existing};
+use pfp_read::snapshot::Snapshot;
 use pfp_top::model::Model;
-use pfp_top::snapshot::Snapshot;
 use serde_json::Value;
 
 use crate::tools;
@@ -238,7 +238,7 @@ fn records(snapshot: &Snapshot) -> Vec<Told> {
     let ns = |ticks: u64| (ticks as f64 * 1e9 / snapshot.clock.ticks_per_second).round() as u64;
     let name = |id: u32| snapshot.points.iter().find(|p| p.id == id).unwrap().name.clone();
     let lane = |id: u32| snapshot.lanes.iter().find(|l| l.id == id).unwrap().name.clone();
-    let told = |r: &pfp_top::snapshot::Record| {
+    let told = |r: &pfp_read::snapshot::Record| {
         let (start, end) = (ns(r.start), ns(r.start + r.span));
         (name(r.point), lane(r.lane), start, end, ns(r.exclusive))
     };

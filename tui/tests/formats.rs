@@ -6,13 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pfp_top::files::json;
-use pfp_top::model::Model;
-use pfp_top::snapshot::{
+use pfp_read::files::json;
+use pfp_read::snapshot::{
     ClockKind, Edge, End, LaneKind, Loss, Open, Point, PointState, ProcessState, Snapshot,
 };
-use pfp_top::source::synthetic::Synthetic;
-use pfp_top::source::{self, Refusal, Source};
+use pfp_read::source::synthetic::Synthetic;
+use pfp_read::source::{self, Refusal, Source};
+use pfp_top::model::Model;
 use serde_json::Value;
 
 fn asset(name: &str) -> PathBuf {
@@ -256,7 +256,7 @@ fn the_documentation_has_every_field() {
     snapshot.process.members[0].late_since_unix_ns = Some(0);
     (snapshot.process.stopped, snapshot.process.end) = (true, Some(End::Status(0)));
     snapshot.ages = vec![0];
-    snapshot.records.push(pfp_top::snapshot::Record {
+    snapshot.records.push(pfp_read::snapshot::Record {
         lane: 0,
         point: 0,
         start: 0,
@@ -277,7 +277,7 @@ fn the_documentation_has_every_field() {
     (point.fenced, point.left_over, point.since_ticks) = (true, true, Some(0));
     let cell = std::sync::Arc::make_mut(&mut snapshot.cells[0]);
     let (each, sums) = (vec![1], vec![1]);
-    cell.tuples = vec![pfp_top::snapshot::AmountTuple { each, sums, ..Default::default() }];
+    cell.tuples = vec![pfp_read::snapshot::AmountTuple { each, sums, ..Default::default() }];
 
     fn fields(value: &Value, into: &mut BTreeSet<String>) {
         match value {

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use crossterm::event::{KeyCode, KeyEvent};
-use pfp_top::app::App;
-use pfp_top::common::Options;
-use pfp_top::snapshot::{
+use pfp_read::snapshot::{
     Bucket, Cell, Lane, LaneKind, Loss, Point, PointState, Record, Snapshot, Stats,
 };
-use pfp_top::source::synthetic::{Synthetic, bucket_of};
-use pfp_top::source::{Machine, Source};
+use pfp_read::source::Source;
+use pfp_read::source::synthetic::{Synthetic, bucket_of};
+use pfp_top::app::App;
+use pfp_top::common::Options;
+use pfp_top::remote::Machine;
 use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use pfp_top::files::json::{self, Existing};
-use pfp_top::files::recording::Writer;
-use pfp_top::snapshot::{Record, Snapshot};
-use pfp_top::source::Source;
-use pfp_top::source::synthetic::Synthetic;
+use pfp_read::files::json::{self, Existing};
+use pfp_read::files::recording::Writer;
+use pfp_read::snapshot::{Record, Snapshot};
+use pfp_read::source::Source;
+use pfp_read::source::synthetic::Synthetic;
 use serde_json::Value;
 
 /// Number of snapshots in the recording, one per second.
@@ -64,7 +64,7 @@ fn recording(folder: &Path, name: &str, run: u32, slower: u64) -> (String, Vec<S
             }
             cell.histogram.clear();
             for (low, (width, count)) in buckets {
-                let bucket = pfp_top::snapshot::Bucket { low, width, count };
+                let bucket = pfp_read::snapshot::Bucket { low, width, count };
                 cell.histogram.extend((count > 0).then_some(bucket));
             }
         }
@@ -108,7 +108,7 @@ fn an_export_is_of_a_moment_or_of_a_window() {
         assert_eq!(exported(&[&file, "--at", at]), calls(&all[place]), "{at}");
         assert_eq!(exported(&[&file, "--to", at]), calls(&all[place]), "{at}");
     }
-    let time = pfp_top::local_time::time_of_day(all[9].taken_unix_ns);
+    let time = pfp_read::local_time::time_of_day(all[9].taken_unix_ns);
     assert_eq!(exported(&[&file, "--at", &time]), calls(&all[9]), "{time}");
     let window = more(&all[20], &all[10]);
     assert_eq!(exported(&[&file, "--from", "+10s", "--to", "+20s"]), window);

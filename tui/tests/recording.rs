@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pfp_top::files::json::Existing;
-use pfp_top::files::recording::Writer;
-use pfp_top::files::recording::{FILE_HEADER, FRAME_HEADER};
-use pfp_top::snapshot::{Drained, LaneKind, Loss, ProcessState, Record, Snapshot};
-use pfp_top::source::synthetic::Synthetic;
-use pfp_top::source::{self, Change, Moment, Recording, Refusal, Source};
+use pfp_read::files::json::Existing;
+use pfp_read::files::recording::Writer;
+use pfp_read::files::recording::{FILE_HEADER, FRAME_HEADER};
+use pfp_read::snapshot::{Drained, LaneKind, Loss, ProcessState, Record, Snapshot};
+use pfp_read::source::synthetic::Synthetic;
+use pfp_read::source::{self, Change, Moment, Recording, Refusal, Source};
 
 /// A fixed sequence of numbers.
 struct Random(u64);
@@ -351,7 +351,7 @@ fn a_moment_is_found_by_time_and_number() {
     let recording = read(&path).unwrap();
     let find = |text: &str| recording.find(&Moment::parse(text).unwrap());
     let time = |place: usize| {
-        pfp_top::local_time::time_of_day(recording.taken_unix_ns(0) + place as u64 * 1_000_000_000)
+        pfp_read::local_time::time_of_day(recording.taken_unix_ns(0) + place as u64 * 1_000_000_000)
     };
     for place in [0, 1, 34, 99] {
         assert_eq!(find(&format!("#{}", place + 1)).unwrap(), place);

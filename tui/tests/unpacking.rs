@@ -5,9 +5,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use pfp_read::files::zstd_file;
+use pfp_read::source;
 use pfp_shm_layout::header::ProcessCounters;
-use pfp_top::files::zstd_file;
-use pfp_top::source;
 
 const MIB: u64 = 1 << 20;
 

@@ -16,6 +16,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use pfp_read::snapshot::ProcessState;
+use pfp_read::source::{self, Candidate, Source};
 use pfp_shm_layout::beacon::{Beacon, Info};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::geometry::{BLOCK, PAGE};
@@ -26,8 +28,6 @@ use pfp_tests::os::thread_cpu;
 use pfp_tests::random::Random;
 use pfp_tests::script::say;
 use pfp_top::model::Model;
-use pfp_top::snapshot::ProcessState;
-use pfp_top::source::{self, Candidate, Source};
 
 /// Maximum memory of a poll, in bytes.
 const MAX_BYTES: usize = 64 << 20;

@@ -1,11 +1,11 @@
 //! Tests of ITT: OpenCV, and Python's package, whose native half has the stock client.
 
+use pfp_read::snapshot::Loss;
 use pfp_shm_layout::control::Change;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
 use pfp_tests::tools;
 use pfp_tests::watch::{self, Watch};
-use pfp_top::snapshot::Loss;
 
 use crate::{alone, file, run, text};
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use pfp_read::snapshot::Loss;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::tools;
-use pfp_top::snapshot::Loss;
 
 use crate::{alone, file, run, text, unseen};
 

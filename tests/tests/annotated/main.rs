@@ -10,10 +10,10 @@ mod together;
 
 use std::path::{Path, PathBuf};
 
+use pfp_read::files::json;
+use pfp_read::snapshot::{Loss, Point, Snapshot, Stats};
 use pfp_tests::c;
 use pfp_tests::place::{Place, pfp_top, text};
-use pfp_top::files::json;
-use pfp_top::snapshot::{Loss, Point, Snapshot, Stats};
 
 /// The results of a program.
 struct Run {

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
+use pfp_read::snapshot::Loss;
+use pfp_read::snapshot::Point;
+use pfp_read::source;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
 use pfp_tests::{figure, together, tools};
-use pfp_top::snapshot::Loss;
-use pfp_top::snapshot::Point;
-use pfp_top::source;
 
 use crate::{alone, file, run, text};
 

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use pfp_read::files::json;
+use pfp_read::snapshot::Stats;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::os::copy_program;
 use pfp_tests::place::Place;
 use pfp_tests::{figure, lacks, tools};
-use pfp_top::files::json;
-use pfp_top::snapshot::Stats;
 
 use crate::{Run, alone, file, run, text, unseen};
 

@@ -14,7 +14,7 @@ fn points_and_annotations_are_in_one_segment_and_nest() {
             let point = ran.snapshot.points.iter().find(|point| point.name == name);
             let point = point.unwrap_or_else(|| panic!("no {name} with {link:?}"));
             let threads = ran.threads(&point.file, name);
-            let sum = |part: fn(&pfp_top::snapshot::Stats) -> u64| threads.iter().map(part).sum();
+            let sum = |part: fn(&pfp_read::snapshot::Stats) -> u64| threads.iter().map(part).sum();
             let [count, exclusive, inclusive]: [u64; 3] =
                 [sum(|it| it.count), sum(|it| it.exclusive), sum(|it| it.inclusive)];
             (count, exclusive, inclusive)

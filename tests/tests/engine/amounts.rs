@@ -15,6 +15,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use pfp_read::snapshot::Snapshot;
+use pfp_read::source;
 use pfp_shm_layout::reader::{CellReading, Picture};
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::os::Ticks;
@@ -25,8 +27,6 @@ use pfp_tests::script::in_turn;
 use pfp_tests::size;
 use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::{self, Watch};
-use pfp_top::snapshot::Snapshot;
-use pfp_top::source;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 

@@ -4,11 +4,11 @@
 use std::hint::black_box;
 
 use pfp::Point;
+use pfp_read::files::json;
 use pfp_tests::figure;
 use pfp_tests::os::thread_cpu;
 use pfp_tests::own::figures;
 use pfp_tests::place::{Place, count};
-use pfp_top::files::json;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// More entries than any cache holds.

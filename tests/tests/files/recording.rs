@@ -10,14 +10,14 @@ use std::process::{Child, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use pfp_read::files::json;
+use pfp_read::snapshot::{ProcessState, Record, Snapshot};
+use pfp_read::source::{Recording, Source};
 use pfp_shm_layout::geometry::RING_SLOTS;
 use pfp_tests::os::{process_cpu, signal};
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::{Target, wait_for};
 use pfp_tests::{figure, size};
-use pfp_top::files::json;
-use pfp_top::snapshot::{ProcessState, Record, Snapshot};
-use pfp_top::source::{Recording, Source};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
@@ -166,7 +166,7 @@ fn delivered_and_lost_records_add_up_to_those_written() {
     }
     let oracle = json::read(&oracle).unwrap();
     for lane in &oracle.lanes {
-        let measured = |cell: &&std::sync::Arc<pfp_top::snapshot::Cell>| cell.lane == lane.id;
+        let measured = |cell: &&std::sync::Arc<pfp_read::snapshot::Cell>| cell.lane == lane.id;
         let measured = oracle.cells.iter().filter(measured);
         let measured: u64 = measured.map(|cell| cell.stats.count + cell.retired.count).sum();
         let Some((_, lost, records)) = of_lane.get(&lane.id) else {

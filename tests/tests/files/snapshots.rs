@@ -6,13 +6,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use pfp_read::snapshot::{ProcessState, Snapshot};
+use pfp_read::source;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::faults;
 use pfp_tests::place::{Place, pfp_top, text};
 use pfp_tests::target::Target;
 use pfp_tests::{figure, lacks, lacks_namespaces, size, skipped};
-use pfp_top::snapshot::{ProcessState, Snapshot};
-use pfp_top::source;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
@@ -123,7 +123,7 @@ fn the_program_and_the_viewer_write_the_same_snapshot() {
     assert_eq!((reset.resets, reset.alpha), (1, Some(0.25)));
     assert!(first.lanes.iter().any(|lane| lane.name == "second"));
     assert!(!first.records.is_empty());
-    let in_histogram = |cell: &pfp_top::snapshot::Cell| -> u64 {
+    let in_histogram = |cell: &pfp_read::snapshot::Cell| -> u64 {
         cell.histogram.iter().map(|bucket| bucket.count).sum()
     };
     for cell in &first.cells {

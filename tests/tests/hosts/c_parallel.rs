@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use pfp_read::files::json;
+use pfp_read::snapshot::Snapshot;
 use pfp_shm_layout::liveness::Liveness;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
 use pfp_tests::place::{Place, count, pfp_top, text};
 use pfp_tests::watch::{self, Watch};
-use pfp_top::files::json;
-use pfp_top::snapshot::Snapshot;
 
 #[test]
 fn each_thread_of_openmp_is_a_lane() {

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Once;
 
+use pfp_read::files::json;
+use pfp_read::snapshot::{Loss, Point, ProcessState, Snapshot};
 use pfp_tests::c;
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::tools;
-use pfp_top::files::json;
-use pfp_top::snapshot::{Loss, Point, ProcessState, Snapshot};
 
 /// Interpreters other than Debian's own.
 const OTHERS: [&str; 5] = ["python3.10", "python3.12", "python3.13", "python3.14", "python3.15"];
@@ -100,7 +100,7 @@ fn calls(snapshot: &Snapshot) -> Vec<(String, u32, String, u64)> {
         cells.map(|cell| cell.stats.count).sum()
     };
     let points = snapshot.points.iter().filter(|point| point.line > 0);
-    let of = |point: &pfp_top::snapshot::Point| {
+    let of = |point: &pfp_read::snapshot::Point| {
         (point.file.clone(), point.line, point.name.clone(), count(point.id))
     };
     points.map(of).filter(|(.., count)| *count > 0).collect()

@@ -11,13 +11,13 @@ use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Output, Stdio};
 
+use pfp_read::snapshot::PointState;
+use pfp_read::source;
 use pfp_tests::place::{self, Place, has_counted, pfp_top};
 use pfp_tests::screen::row;
 use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::watch::{Watch, id};
 use pfp_tests::{needs_a_screen, os, together};
-use pfp_top::snapshot::PointState;
-use pfp_top::source;
 use serde_json::Value;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use pfp_read::snapshot::{ProcessState, Snapshot};
+use pfp_read::source;
 use pfp_tests::needs_a_screen;
 use pfp_tests::place::Place;
 use pfp_tests::target::{Target, wait_for};
-use pfp_top::snapshot::{ProcessState, Snapshot};
-use pfp_top::source;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 

@@ -4,15 +4,15 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use pfp_read::files::json::{self, Existing};
+use pfp_read::files::recording::Writer;
+use pfp_read::snapshot::Snapshot;
+use pfp_read::source::Source;
+use pfp_read::source::synthetic::Synthetic;
 use pfp_tests::c;
 use pfp_tests::lacks;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::wait_for;
-use pfp_top::files::json::{self, Existing};
-use pfp_top::files::recording::Writer;
-use pfp_top::snapshot::Snapshot;
-use pfp_top::source::Source;
-use pfp_top::source::synthetic::Synthetic;
 
 /// The order matters: later commands need files that earlier ones write.
 const PAGES: [&str; 8] = [

@@ -4,12 +4,12 @@ use std::io::{self, BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
+use pfp_read::files::json;
 use pfp_shm_layout::find::KEEP;
 use pfp_shm_layout::object;
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::{needs_a_screen, os, skipped};
-use pfp_top::files::json;
 use serde_json::{Value, json};
 
 use super::liveness::child_of;

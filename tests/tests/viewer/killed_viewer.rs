@@ -14,6 +14,7 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
+use pfp_read::source;
 use pfp_shm_layout::atomic_file::DRAFT;
 use pfp_shm_layout::control::{self, Control};
 use pfp_shm_layout::liveness::Liveness;
@@ -26,7 +27,6 @@ use pfp_tests::target::{DEADLINE, end_with_test, wait_for};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::witness::{NAMES, RUN, SEATS, STAGES, Shared, point, stage};
 use pfp_tests::{figure, size, skipped};
-use pfp_top::source;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// Threads of the program.

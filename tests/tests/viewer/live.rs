@@ -8,15 +8,15 @@ use std::process::{Output, Stdio};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use pfp_read::files::json;
+use pfp_read::snapshot::{PointState, ProcessState, Snapshot};
+use pfp_read::source;
 use pfp_tests::needs_a_screen;
 use pfp_tests::os::{copy_program, runs};
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::screen::{PROMPT, Screen, heading, row, rows};
 use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::Watch;
-use pfp_top::files::json;
-use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
-use pfp_top::source;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 /// Options of the viewer in most tests: it polls often, so that tests wait less.

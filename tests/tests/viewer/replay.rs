@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use pfp_read::local_time::time_of_day;
+use pfp_read::source::{Recording, Source};
 use pfp_tests::needs_a_screen;
 use pfp_tests::os::signal;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::screen::{Screen, row};
 use pfp_tests::target::{Target, wait_for};
-use pfp_top::local_time::time_of_day;
-use pfp_top::source::{Recording, Source};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 

@@ -6,12 +6,12 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use pfp_read::files::json;
+use pfp_read::snapshot::{PointState, Snapshot};
 use pfp_tests::place::{Place, has_counted, pfp_top};
 use pfp_tests::screen::{Screen, row};
 use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::{lacks, lacks_namespaces, needs_a_screen, os, skipped};
-use pfp_top::files::json;
-use pfp_top::snapshot::{PointState, Snapshot};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 const USER: u32 = 65534;

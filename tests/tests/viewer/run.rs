@@ -4,14 +4,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use pfp_read::files::json;
+use pfp_read::snapshot::ProcessState;
 use pfp_tests::needs_a_screen;
 use pfp_tests::os::{runs, signal};
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::pty::Pty;
 use pfp_tests::screen::{Screen, row};
 use pfp_tests::target::{Target, wait_for};
-use pfp_top::files::json;
-use pfp_top::snapshot::ProcessState;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 

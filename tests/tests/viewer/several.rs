@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use pfp_read::files::json;
+use pfp_read::snapshot::{PointState, ProcessState, Snapshot};
 use pfp_tests::figure;
 use pfp_tests::needs_a_screen;
 use pfp_tests::place::Place;
 use pfp_tests::target::{Target, wait_for};
-use pfp_top::files::json;
-use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");

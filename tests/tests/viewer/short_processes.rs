@@ -4,11 +4,11 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use pfp_read::files::json;
+use pfp_read::snapshot::Snapshot;
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::target::{end_with_test, wait_for};
 use pfp_tests::{figure, os};
-use pfp_top::files::json;
-use pfp_top::snapshot::Snapshot;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// Number of calls of each process.

@@ -1,11 +1,11 @@
 //! The table as a user works with it: filtering, switching many points, choosing columns, the
 //! mouse, job control, and the settings file.
 
+use pfp_read::snapshot::{PointState, Snapshot};
 use pfp_tests::needs_a_screen;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::screen::{Screen, heading, row, rows};
 use pfp_tests::target::{Target, wait_for};
-use pfp_top::snapshot::{PointState, Snapshot};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 /// Sorted by name, so that no row moves.

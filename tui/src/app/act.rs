@@ -10,16 +10,16 @@ use crate::common::{
     Action, Errand, Overlay, Prompt, PromptSubject, Screen, Severity, Status, default_file_name,
 };
 use crate::compare::Baseline;
-use crate::files::json::{self, Existing};
-use crate::files::zstd_file;
 use crate::filter::Filter;
 use crate::grid::Scroll;
 use crate::screens::Outcome;
-use crate::snapshot::{PointState, Snapshot};
-use crate::source::{Change, Refusal};
-use crate::text;
-use crate::units::Unit;
 use crate::variables;
+use pfp_read::files::json::{self, Existing};
+use pfp_read::files::zstd_file;
+use pfp_read::snapshot::{PointState, Snapshot};
+use pfp_read::source::{Change, Refusal};
+use pfp_read::text;
+use pfp_read::units::Unit;
 
 /// Message for an action that needs more than sums, when the rest has not arrived in time.
 /// The poll intervals that `+` and `-` walk through, milliseconds.
@@ -316,7 +316,7 @@ impl App {
         let Some(snapshot) = self.common.model.snapshot() else { return };
         if self.common.replay.is_some() {
             // In a recording, any moment may become the baseline.
-            let time = crate::local_time::time_of_day(snapshot.taken_unix_ns);
+            let time = pfp_read::local_time::time_of_day(snapshot.taken_unix_ns);
             self.compare_with(Baseline::of(snapshot.clone(), Some(time.clone())));
             let said = format!("baseline set at {time}; press 5 to compare");
             return self.common.say(said);
@@ -366,7 +366,7 @@ impl App {
         if path.as_os_str().is_empty() {
             return self.overlay = Some(prompt.refused("a name is needed".into()));
         }
-        let shown = crate::text::clean(&prompt.text()).into_owned();
+        let shown = pfp_read::text::clean(&prompt.text()).into_owned();
         let written = if is_raw(&path) {
             session.source.save_raw(&path, overwrite)
         } else {

@@ -2,10 +2,10 @@
 
 use super::App;
 use crate::common::{Action, Overlay, Prompt, PromptSubject, Screen};
-use crate::files::json::Existing;
 use crate::filter::Filter;
 use crate::grid::TableLayout;
 use crate::screens::Outcome;
+use pfp_read::files::json::Existing;
 
 impl App {
     /// Carries out an action on the overlay. Returns false if the overlay does not handle it.

@@ -8,9 +8,9 @@ use crate::columns::{Column, There};
 use crate::common::{Errand, Overlay, Prompt, PromptSubject, Question, Severity};
 use crate::model::Figures;
 use crate::model::left_over::LeftOver;
-use crate::snapshot::PointState;
-use crate::source::{Change, Refusal, change_each};
-use crate::text;
+use pfp_read::snapshot::PointState;
+use pfp_read::source::{Change, Refusal, change_each};
+use pfp_read::text;
 
 impl App {
     /// A confirmation question in words, such as `reset parse?`.

@@ -13,8 +13,8 @@ use crate::common::replay::{NORMAL, SPEEDS};
 use crate::common::{Overlay, Prompt, PromptSubject, Replay, Screen, Severity};
 use crate::model::Model;
 use crate::model::log::EventLog;
-use crate::snapshot::Snapshot;
-use crate::source::Moment;
+use pfp_read::snapshot::Snapshot;
+use pfp_read::source::Moment;
 
 /// The shortest time between two frames while a recording plays.
 const FRAME: Duration = Duration::from_millis(100);

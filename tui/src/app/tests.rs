@@ -23,12 +23,12 @@ use super::*;
 use crate::columns::sorting::Sorting;
 use crate::columns::{Column, There};
 use crate::common::{Errand, FREEZE, MouseTarget, Prompt, PromptSubject, Question};
-use crate::files::json::read;
 use crate::filter::Filter;
-use crate::snapshot::{PointState, Process, Snapshot};
-use crate::source::synthetic::Synthetic;
-use crate::source::{Candidate, Change, Discovery, ProcessGroup, Selector};
 use crate::view;
+use pfp_read::files::json::read;
+use pfp_read::snapshot::{PointState, Process, Snapshot};
+use pfp_read::source::synthetic::Synthetic;
+use pfp_read::source::{Candidate, Change, Discovery, ProcessGroup, Selector};
 
 /// Number of rows of a list that fit on the test's terminal.
 const ROWS: usize = 5;

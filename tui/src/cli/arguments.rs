@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::units;
+use pfp_read::units;
 
 /// Parses a poll interval.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {

@@ -21,10 +21,10 @@ use super::roofline::RooflineArgs;
 use super::run::RunArgs;
 use super::serve::ServeArgs;
 use super::target::{TargetArgs, ViaArgs};
-use crate::files::input;
-use crate::source::{Moment, Which};
-use crate::text::{clean_lines, warn};
 use crate::variables;
+use pfp_read::files::input;
+use pfp_read::source::{Moment, Which};
+use pfp_read::text::{clean_lines, warn};
 
 /// Parses the command line, with the user's settings as defaults. Does not return if it asks for
 /// help or has an error.

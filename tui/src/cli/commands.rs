@@ -13,10 +13,12 @@ use super::{
     demo, diff, doctor, export, gate, manual, record, roofline, run as program, serve, show,
 };
 use crate::export::list;
-use crate::files::json;
 use crate::interrupt::Interrupt;
-use crate::source::{self, Machine, Refusal};
-use crate::text::{clean, warn};
+use crate::remote;
+use crate::remote::Machine;
+use pfp_read::files::json;
+use pfp_read::source::{self, Refusal};
+use pfp_read::text::{clean, warn};
 
 /// Exit status of failures whose cause is not a [`Refusal`].
 const FAILURE: u8 = 2;
@@ -70,7 +72,7 @@ fn agent(enter: Option<u32>) -> Result<u8> {
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     let mut finder = match enter {
         Some(pid) => {
-            source::enter(pid)?;
+            remote::enter(pid)?;
             Machine::default()
         }
         None => Machine::all(false),

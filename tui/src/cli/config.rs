@@ -19,13 +19,13 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use self::entry::SettingEntry;
+use super::options::UnitName;
 use crate::columns::Column;
 use crate::common::ChosenKeys;
-use crate::files::input;
 use crate::screens::Screens;
 use crate::styles::{ChosenColors, ThemeName};
-use crate::units::Unit;
 use crate::variables;
+use pfp_read::files::input;
 
 /// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
@@ -45,7 +45,7 @@ pub(super) struct Config {
     #[serde(deserialize_with = "word")]
     theme: Option<ThemeName>,
     #[serde(deserialize_with = "word")]
-    unit: Option<Unit>,
+    unit: Option<UnitName>,
     mouse: Option<bool>,
     ascii: Option<bool>,
     keep: Option<bool>,
@@ -273,7 +273,7 @@ mod tests {
             assert_eq!(found.tau, Duration::from_secs(2));
             let own = [Column::On, Column::Name, Column::Load, Column::Trend, Column::Threads];
             assert_eq!(Column::shown(&found.columns, There::default()), own);
-            assert_eq!((found.sorting.column, found.unit), (Column::P99, Unit::Cycles));
+            assert_eq!((found.sorting.column, found.unit), (Column::P99, UnitName::Cycles.into()));
             assert!(!found.mouse && ascii && found.keep);
             assert_eq!(theme, ThemeName::Sixteen);
             assert_ne!(found.keys, ChosenKeys::default());

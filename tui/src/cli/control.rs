@@ -9,8 +9,8 @@ use super::target::TargetArgs;
 use crate::alpha;
 use crate::filter::Filter;
 use crate::model::{Figures, Model};
-use crate::snapshot::{PointState, ProcessState};
-use crate::source::{Change, Refusal, change_each};
+use pfp_read::snapshot::{PointState, ProcessState};
+use pfp_read::source::{Change, Refusal, change_each};
 
 /// Which points of which process.
 #[derive(Args, Clone, Debug)]

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use super::options::ShowArgs;
 use super::show;
-use crate::snapshot::{Clock, ClockKind};
-use crate::source::{self, Source};
+use pfp_read::snapshot::{Clock, ClockKind};
+use pfp_read::source::{self, Source};
 
 /// Maximum time until the demo program has a segment.
 const START: Duration = Duration::from_secs(10);

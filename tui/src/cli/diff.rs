@@ -11,8 +11,11 @@ use super::missing::missing;
 use super::output::print;
 use super::target::TargetArgs;
 use crate::compare::{Baseline, Comparison, report};
-use crate::snapshot::Snapshot;
-use crate::source::{self, Moment, Span};
+use crate::model::span;
+use crate::model::span::Span;
+use crate::remote;
+use pfp_read::snapshot::Snapshot;
+use pfp_read::source::{self, Moment};
 
 /// Exit status of a comparison beyond the allowed limit.
 const SLOWER: u8 = 1;
@@ -126,8 +129,8 @@ pub(super) fn run(diff: &DiffArgs) -> Result<u8> {
 /// Compares a process with files.
 fn process(diff: &DiffArgs, files: &[PathBuf], span: Span) -> Result<u8> {
     let old = match files {
-        [file] => source::read(file, &span, false)?,
-        files => source::read_sum(files, &span)?,
+        [file] => span::read(file, &span, false)?,
+        files => remote::read_sum(files, &span)?,
     };
     let baseline = baseline(files, old);
     let mut source = diff.target.resolve()?;
@@ -161,8 +164,8 @@ fn ids(snapshot: &Snapshot) -> Vec<String> {
 
 /// Sums the files of each side.
 fn sums(before: (&[PathBuf], Span), now: (&[PathBuf], Span)) -> Result<(Baseline, Snapshot)> {
-    let old = source::read_sum(before.0, &before.1)?;
-    let new = source::read_sum(now.0, &now.1)?;
+    let old = remote::read_sum(before.0, &before.1)?;
+    let new = remote::read_sum(now.0, &now.1)?;
     let olds = ids(&old);
     if ids(&new).iter().any(|id| olds.contains(id)) {
         bail!(
@@ -192,13 +195,13 @@ fn baseline(files: &[PathBuf], old: Snapshot) -> Baseline {
 /// sides are windows, which must not overlap.
 fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Vec<Snapshot>)> {
     let (mut first, mut last) = (before.1, now.1);
-    let steps = |file: &Path, span: &Span| source::read_steps(file, span, MOMENTS);
+    let steps = |file: &Path, span: &Span| span::read_steps(file, span, MOMENTS);
     let id = |file| Ok::<_, anyhow::Error>(source::open(file)?.poll()?.process.segment_id);
     if first.from.or(first.to).or(last.from).is_none() || id(before.0)? != id(now.0)? {
-        return Ok((source::read(before.0, &first, false)?, steps(now.0, &last)?));
+        return Ok((span::read(before.0, &first, false)?, steps(now.0, &last)?));
     }
     first.to = first.to.or(last.from);
-    let until = source::read(before.0, &Span { from: None, to: first.to }, false)?;
+    let until = span::read(before.0, &Span { from: None, to: first.to }, false)?;
     if first.from.is_none() && (last.from.is_none() || last.from == first.to) {
         return Ok((until, steps(now.0, &Span { from: None, to: last.to })?));
     }
@@ -212,7 +215,7 @@ fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Vec<Sna
             "expected a window that begins after the baseline has ended, found that they overlap"
         );
     }
-    let mut old = source::read(before.0, &first, false)?;
+    let mut old = span::read(before.0, &first, false)?;
     let new = steps(now.0, &last)?;
     // Clear the id: two windows compare like two runs, in which neither contains the other.
     old.process.segment_id.clear();

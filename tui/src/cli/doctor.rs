@@ -15,7 +15,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::output::{print, print_json};
-use crate::text::clean;
+use pfp_read::text::clean;
 
 /// The exit status if something is wrong.
 const PROBLEM: u8 = 1;

@@ -14,7 +14,9 @@ use crate::export::{Format, Subject};
 use crate::filter::Filter;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::Model;
-use crate::source::{self, Moment, Span};
+use crate::model::span;
+use crate::model::span::Span;
+use pfp_read::source::Moment;
 
 /// What to export, and where to.
 #[derive(Args, Clone, Debug)]
@@ -79,7 +81,7 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
     let (snapshot, status) = match &export.file {
         Some(file) => {
             let span = Span { from: export.from, to: export.to.or(export.at) };
-            (source::read(file, &span, true)?, 0)
+            (span::read(file, &span, true)?, 0)
         }
         None => {
             let mut source = export.target.resolve()?;

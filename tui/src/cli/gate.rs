@@ -17,10 +17,12 @@ use crate::filter::Filter;
 use crate::headline;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::Model;
-use crate::snapshot::Snapshot;
-use crate::source::{self, Moment, Refusal, Span};
-use crate::text::warn;
-use crate::units;
+use crate::model::span;
+use crate::model::span::Span;
+use pfp_read::snapshot::Snapshot;
+use pfp_read::source::{self, Moment, Refusal};
+use pfp_read::text::warn;
+use pfp_read::units;
 
 /// Maximum time to wait for new figures over a slow connection.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -191,7 +193,7 @@ fn read(files: &[PathBuf], span: &Span, gate: &GateArgs) -> Result<Vec<ProgramRu
     for file in files {
         match (gate.split, &span.from) {
             (Some(long), _) => {
-                let moments = source::read_parts(file, span, long)?;
+                let moments = span::read_parts(file, span, long)?;
                 let parts = moments.windows(2);
                 runs.extend(
                     parts.filter_map(|two| ProgramRun::since(two[0].clone(), vec![two[1].clone()])),
@@ -199,13 +201,13 @@ fn read(files: &[PathBuf], span: &Span, gate: &GateArgs) -> Result<Vec<ProgramRu
             }
             (None, Some(from)) => {
                 let from = source::open_at(file, Some(from))?.poll()?;
-                let to = source::read(file, &Span { from: None, to: span.to }, false)?;
+                let to = span::read(file, &Span { from: None, to: span.to }, false)?;
                 if from.elapsed_ticks >= to.elapsed_ticks {
                     bail!("{}: expected a window that ends after it begins", file.display());
                 }
                 runs.extend(ProgramRun::since(from, vec![to]));
             }
-            (None, None) => whole.push(source::read(file, span, false)?),
+            (None, None) => whole.push(span::read(file, span, false)?),
         }
     }
     runs.extend(ProgramRun::all(whole));

@@ -13,8 +13,8 @@ use crate::compare::{Baseline, Comparison};
 use crate::export::{rows, table};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::{Figures, Model};
-use crate::snapshot::ProcessState;
-use crate::source::Source;
+use pfp_read::snapshot::ProcessState;
+use pfp_read::source::Source;
 
 /// Prints the requested number of tables, one by default. Returns the exit status.
 ///
@@ -141,13 +141,13 @@ impl<'a> Printer<'a> {
             }
             (None, UpdateFormat::Table) => {
                 let columns = self.columns(model);
-                table::render(model, &rows, &columns, show.unit, self.interval)
+                table::render(model, &rows, &columns, show.unit.into(), self.interval)
             }
             (None, UpdateFormat::Json) => {
-                rows::json(model, &rows, &self.columns(model), show.unit)?
+                rows::json(model, &rows, &self.columns(model), show.unit.into())?
             }
             (None, UpdateFormat::Csv) => {
-                rows::csv(model, &rows, &self.columns(model), show.unit, first)?
+                rows::csv(model, &rows, &self.columns(model), show.unit.into(), first)?
             }
         };
         Ok(format!("{blank}{text}"))

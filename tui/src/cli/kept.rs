@@ -14,11 +14,11 @@ use crate::app::App;
 use crate::columns::Column;
 use crate::columns::sorting::Sorting;
 use crate::common::Screen;
-use crate::files::atomic_file::{self, Existing};
-use crate::files::input;
 use crate::grid::TableLayout;
-use crate::source::effective_user;
 use crate::variables;
+use pfp_read::files::atomic_file::{self, Existing};
+use pfp_read::files::input;
+use pfp_read::source::namespaces::effective_user;
 
 const FILE: &str = "chosen.json";
 /// Maximum size of the file, in bytes.

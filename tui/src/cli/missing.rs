@@ -1,8 +1,8 @@
 //! Places (machines, containers, users) whose figures are missing in a command's output.
 
 use super::output::NO_TARGET;
-use crate::source::{BadPlace, Source};
-use crate::text::warn;
+use pfp_read::source::{BadPlace, Source};
+use pfp_read::text::warn;
 
 /// Reports the places that are missing in the source's last snapshot. Returns the exit status.
 pub(super) fn missing(source: &dyn Source) -> u8 {

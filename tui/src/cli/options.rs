@@ -17,9 +17,27 @@ use crate::common::Options;
 use crate::compare::Baseline;
 use crate::filter::Filter;
 use crate::roofline::Ceilings;
-use crate::source::{self, Wanted};
 use crate::styles::{Styles, Terminal, Theme, ThemeName};
-use crate::units::Unit;
+use pfp_read::source::{self, Wanted};
+use pfp_read::units::Unit;
+
+/// A [`Unit`], as options and settings name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum UnitName {
+    /// Seconds and parts of them.
+    Time,
+    /// Ticks of the process's clock.
+    Cycles,
+}
+
+impl From<UnitName> for Unit {
+    fn from(name: UnitName) -> Self {
+        match name {
+            UnitName::Time => Self::Time,
+            UnitName::Cycles => Self::Cycles,
+        }
+    }
+}
 
 /// The format of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +101,7 @@ pub struct ShowArgs {
     pub(super) columns: Vec<Column>,
     /// Show time or cycles at first (key u).
     #[arg(long, env = "PFP_TOP_UNIT", value_name = "UNIT", value_enum, default_value = "time")]
-    pub(super) unit: Unit,
+    pub(super) unit: UnitName,
     /// Colour theme; auto follows COLORTERM, TERM and COLORFGBG.
     #[arg(long, env = "PFP_TOP_THEME", value_name = "THEME", value_enum, default_value = "auto")]
     pub(super) theme: ThemeName,
@@ -158,7 +176,7 @@ impl ShowArgs {
             interval: self.interval,
             tau: self.tau,
             columns: columns.map_or(Column::DEFAULT.to_vec(), |all| Column::table_of(&all)),
-            unit: self.unit,
+            unit: self.unit.into(),
             sorting: sorting.unwrap_or(Sorting::by(Column::Load)),
             filter: self.filter.clone(),
             keep: self.keep,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use serde::Serialize;
 
-use crate::files::atomic_file::{self, Existing};
+use pfp_read::files::atomic_file::{self, Existing};
 
 /// Exit status if there is nothing to show, as for `Refusal::NoTarget`.
 pub(super) const NO_TARGET: u8 = 3;

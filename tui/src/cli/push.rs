@@ -12,7 +12,7 @@ use super::serve::Pooled;
 use crate::interrupt::Interrupt;
 use crate::push::{self, Pause, Pushed, Pusher};
 use crate::serve::Pool;
-use crate::text::warn;
+use pfp_read::text::warn;
 
 /// Maximum time between two polls. It is short because the reset of a point discards what the point
 /// has measured since the last poll.

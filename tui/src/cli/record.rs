@@ -13,13 +13,13 @@ use super::arguments::interval_from;
 use super::missing::Missing;
 use super::output::{Progress, next_moment, overwrite};
 use super::target::TargetArgs;
-use crate::files::recording::Writer;
 use crate::headline::ended_words;
 use crate::interrupt::Interrupt;
-use crate::snapshot::{Drained, ProcessState, Snapshot};
-use crate::source::Source;
-use crate::text::warn;
-use crate::units;
+use pfp_read::files::recording::Writer;
+use pfp_read::snapshot::{Drained, ProcessState, Snapshot};
+use pfp_read::source::Source;
+use pfp_read::text::warn;
+use pfp_read::units;
 
 /// Shortest time between two snapshots.
 const SHORTEST: Duration = Duration::from_millis(10);

@@ -16,9 +16,9 @@ use crate::filter::Filter;
 use crate::model::Model;
 use crate::roofline::columns::{TABLE, dot};
 use crate::roofline::{self, Ceilings, Dot, Roof};
-use crate::source::{self, Source};
-use crate::text::warn;
-use crate::units;
+use pfp_read::source::{self, Source};
+use pfp_read::text::warn;
+use pfp_read::units;
 
 /// Maximum length of a name; longer ones are cut.
 const NAME_MAX: usize = 48;

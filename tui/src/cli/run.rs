@@ -27,14 +27,15 @@ use super::output::{check_new, overwrite, written};
 use super::show;
 use crate::app::App;
 use crate::compare::Baseline;
-use crate::files::json;
 use crate::interrupt::Interrupt;
 use crate::model::Model;
-use crate::snapshot::Snapshot;
-use crate::source::{
+use crate::remote;
+use pfp_read::files::json;
+use pfp_read::snapshot::Snapshot;
+use pfp_read::source::{
     self, Candidate, Collecting, Discovery, Finder, ProcessGroup, Selector, Source, Wanted,
 };
-use crate::text::warn;
+use pfp_read::text::warn;
 
 use inject::{InjectArgs, Note};
 use log::LogFile;
@@ -457,7 +458,7 @@ impl Finder for ProgramFinder {
 
     fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
         let family = Self { is_of_group: true, ..self.clone() };
-        let source = source::attach_group_by(Box::new(family), group)?;
+        let source = remote::attach_group_by(Box::new(family), group)?;
         self.collecting = None;
         Ok(source)
     }

@@ -11,9 +11,10 @@ use super::output::print;
 use super::target::TargetArgs;
 use crate::filter::Filter;
 use crate::interrupt::Interrupt;
+use crate::remote::newcomers;
 use crate::serve::{Pool, STAYS, Scope, http};
-use crate::source::{Candidate, Discovery, ProcessGroup, Refusal, Selector, newcomers};
-use crate::text::warn;
+use pfp_read::source::{Candidate, Discovery, ProcessGroup, Refusal, Selector};
+use pfp_read::text::warn;
 
 /// Which processes to serve, and where.
 #[derive(Args, Clone, Debug)]

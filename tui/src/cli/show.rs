@@ -12,8 +12,10 @@ use super::target::TargetArgs;
 use crate::app::App;
 use crate::event_loop;
 use crate::interrupt::Interrupt;
-use crate::source::{self, Finder, Machine, Moment, Source, Wanted};
-use crate::text::warn;
+use crate::remote;
+use crate::remote::Machine;
+use pfp_read::source::{self, Finder, Moment, Source, Wanted};
+use pfp_read::text::warn;
 
 /// Shows the requested process.
 pub(super) fn watch(show: &ShowArgs, target: &TargetArgs) -> Result<u8> {
@@ -24,7 +26,7 @@ pub(super) fn watch(show: &ShowArgs, target: &TargetArgs) -> Result<u8> {
     options.group = target.group();
     let finder: Box<dyn Finder> = match options.group {
         Some(_) if target.via.is_here() => Box::new(Machine::from_now_on(show.keep)),
-        _ => source::finder(&target.via.routes()?, show.keep, source::IN_TIME_FOR_SCREENS)?,
+        _ => remote::finder(&target.via.routes()?, show.keep, remote::IN_TIME_FOR_SCREENS)?,
     };
     let mut app = App::new(options, finder, Instant::now());
     if let Some(baseline) = show.baseline()? {
@@ -56,7 +58,7 @@ pub(super) fn open(
     show: &ShowArgs,
 ) -> Result<u8> {
     let [file] = files else {
-        return one(show, source::open_group(files, sum, at)?);
+        return one(show, remote::open_group(files, sum, at)?);
     };
     let mut source = source::open_at(file, at)?;
     if let Some(recording) = source.recording() {

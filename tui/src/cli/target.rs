@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-use crate::files::input;
-use crate::source::{
-    self, Candidate, Choice, Finder, ProcessGroup, Route, Selector, Source, Wanted, Which, choose,
+use crate::remote;
+use crate::remote::Route;
+use pfp_read::files::input;
+use pfp_read::source::{
+    Candidate, Choice, Finder, ProcessGroup, Selector, Source, Wanted, Which, choose,
 };
 
 /// The options that select running processes.
@@ -64,7 +66,7 @@ impl ViaArgs {
 
     /// The finder of the processes at these places, for a command.
     pub(super) fn finder(&self) -> Result<Box<dyn Finder>> {
-        source::finder(&self.routes()?, false, source::IN_TIME_FOR_COMMANDS)
+        remote::finder(&self.routes()?, false, remote::IN_TIME_FOR_COMMANDS)
     }
 
     /// The routes to the places; empty for this machine.

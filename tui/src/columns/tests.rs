@@ -6,10 +6,10 @@ use super::sorting::Sorting;
 use super::sorting::SteadyLoads;
 use super::*;
 use crate::model::Model;
-use crate::snapshot::{Cell, Stats};
-use crate::source::Source;
-use crate::source::synthetic::Synthetic;
-use crate::units;
+use pfp_read::snapshot::{Cell, Stats};
+use pfp_read::source::Source;
+use pfp_read::source::synthetic::Synthetic;
+use pfp_read::units;
 
 fn model() -> Model {
     let (mut source, mut model) = (Synthetic::new(), Model::default());
@@ -76,7 +76,7 @@ fn quantiles_of_many_threads_are_computed_in_rotation() {
         let cell = |(point, low): (usize, u64)| {
             let (count, max) = (poll + 1, u64::MAX);
             let stats = Stats { count, min: 0, max, ..Stats::default() };
-            let histogram = vec![crate::snapshot::Bucket { low, width: 1, count }];
+            let histogram = vec![pfp_read::snapshot::Bucket { low, width: 1, count }];
             Arc::new(Cell { point: point as u32, stats, histogram, ..Cell::default() })
         };
         snapshot.cells = middles.into_iter().enumerate().map(cell).collect();

@@ -8,8 +8,8 @@ use crate::columns::Column;
 use crate::columns::sorting::Sorting;
 use crate::filter::Filter;
 use crate::model::TAU_SECONDS;
-use crate::source::{ProcessGroup, Wanted};
-use crate::units::Unit;
+use pfp_read::source::{ProcessGroup, Wanted};
+use pfp_read::units::Unit;
 
 /// The user's options for watching a process.
 #[derive(Clone, Debug)]

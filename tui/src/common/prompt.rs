@@ -4,8 +4,8 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::Input;
 use tui_input::backend::crossterm::EventHandler;
 
-use crate::local_time::file_stamp;
-use crate::snapshot::Snapshot;
+use pfp_read::local_time::file_stamp;
+use pfp_read::snapshot::Snapshot;
 
 /// Maximum number of characters taken from pasted text; the longest path fits.
 const LONGEST_PASTE: usize = 4096;
@@ -133,8 +133,8 @@ pub fn default_file_name(snapshot: &Snapshot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     #[test]
     fn a_prompt_edits_like_a_shell() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::local_time::time_of_day;
+use pfp_read::local_time::time_of_day;
 
 /// Speeds of playing, as multiples of the speed at which the recording was made.
 pub(crate) const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];

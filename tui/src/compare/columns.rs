@@ -3,8 +3,8 @@
 use super::volume::Volume;
 use super::{Baseline, Comparison, DiffRow, Verdict};
 use crate::grid::{Table, table};
-use crate::local_time::time_of_day;
-use crate::units::{self, Scale};
+use pfp_read::local_time::time_of_day;
+use pfp_read::units::{self, Scale};
 
 /// Keys of the columns that a screen colours.
 pub(crate) const NAME: &str = "name";

@@ -35,7 +35,7 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use super::effect::{FEWEST, mean_variance, quantile_resolution, quantile_variance};
 use super::{LEVEL, adjusted, common_move};
 use crate::model::PointWindow;
-use crate::snapshot::{Process, Snapshot};
+use pfp_read::snapshot::{Process, Snapshot};
 
 /// The test, for reports.
 pub const TEST: &str =

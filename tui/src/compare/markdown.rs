@@ -7,7 +7,7 @@ use super::columns::caption;
 use super::effect::ConfidenceInterval;
 use super::volume::{self, Volume};
 use super::{Baseline, Comparison, DiffRow, TEST, Verdict};
-use crate::units::{self, Scale, Unit};
+use pfp_read::units::{self, Scale, Unit};
 
 /// Verdicts on times whose rows are not folded away.
 const SHOWN: [Verdict; 4] =
@@ -141,7 +141,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::compare::tests::twice_as_long;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::source::synthetic::Synthetic;
 
     #[test]
     fn a_pull_request_gets_a_table_with_verdicts_effects_and_the_test() {

@@ -6,7 +6,7 @@ use super::columns::{TABLE, caption};
 use super::effect::ConfidenceInterval;
 use super::{Baseline, Comparison, DiffRow, TEST, Verdict, volume};
 use crate::model::PointWindow;
-use crate::units::{Scale, Unit};
+use pfp_read::units::{Scale, Unit};
 
 pub use super::markdown::markdown;
 
@@ -140,9 +140,9 @@ pub fn slower_than(comparison: &Comparison, share: f64) -> impl Iterator<Item = 
 mod tests {
     use super::*;
     use crate::compare::tests::twice_as_long;
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
-    use crate::text;
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
+    use pfp_read::text;
 
     fn comparison() -> (Baseline, Comparison) {
         twice_as_long(Synthetic::new())

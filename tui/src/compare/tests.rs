@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::model::histogram::number_of;
-use crate::source::Source;
-use crate::source::synthetic::Synthetic;
+use pfp_read::source::Source;
+use pfp_read::source::synthetic::Synthetic;
 
 /// Pairs of a value and the number of its occurrences.
 type Counts<'a> = &'a [(u64, u32)];

@@ -175,7 +175,7 @@ mod tests {
     use crate::export::tests;
     use serde_json::{Value, json};
 
-    fn exported(change: impl FnOnce(&mut crate::snapshot::Snapshot)) -> Value {
+    fn exported(change: impl FnOnce(&mut pfp_read::snapshot::Snapshot)) -> Value {
         serde_json::from_slice(&tests::exported(Format::Chrome, change)).unwrap()
     }
 

@@ -3,7 +3,7 @@
 //!
 //! A title ends with its unit: `_ns` nanoseconds, `_ticks` ticks of the process's clock, exact;
 //! `load` is the share of one CPU. A text that a spreadsheet would take for a formula begins with
-//! an apostrophe ([`crate::text::cell`]). A missing figure is an empty field. Three fields have all
+//! an apostrophe ([`pfp_read::text::cell`]). A missing figure is an empty field. Three fields have all
 //! amounts of a point, as in `bytes=2400;flops=200`: their sums, the sums per second of exclusive
 //! time, and the sums per second of wall-clock time. Rates and loads are the model's: for a file,
 //! or a single poll of a process, they are over its whole life or since the point's reset.
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use super::rows::Value;
 use super::subject::{ExportedPoint, Subject};
 use crate::model::{Length, amounts, histogram};
-use crate::snapshot::{Cell, Lane, Point, Stats};
-use crate::text::cell;
+use pfp_read::snapshot::{Cell, Lane, Point, Stats};
+use pfp_read::text::cell;
 
 /// A title, and the function for the values of its column.
 type CsvColumn = (&'static str, fn(&CsvRow<'_>) -> Value);
@@ -201,8 +201,8 @@ mod tests {
     use crate::export::Format;
     use crate::export::tests::written;
     use crate::model::Model;
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     fn exported(per_thread: bool, passes: impl Fn(u32) -> bool) -> (Model, String) {
         let mut source = Synthetic::new();

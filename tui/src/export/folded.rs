@@ -78,8 +78,8 @@ mod tests {
     use crate::export::Format;
     use crate::export::tests::{US, snapshot, written};
     use crate::model::Model;
-    use crate::snapshot::{Cell, Edge, Open, Snapshot};
-    use crate::source::synthetic::edge;
+    use pfp_read::snapshot::{Cell, Edge, Open, Snapshot};
+    use pfp_read::source::synthetic::edge;
 
     fn exported(model: &Model, passes: impl Fn(u32) -> bool) -> Vec<(String, u64)> {
         let text = String::from_utf8(written(Format::Folded, model, passes)).unwrap();

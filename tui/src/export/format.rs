@@ -68,9 +68,9 @@ impl Format {
 mod tests {
     use super::*;
     use crate::model::Model;
-    use crate::snapshot::{AmountTuple, Bucket, Cell, Record, Snapshot, Stats};
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::snapshot::{AmountTuple, Bucket, Cell, Record, Snapshot, Stats};
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     /// A file whose numbers are all malicious.
     struct Damaged(u64);

@@ -39,7 +39,7 @@ fn histogram(
     let longest = subject.whole_ns(last.low.saturating_add(last.width).max(max));
     // HdrHistogram accepts only half the range of its integers.
     let mut histogram = Histogram::new_with_bounds(1, longest.clamp(2, u64::MAX / 2), DIGITS)?;
-    let within = |value: u64, bucket: &crate::snapshot::Bucket| {
+    let within = |value: u64, bucket: &pfp_read::snapshot::Bucket| {
         (bucket.low..=bucket.low.saturating_add(bucket.width.saturating_sub(1))).contains(&value)
     };
     let extremes = [(min, within(min, first)), (max, within(max, last) && sums.count > 1)];

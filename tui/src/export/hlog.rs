@@ -57,8 +57,8 @@ mod tests {
     use crate::export::Format;
     use crate::export::tests::written;
     use crate::model::Model;
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     #[test]
     fn each_point_has_its_tag() {

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::snapshot::End;
-use crate::source::Discovery;
+use pfp_read::snapshot::End;
+use pfp_read::source::Discovery;
 
 #[derive(Serialize)]
 struct ListedProcess<'a> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::series::ProcessSeries;
 use crate::model::histogram;
-use crate::snapshot::Cell;
+use pfp_read::snapshot::Cell;
 
 /// The schema (in OpenTelemetry, the scale) 3: each bucket's end is 2^(1/8) times the previous one.
 pub(super) const SCHEMA: i32 = 3;

@@ -52,7 +52,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::series::{Labels, ProcessSeries, SeriesPoint, losses};
 use super::subject::Subject;
 use crate::headline::clock_word;
-use crate::snapshot::{Bucket, Cell, Loss, Snapshot, Stats, total};
+use pfp_read::snapshot::{Bucket, Cell, Loss, Snapshot, Stats, total};
 
 /// End of the first bucket, seconds.
 const FIRST: f64 = 1e-8;
@@ -447,8 +447,8 @@ impl Collector for Exposition {
 mod tests {
     use super::*;
     use crate::model::Model;
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     fn exported(per_thread: bool, change: impl Fn(&mut Snapshot)) -> (Model, String) {
         let mut snapshot = Synthetic::new().poll().unwrap();
@@ -534,7 +534,7 @@ mod tests {
     #[test]
     fn several_processes_are_exported_one_by_one() {
         let (_, text) = exported(false, |snapshot| {
-            let member = |pid| crate::snapshot::Process {
+            let member = |pid| pfp_read::snapshot::Process {
                 pid,
                 segment_id: format!("{pid:032x}"),
                 ..snapshot.process.clone()

@@ -46,7 +46,7 @@ use super::native::{Native, SCHEMA, ZERO};
 use super::series::{Labels, ProcessSeries, losses};
 use super::subject::Subject;
 use crate::headline::clock_word;
-use crate::snapshot::{Cell, Loss, Process, total};
+use pfp_read::snapshot::{Cell, Loss, Process, total};
 
 /// Data points in one request: about a megabyte; receivers accept four or more.
 const AT_ONCE: usize = 8_000;
@@ -393,8 +393,8 @@ mod tests {
     use super::*;
     use crate::export::openmetrics;
     use crate::model::Model;
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     fn sent(subject: &Subject<'_>) -> Vec<ExportMetricsServiceRequest> {
         let mut all = Vec::new();
@@ -455,7 +455,7 @@ mod tests {
         let point = snapshot.points[1].clone();
         for id in snapshot.points.len() as u32..4_000 {
             let name = format!("point {id}");
-            snapshot.points.push(crate::snapshot::Point { id, name, ..point.clone() });
+            snapshot.points.push(pfp_read::snapshot::Point { id, name, ..point.clone() });
         }
         let model = Model::of(source.poll().unwrap());
         let subject = Subject::new(&model, |_| true, false).unwrap();

@@ -18,7 +18,7 @@ use prost::Message;
 
 use super::subject::Subject;
 use super::tracks::{Cpu, ExportTrack, SliceEdge, TrackSlice, tracks};
-use crate::snapshot::Process;
+use pfp_read::snapshot::Process;
 
 /// Id of the trace's only sequence of packets.
 const SEQUENCE: u32 = 1;
@@ -409,7 +409,7 @@ mod tests {
         packet: Vec<TracePacket>,
     }
 
-    fn exported(change: impl FnOnce(&mut crate::snapshot::Snapshot)) -> Vec<TracePacket> {
+    fn exported(change: impl FnOnce(&mut pfp_read::snapshot::Snapshot)) -> Vec<TracePacket> {
         let out = tests::exported(Format::Perfetto, change);
         Packets::decode(out.as_slice()).unwrap().packet
     }

@@ -9,9 +9,9 @@ use serde::ser::Serializer;
 
 use crate::columns::{Column, Kind};
 use crate::model::{Basis, Figures, Model};
-use crate::snapshot::{End, Process, Snapshot};
-use crate::text::cell;
-use crate::units::Unit;
+use pfp_read::snapshot::{End, Process, Snapshot};
+use pfp_read::text::cell;
+use pfp_read::units::Unit;
 
 /// One figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -209,8 +209,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::source::Source;
-    use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 
     /// Ticks of a begin and end: high enough that the means of some points count as too short.
     const PAIR: u64 = 20_000;

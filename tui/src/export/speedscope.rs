@@ -144,7 +144,7 @@ mod tests {
     use crate::model::Model;
     use serde_json::Value;
 
-    fn exported(change: impl FnOnce(&mut crate::snapshot::Snapshot)) -> Value {
+    fn exported(change: impl FnOnce(&mut pfp_read::snapshot::Snapshot)) -> Value {
         serde_json::from_slice(&tests::exported(Format::Speedscope, change)).unwrap()
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::model::{Figures, Model};
-use crate::snapshot::{Process, Snapshot};
+use pfp_read::snapshot::{Process, Snapshot};
 
 /// Plausible rates of a clock, ticks per second.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=1e12;
@@ -178,8 +178,8 @@ fn labels(points: &[Figures]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     #[test]
     fn points_of_the_same_name_get_unique_labels() {

@@ -157,7 +157,7 @@ pub(super) fn cut(text: &str, width: f64) -> Cow<'_, str> {
     let room = (width / LETTER).max(0.0) as usize;
     match text.chars().count() <= room {
         true => text.into(),
-        false => crate::text::cut(text, room, '…').into(),
+        false => pfp_read::text::cut(text, room, '…').into(),
     }
 }
 

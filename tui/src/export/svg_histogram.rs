@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use super::subject::{ExportedPoint, Subject};
 use super::svg::{COLOURS, LETTER, QUIET, SvgPicture, cut, px};
 use crate::model::histogram::{HistogramBar, log_bars};
-use crate::units;
+use pfp_read::units;
 
 /// Maximum number of panels in one picture.
 const MAX_POINTS: usize = 24;
@@ -180,9 +180,9 @@ mod tests {
     use crate::export::Format;
     use crate::export::tests::written;
     use crate::model::Model;
-    use crate::snapshot::Snapshot;
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::snapshot::Snapshot;
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     fn exported(change: impl Fn(&mut Snapshot), passes: impl Fn(u32) -> bool) -> String {
         let mut snapshot = Synthetic::new().poll().unwrap();
@@ -212,8 +212,8 @@ mod tests {
                 let point = snapshot.points[1].clone();
                 let cell = snapshot.cells[0].as_ref().clone();
                 for id in 100..140 {
-                    snapshot.points.push(crate::snapshot::Point { id, ..point.clone() });
-                    let cell = crate::snapshot::Cell { point: id, ..cell.clone() };
+                    snapshot.points.push(pfp_read::snapshot::Point { id, ..point.clone() });
+                    let cell = pfp_read::snapshot::Cell { point: id, ..cell.clone() };
                     snapshot.cells.push(cell.into());
                 }
             },

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::svg::{COLOURS, FONT_SIZE, LETTER, QUIET, SvgPicture, cut, px};
 use crate::roofline::{Ceilings, Dot, Flops, Roof};
-use crate::units;
+use pfp_read::units;
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 600.0;

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use super::subject::Subject;
 use super::svg::{COLOURS, FONT_SIZE, LETTER, OTHERS, QUIET, SvgPicture, cut, px, step};
 use super::tracks::{Cpu, ExportTrack, TrackSlice, tracks};
-use crate::units;
+use pfp_read::units;
 
 const WIDTH: f64 = 1280.0;
 const MARGIN: f64 = 14.0;
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
     use crate::export::Format;
     use crate::export::tests::{self, US};
-    use crate::snapshot::{Record, Snapshot};
+    use pfp_read::snapshot::{Record, Snapshot};
 
     fn exported(change: impl FnOnce(&mut Snapshot)) -> String {
         String::from_utf8(tests::exported(Format::SvgTrace, change)).unwrap()

@@ -8,8 +8,8 @@ use crate::columns::Column;
 use crate::grid::grid_of;
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::{Figures, Model, lost};
-use crate::text;
-use crate::units::{Scale, Unit};
+use pfp_read::text;
+use pfp_read::units::{Scale, Unit};
 
 /// Maximum length of a name; longer ones are cut.
 const NAME_MAX: usize = 48;
@@ -74,9 +74,9 @@ mod tests {
     use super::*;
     use crate::columns::There;
     use crate::columns::sorting::Sorting;
-    use crate::snapshot::{ClockKind, Loss, ProcessState};
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::snapshot::{ClockKind, Loss, ProcessState};
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     fn table(polls: usize, change: impl Fn(&mut Synthetic)) -> String {
         let (mut source, mut model) = (Synthetic::new(), Model::default());

@@ -3,9 +3,9 @@
 use super::format::Format;
 use super::subject::Subject;
 use crate::model::Model;
-use crate::snapshot::{Record, Snapshot};
-use crate::source::Source;
-use crate::source::synthetic::Synthetic;
+use pfp_read::snapshot::{Record, Snapshot};
+use pfp_read::source::Source;
+use pfp_read::source::synthetic::Synthetic;
 
 /// Microseconds of the made-up clock, in ticks.
 pub(super) const US: u64 = 2600;

@@ -13,7 +13,7 @@
 
 use super::subject::Subject;
 use crate::model::timeline::{Region, ThreadTrack as Thread, Timeline};
-use crate::snapshot::Lane;
+use pfp_read::snapshot::Lane;
 
 /// The regions of a thread itself, of some of its tasks, which ran one after the other, or of one
 /// of its devices.
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::export::tests::{US, record, snapshot};
     use crate::model::Model;
-    use crate::snapshot::{Record, Snapshot};
+    use pfp_read::snapshot::{Record, Snapshot};
 
     fn told(snapshot: Snapshot, passes: impl Fn(u32) -> bool) -> Vec<String> {
         let model = Model::of(snapshot);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::text;
+use pfp_read::text;
 
 /// One column of a grid.
 #[derive(Clone, Debug)]

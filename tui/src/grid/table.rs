@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 
 use super::cells::Grid;
 use super::chosen::{Heading, Sorted, TableLayout};
-use crate::text;
-use crate::units::{self, NONE, Scale, Unit};
+use pfp_read::text;
+use pfp_read::units::{self, NONE, Scale, Unit};
 
 /// The kind of a column's cells, and so how they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::histogram;
-use crate::snapshot::{Cell, Edge, Point, Snapshot, Stats};
+use pfp_read::snapshot::{Cell, Edge, Point, Snapshot, Stats};
 
 /// The growth from `from` to `to`. `None` if `to` is of another process, or not later.
 pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
@@ -91,9 +91,9 @@ fn since(before: &Cell, now: &Cell) -> Option<Cell> {
 mod tests {
     use super::*;
     use crate::model::PointWindow;
-    use crate::snapshot::total;
-    use crate::source::synthetic::Synthetic;
-    use crate::source::{Change, Source};
+    use pfp_read::snapshot::total;
+    use pfp_read::source::synthetic::Synthetic;
+    use pfp_read::source::{Change, Source};
 
     #[test]
     fn a_window_of_a_window_has_the_models_figures() {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::interval::{Interval, smoothed};
-use crate::snapshot::{ProcessState, Snapshot};
+use pfp_read::snapshot::{ProcessState, Snapshot};
 
 /// Number of polls whose greatest load is remembered.
 const POLLS: usize = 60;
@@ -66,9 +66,9 @@ fn running(snapshot: &Snapshot) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Process, Usage};
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::snapshot::{Process, Usage};
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     #[test]
     fn the_scale_is_round_and_fits_recent_loads() {

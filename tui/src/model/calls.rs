@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::figures::Figures;
-use crate::snapshot::Edge;
+use pfp_read::snapshot::Edge;
 
 /// The callers and callees of a point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +91,7 @@ fn sum_up<'a>(edges: impl Iterator<Item = (Who, &'a Edge)>) -> Vec<Related> {
 mod tests {
     use super::*;
     use crate::model::Model;
-    use crate::source::synthetic::{Synthetic, cell, edge};
+    use pfp_read::source::synthetic::{Synthetic, cell, edge};
 
     /// A model with edges on lane 0, whose points have these totals.
     fn model(edges: &[Edge], totals: &[(u32, [u64; 3])]) -> Model {

@@ -56,8 +56,8 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Source;
-    use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 
     #[test]
     fn costs_are_rates_times_the_cost_of_a_pair() {

@@ -14,7 +14,7 @@ use super::open::OpenNow;
 use super::row::PointRow;
 use super::threads::state_word;
 use super::window::Length;
-use crate::snapshot::{
+use pfp_read::snapshot::{
     AMOUNTS, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process, ProcessState,
     Snapshot, Stats, total,
 };

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use hdrhistogram::Histogram;
 
-use crate::snapshot::Bucket;
+use pfp_read::snapshot::Bucket;
 
 /// The quantiles of a point's exclusive ticks that the table shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,7 +263,7 @@ pub fn bulk_bars(buckets: &[Bucket], rows: usize) -> Vec<HistogramBar> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::synthetic::bucket_of;
+    use pfp_read::source::synthetic::bucket_of;
 
     fn buckets(values: &[u64]) -> Vec<Bucket> {
         let single: Vec<_> =

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::snapshot::Snapshot;
+use pfp_read::snapshot::Snapshot;
 
 /// For each of several processes, the ticks between its figures in two snapshots, if known.
 pub(super) fn own_intervals(before: &Snapshot, now: &Snapshot) -> Vec<Option<u64>> {

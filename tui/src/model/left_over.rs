@@ -1,7 +1,7 @@
 //! Switched points that viewers left behind when they were killed.
 
-use crate::snapshot::{Point, PointState};
-use crate::text;
+use pfp_read::snapshot::{Point, PointState};
+use pfp_read::text;
 
 /// Points that are still in the state in which killed viewers left them. If some of them are off
 /// and others on, this has only the points that are off.

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::histogram;
-use crate::snapshot::{Cell, Snapshot};
+use pfp_read::snapshot::{Cell, Snapshot};
 
 /// The figures that resets of one process's points have discarded.
 #[derive(Debug, Default)]
@@ -102,9 +102,9 @@ impl Life {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::total;
-    use crate::source::synthetic::Synthetic;
-    use crate::source::{Change, Source};
+    use pfp_read::snapshot::total;
+    use pfp_read::source::synthetic::Synthetic;
+    use pfp_read::source::{Change, Source};
 
     const POINT: u32 = 1;
 

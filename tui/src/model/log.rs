@@ -14,9 +14,9 @@ pub use member_events::MemberEvent;
 use crate::alpha;
 use crate::headline::{self, clock_word};
 use crate::model::left_over::LeftOver;
-use crate::snapshot::{ClockKind, Point, PointState, ProcessState, Snapshot};
-use crate::text::first_names;
-use crate::units;
+use pfp_read::snapshot::{ClockKind, Point, PointState, ProcessState, Snapshot};
+use pfp_read::text::first_names;
+use pfp_read::units;
 
 /// Maximum number of entries.
 const KEPT: usize = 1000;
@@ -422,9 +422,9 @@ fn invalid(snapshot: &Snapshot, point: &Point) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Loss;
-    use crate::source::synthetic::Synthetic;
-    use crate::source::{Change, Source};
+    use pfp_read::snapshot::Loss;
+    use pfp_read::source::synthetic::Synthetic;
+    use pfp_read::source::{Change, Source};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -487,7 +487,7 @@ mod tests {
     fn partial_changes_are_logged_with_their_places() {
         let mut watch = Watch::new();
         let process = &mut watch.source.snapshot_mut().process;
-        process.members = vec![crate::snapshot::Process::default(); 2];
+        process.members = vec![pfp_read::snapshot::Process::default(); 2];
         let but = "1 of 2 processes did not follow (two@n2[7]): it is late";
         watch.log.toggled(watch.now, 3, "io.crc", PointState::Off, Some(but));
         watch.log.reset(watch.now, 4, "lz.compress", None);
@@ -567,7 +567,7 @@ mod tests {
 
     #[test]
     fn processes_that_join_and_end_are_logged() {
-        use crate::snapshot::Process;
+        use pfp_read::snapshot::Process;
         let mut watch = Watch::new();
         let process = |pid: u32| Process {
             name: "worker".into(),

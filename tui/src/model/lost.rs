@@ -1,8 +1,8 @@
 //! Explains losses: their effect on the figures, the threads on which they happened, and what can
 //! be done.
 
-use crate::snapshot::{Lane, Loss, Losses, Snapshot};
-use crate::units;
+use pfp_read::snapshot::{Lane, Loss, Losses, Snapshot};
+use pfp_read::units;
 
 /// Maximum number of threads that are named with each loss.
 const THREADS: usize = 3;
@@ -68,8 +68,8 @@ fn named(mut found: Vec<(u64, String)>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     #[test]
     fn a_single_loss_is_worded_in_the_singular() {

@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 
-use crate::snapshot::{Edge, LaneKind, Open, ProcessState, Snapshot};
+use pfp_read::snapshot::{Edge, LaneKind, Open, ProcessState, Snapshot};
 
 /// A region that is open.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -239,7 +239,7 @@ mod tests {
 
     use super::*;
     use crate::model::Model;
-    use crate::source::synthetic::{Synthetic, cell, edge};
+    use pfp_read::source::synthetic::{Synthetic, cell, edge};
 
     /// A thread in point 1, which calls point 2, which calls point 3. All figures are ticks.
     #[derive(Clone, Copy)]

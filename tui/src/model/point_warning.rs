@@ -1,7 +1,7 @@
 //! Reasons to read a point's figures with care.
 
 use super::figures::Figures;
-use crate::snapshot::PointState;
+use pfp_read::snapshot::PointState;
 
 /// A reason for care with a point's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

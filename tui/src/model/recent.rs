@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::Model;
 use super::between::between;
 use super::open::{OpenRegion, grown};
-use crate::snapshot::{Cell, Snapshot};
+use pfp_read::snapshot::{Cell, Snapshot};
 
 /// Seconds between two snapshots that are stored.
 const STEP_SECONDS: f64 = 10.0;
@@ -117,7 +117,7 @@ impl RecentSnapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::synthetic::{Synthetic, cell, edge};
+    use pfp_read::source::synthetic::{Synthetic, cell, edge};
 
     /// A model of a process of this age, with this number of calls of point 1.
     fn model_at(seconds: f64, calls: u64) -> Model {

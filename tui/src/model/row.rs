@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::snapshot::{Cell, Lane, Point, Process, Snapshot};
+use pfp_read::snapshot::{Cell, Lane, Point, Process, Snapshot};
 
 /// A point of a snapshot, and its cells.
 #[derive(Clone, Copy)]

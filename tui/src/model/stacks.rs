@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use super::open::OpenRegion;
 use super::tree::{Frame, Tree};
-use crate::snapshot::{Cell, Edge, Lane, Snapshot, Stats};
+use pfp_read::snapshot::{Cell, Edge, Lane, Snapshot, Stats};
 
 /// Maximum number of frames of a path, below its thread.
 const DEEPEST: usize = 128;
@@ -304,7 +304,7 @@ pub(crate) fn share_out(number: u64, weights: &[u64]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::synthetic::{Synthetic, cell, edge};
+    use pfp_read::source::synthetic::{Synthetic, cell, edge};
 
     #[test]
     fn edges_that_are_a_little_late_have_no_other_callers() {

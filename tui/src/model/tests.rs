@@ -2,9 +2,9 @@
 //! change of a process between two polls.
 
 use super::*;
-use crate::snapshot::{Cell, Loss, Stats, total};
-use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
-use crate::source::{Change, Source};
+use pfp_read::snapshot::{Cell, Loss, Stats, total};
+use pfp_read::source::synthetic::{Synthetic, TICKS_PER_SECOND};
+use pfp_read::source::{Change, Source};
 
 fn next(source: &mut Synthetic, model: &mut Model) -> News {
     model.fold(source.poll().unwrap())

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::snapshot::{Cell, Lane, LaneKind, Point, Process, ProcessState, Snapshot, Stats};
+use pfp_read::snapshot::{Cell, Lane, LaneKind, Point, Process, ProcessState, Snapshot, Stats};
 
 use super::interval::{Interval, of_place, seconds, smoothed};
 use super::open::OpenRegion;
@@ -323,8 +323,8 @@ fn place(snapshot: &Snapshot, lane: u32) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::model::Model;
-    use crate::source::Source;
-    use crate::source::synthetic::{Synthetic, cell};
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::{Synthetic, cell};
 
     /// Two snapshots a thousand ticks apart, of one thread. In each, points 1 and 2 have these
     /// exclusive ticks.

@@ -21,7 +21,7 @@ pub mod columns;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::snapshot::{Lane, LaneKind, Record, Snapshot};
+use pfp_read::snapshot::{Lane, LaneKind, Record, Snapshot};
 
 /// Absences of a thread shorter than this cannot be distinguished from the cost of measuring,
 /// seconds.

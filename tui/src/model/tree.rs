@@ -9,7 +9,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::snapshot::{Lane, LaneKind, ProcessState, Snapshot};
+use pfp_read::snapshot::{Lane, LaneKind, ProcessState, Snapshot};
 
 /// One step of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -260,8 +260,8 @@ impl Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::source::Source;
+    use pfp_read::source::synthetic::Synthetic;
 
     const MAIN: Frame = Frame::Point(1);
     const PARSE: Frame = Frame::Point(2);
@@ -326,8 +326,8 @@ mod tests {
         for lane in &mut snapshot.lanes {
             lane.open.clear();
         }
-        let open = crate::snapshot::Open { point: 1, ..Default::default() };
-        snapshot.lanes[0].open = vec![open, crate::snapshot::Open { point: 2, ..open }];
+        let open = pfp_read::snapshot::Open { point: 1, ..Default::default() };
+        snapshot.lanes[0].open = vec![open, pfp_read::snapshot::Open { point: 2, ..open }];
         let mut samples = Samples::default();
         samples.take_snapshot(&snapshot);
         samples.take(&snapshot, &[(0, vec![1, 2]), (99, vec![1])]);

@@ -12,7 +12,7 @@
 //! the window begins at the reset ([`Length::collected`]).
 
 use super::histogram::{edges_of, number_of, spread};
-use crate::snapshot::{Point, Snapshot, Stats, total};
+use pfp_read::snapshot::{Point, Snapshot, Stats, total};
 
 /// The measurements of one point in a window of time.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -212,8 +212,8 @@ fn knows_process(from: &Snapshot, to: &Snapshot, point: &Point) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
-    use crate::source::{Change, Source};
+    use pfp_read::source::synthetic::{Synthetic, TICKS_PER_SECOND};
+    use pfp_read::source::{Change, Source};
 
     fn polls(n: usize) -> (Synthetic, Vec<Snapshot>) {
         let mut source = Synthetic::new();

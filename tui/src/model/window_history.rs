@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::figures::Figures;
 use super::histogram;
-use crate::snapshot::{Bucket, Stats};
+use pfp_read::snapshot::{Bucket, Stats};
 
 /// Seconds between two stored moments.
 const STEP_SECONDS: f64 = 0.5;
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
     use crate::model::Model;
-    use crate::source::synthetic::Synthetic;
+    use pfp_read::source::synthetic::Synthetic;
 
     const RATE: f64 = 1e9;
 
@@ -175,7 +175,7 @@ mod tests {
         ];
         let lane = snapshot.lanes[0].id;
         let cell =
-            crate::snapshot::Cell { point: id, lane, stats, histogram, ..Default::default() };
+            pfp_read::snapshot::Cell { point: id, lane, stats, histogram, ..Default::default() };
         snapshot.cells = vec![Arc::new(cell)];
         let mut model = Model::default();
         model.fold(snapshot);

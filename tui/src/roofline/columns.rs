@@ -3,7 +3,7 @@
 use super::{Dot, Roof};
 use crate::grid::{CellContext, Table, table};
 use crate::model::{FLOPS, Figures};
-use crate::units::NONE;
+use pfp_read::units::NONE;
 
 /// The context in which the cells are written: the roof, if known.
 pub(crate) type KnownRoof = Option<Roof>;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::kernels::{Arithmetic, Triad};
 use super::machine::{self, Cache};
 use super::{Bandwidth, Ceilings, Flops, Roof};
-use crate::local_time::unix_ns;
+use pfp_read::local_time::unix_ns;
 
 /// Number of runs of each loop.
 const TRIES: usize = 5;

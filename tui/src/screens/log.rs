@@ -1,9 +1,9 @@
 //! The log of events, and the cost of measuring.
 
-use crate::local_time::time_of_day;
 use crate::model::cost::{Cost, Costs};
 use crate::model::log::LogEntry;
 use crate::screens::prelude::*;
+use pfp_read::local_time::time_of_day;
 
 /// Maximum number of points whose cost is shown.
 const POINTS: u16 = 6;

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use crate::grid::CellContext;
-use crate::local_time::time_of_day;
 use crate::screens::prelude::*;
-use crate::source::{Candidate, Choice, Discovery, ProcessGroup, Selector, choose};
+use pfp_read::local_time::time_of_day;
+use pfp_read::source::{Candidate, Choice, Discovery, ProcessGroup, Selector, choose};
 
 groups! {
     MARK = own {

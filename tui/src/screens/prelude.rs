@@ -5,10 +5,10 @@ pub(super) use crate::common::{Action, Common, MouseTarget, Screen, Severity, St
 pub(super) use crate::filter::Filter;
 pub(super) use crate::grid::{Fitted, Grid, Scroll, Table, TableLayout, table};
 pub(super) use crate::model::Figures;
-pub(super) use crate::snapshot::{PointState, ProcessState, Snapshot};
 pub(super) use crate::styles::{Styles, chart, draw_scrolled, wrapped};
-pub(super) use crate::units::{NONE, Scale};
-pub(super) use crate::{text, units};
+pub(super) use pfp_read::snapshot::{PointState, ProcessState, Snapshot};
+pub(super) use pfp_read::units::{NONE, Scale};
+pub(super) use pfp_read::{text, units};
 pub(super) use ratatui::Frame;
 pub(super) use ratatui::layout::{Position, Rect};
 pub(super) use ratatui::macros::{span, vertical};

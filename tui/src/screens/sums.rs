@@ -4,7 +4,7 @@
 use ratatui::text::Line;
 
 use crate::screens::prelude::*;
-use crate::snapshot::Stats;
+use pfp_read::snapshot::Stats;
 
 /// Maximum width of a bar.
 const BAR_MAX: usize = 30;

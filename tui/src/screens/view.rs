@@ -11,9 +11,9 @@ use crate::common::{Action, Common, MouseTarget, Overlay, Prompt, Screen};
 use crate::compare::Baseline;
 use crate::filter::Filter;
 use crate::grid::{Grid, TableLayout};
-use crate::snapshot::Snapshot;
-use crate::source::{Candidate, ProcessGroup};
 use crate::styles::{Styles, wrapped};
+use pfp_read::snapshot::Snapshot;
+use pfp_read::source::{Candidate, ProcessGroup};
 
 /// The next step of the app after a screen has handled an action.
 pub enum Outcome {

@@ -5,7 +5,7 @@ use ratatui::layout::Margin;
 use ratatui::widgets::{Paragraph, Wrap};
 
 use crate::screens::prelude::*;
-use crate::source::{Choice, choose};
+use pfp_read::source::{Choice, choose};
 
 /// The screen that is shown until there is a process to watch.
 #[derive(Default)]

@@ -13,9 +13,9 @@ use super::negotiate::Negotiated;
 use crate::export::{Begin, Subject};
 use crate::filter::Filter;
 use crate::model::{Figures, Lifetime, Model, TAU_SECONDS};
-use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{Candidate, Discovery, Finder, ProcessGroup, Source};
-use crate::text::warn;
+use pfp_read::snapshot::{ProcessState, Snapshot};
+use pfp_read::source::{Candidate, Discovery, Finder, ProcessGroup, Source};
+use pfp_read::text::warn;
 
 /// How long an ended process is still served, so that every scraper gets its last figures.
 pub const STAYS: Duration = Duration::from_secs(60);
@@ -333,8 +333,8 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
-    use crate::source::{LineStatus, Selector};
+    use pfp_read::source::synthetic::{Synthetic, TICKS_PER_SECOND};
+    use pfp_read::source::{LineStatus, Selector};
 
     fn member() -> PoolMember {
         PoolMember::new(Candidate::default(), Box::new(Synthetic::new()))

@@ -2,7 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::snapshot::PointState;
+use pfp_read::snapshot::PointState;
 
 /// The style of each element on the screen.
 #[derive(Clone, Copy, Debug)]
@@ -341,7 +341,7 @@ mod tests {
             all.extend(glyphs.changed);
             all.extend(glyphs.levels.iter().chain(&glyphs.parts));
             for glyph in all {
-                assert_eq!(crate::text::width(&glyph.to_string()), 1, "{glyph}");
+                assert_eq!(pfp_read::text::width(&glyph.to_string()), 1, "{glyph}");
             }
         }
     }

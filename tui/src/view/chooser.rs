@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::common::Overlay;
 use crate::grid::{Heading, Sorted, TableLayout};
 use crate::styles::draw_scrolled;
-use crate::text;
+use pfp_read::text;
 
 /// A border for terminals without line-drawing characters.
 const ASCII_BORDER: symbols::border::Set = symbols::border::Set {

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::common::keys::Binding;
 use crate::common::{Action, Overlay, Prompt, Replay, Status, Toast};
 use crate::styles::Styles;
-use crate::text;
+use pfp_read::text;
 
 /// Minimum width of an error about typed text.
 const MIN_ERROR: usize = 20;

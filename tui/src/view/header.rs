@@ -15,8 +15,8 @@ use crate::common::{Screen, Status};
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::left_over::LeftOver;
 use crate::model::{Figures, lost};
-use crate::source::BadPlace;
-use crate::text;
+use pfp_read::source::BadPlace;
+use pfp_read::text;
 
 /// A part of the line. If room is short, the part with the greatest rank is dropped first.
 struct HeaderPart {

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::common::keys::Binding;
 use crate::common::{Action, Screen};
 use crate::styles::{Styles, beside, draw_scrolled};
-use crate::text;
+use pfp_read::text;
 
 /// Width of the names of keys.
 const KEYS: usize = 12;

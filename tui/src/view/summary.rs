@@ -12,8 +12,8 @@ use ratatui::text::{Line, Span};
 use crate::app::App;
 use crate::model::{Basis, Figures};
 use crate::styles::{Styles, chart};
-use crate::text;
-use crate::units;
+use pfp_read::text;
+use pfp_read::units;
 
 /// Minimum height of a screen with this line.
 const HIGH: u16 = 16;

@@ -19,11 +19,11 @@ use super::*;
 use crate::app::App;
 use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::common::{Action, MouseTarget, Options, Prompt, Screen, keys};
-use crate::snapshot::{ClockKind, Loss, Open, PointState, ProcessState, Snapshot, Usage};
-use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
-use crate::source::{BadPlace, Source};
 use crate::styles::Styles;
-use crate::units::Unit;
+use pfp_read::snapshot::{ClockKind, Loss, Open, PointState, ProcessState, Snapshot, Usage};
+use pfp_read::source::synthetic::{Synthetic, TICKS_PER_SECOND};
+use pfp_read::source::{BadPlace, Source};
+use pfp_read::units::Unit;
 
 const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
 
@@ -50,7 +50,7 @@ fn text(buffer: &Buffer) -> String {
             // A wide character leaves an empty cell behind it.
             if skip == 0 {
                 line.push_str(cell.symbol());
-                skip = crate::text::width(cell.symbol());
+                skip = pfp_read::text::width(cell.symbol());
             }
             skip = skip.saturating_sub(1);
         }
@@ -107,7 +107,7 @@ fn changed() -> Desk {
         let snapshot = process.snapshot_mut();
         for cell in snapshot.cells.iter_mut().filter(|cell| cell.point == 1) {
             let cell = std::sync::Arc::make_mut(cell);
-            let mut longer = crate::source::synthetic::bucket_of(400_000);
+            let mut longer = pfp_read::source::synthetic::bucket_of(400_000);
             longer.count = cell.stats.count / 4;
             cell.stats.count += longer.count;
             cell.stats.exclusive += longer.count * 400_000;
@@ -330,13 +330,14 @@ fn waiting_and_picking() {
 fn hostile_names_stay_in_their_column() {
     let mut desk = desk();
     desk.made().points[1].name =
-        crate::text::clean("\x1b[2J解析解析解析解析解析解析解析解析解析\u{202e}\r\n").into_owned();
+        pfp_read::text::clean("\x1b[2J解析解析解析解析解析解析解析解析解析\u{202e}\r\n")
+            .into_owned();
     desk.wait(1);
     for size in SIZES {
         let text = screen(&mut desk, false, size);
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
         let row = text.lines().find(|line| line.contains('解')).unwrap();
-        assert!(crate::text::width(row) <= usize::from(size.0), "{row}");
+        assert!(pfp_read::text::width(row) <= usize::from(size.0), "{row}");
     }
 }
 
@@ -364,7 +365,10 @@ fn columns_keep_their_places_while_figures_change() {
         desk.wait(1);
         let text = screen(&mut desk, false, (120, 30));
         assert_eq!(shape(&text), before);
-        assert!(text.lines().skip(3).take(7).all(|line| crate::text::width(line) == 120), "{text}");
+        assert!(
+            text.lines().skip(3).take(7).all(|line| pfp_read::text::width(line) == 120),
+            "{text}"
+        );
     }
 }
 
@@ -428,7 +432,7 @@ fn an_ended_process_has_a_load_over_its_life_and_no_rates() {
     let place = cells.iter().position(|cell| *cell == "io.read").unwrap();
     let (figures, snapshot) = (desk.point(2), desk.common.model.snapshot());
     let life = figures.total().exclusive as f64 / snapshot.unwrap().elapsed_ticks as f64;
-    assert_eq!(cells[place + 1], crate::units::percent(life), "{row}");
+    assert_eq!(cells[place + 1], pfp_read::units::percent(life), "{row}");
     assert!(cells.contains(&"-"), "no rate in {row}");
     let buffer = drawn(&mut desk, Styles::new(true, false), (120, 30));
     let row = text.lines().position(|line| line.contains("io.read")).unwrap();

@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::{Command, Output, Stdio};
 
-use pfp_top::files::json::{self, Existing};
-use pfp_top::source::Source;
-use pfp_top::source::synthetic::Synthetic;
+use pfp_read::files::json::{self, Existing};
+use pfp_read::source::Source;
+use pfp_read::source::synthetic::Synthetic;
 
 use super::{complaint, pfp_top, snapshot_file};
 
@@ -76,7 +76,7 @@ fn a_name_is_no_formula_and_a_state_has_one_word() {
     for (point, name) in made.snapshot_mut().points.iter_mut().zip(names) {
         point.name = name.into();
     }
-    made.snapshot_mut().points[4].state = pfp_top::snapshot::PointState::InvalidBeginBegin;
+    made.snapshot_mut().points[4].state = pfp_read::snapshot::PointState::InvalidBeginBegin;
     made.snapshot_mut().lanes[0].name = "=thread".into();
     json::write(&made.poll().unwrap(), &path, Existing::Keep).unwrap();
     let path = path.to_str().unwrap();

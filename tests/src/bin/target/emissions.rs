@@ -8,13 +8,13 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
+use pfp_read::snapshot::Loss;
+use pfp_read::source;
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;
 use pfp_tests::script::{in_turn, pause, say};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{os, own};
-use pfp_top::snapshot::Loss;
-use pfp_top::source;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 

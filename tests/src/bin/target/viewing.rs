@@ -9,12 +9,12 @@
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use pfp_read::files::json::{self, Existing};
+use pfp_read::snapshot::Snapshot;
+use pfp_read::source::{self, Change, Source};
 use pfp_tests::os;
 use pfp_tests::stepper::{stop_here, trace_me};
 use pfp_tests::witness::{self, NAMES, RUN, SEATS, Witness, point, stage};
-use pfp_top::files::json::{self, Existing};
-use pfp_top::snapshot::Snapshot;
-use pfp_top::source::{self, Change, Source};
 
 pub(crate) fn run(arguments: &[String]) {
     let [path, pid, folder, stepped @ ..] = arguments else {

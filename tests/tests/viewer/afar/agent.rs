@@ -4,16 +4,13 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdin, Output, Stdio};
 
+use pfp_read::snapshot::PointState;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::{Target, end_with_test, wait_for};
-use pfp_tests::{figure, os, together};
-use pfp_top::snapshot::PointState;
+use pfp_tests::{os, together};
 use serde_json::{Value, json};
 
 use super::{MAGIC, Near, STEADY, complaint};
-
-/// Number of pictures in an average.
-const PICTURES: usize = 6;
 
 /// An agent to which the test sends requests itself.
 struct Agent {
@@ -82,7 +79,7 @@ impl Agent {
     /// Attaches to a process, and disables one of its points.
     fn switch_off(&mut self, place: &Place, target: &Target, name: &str, keep: bool) {
         let hello = self.ask(json!({ "Hello": { "keep": keep } }));
-        assert_eq!(hello["Hello"]["version"], 5, "{hello}");
+        assert_eq!(hello["Hello"]["version"], 6, "{hello}");
         let snapshot = place.snapshot(target);
         let segment = &snapshot.process.segment_id;
         let point = snapshot.points.iter().find(|point| point.name == name).unwrap().id;
@@ -177,43 +174,6 @@ fn switches_are_restored_when_the_viewer_breaks_its_promise() {
     assert!(agent.picture(Some(0))["Picture"].is_object());
     assert!(agent.ask(json!("Discover"))["Found"].is_object());
     assert_eq!(near.state(&target, "tick"), PointState::Off, "it was to stay");
-}
-
-/// Requests one picture a second, as a screen does, and counts the bytes of the replies.
-#[test]
-fn a_line_takes_no_more_bytes_than_it_may() {
-    together(
-        [(8, 100, 30_000), (64, 1000, 150_000)],
-        |(threads, points, most): (usize, usize, usize)| {
-            let near = Near::new();
-            let arguments = ["far", &threads.to_string(), &points.to_string()];
-            let target = near.0.start_watched(env!("CARGO_BIN_EXE_hundred"), &arguments);
-            wait_for("all threads in all points", || {
-                near.0.snapshot(&target).cells.len() >= threads * points * 9 / 10
-            });
-            let segment = near.0.snapshot(&target).process.segment_id;
-            let mut agent = Agent::start(&near.0);
-            agent.ask(json!({ "Hello": { "keep": false } }));
-            agent.ask(json!({ "Attach": { "source": 0, "segment_id": segment } }));
-            // The first picture is complete; later ones have only changes.
-            let mut picture = || {
-                assert!(agent.picture(None)["Picture"].is_object());
-                agent.came
-            };
-            let first = picture();
-            let mut bytes = 0;
-            for _ in 0..PICTURES {
-                std::thread::sleep(std::time::Duration::from_secs(1));
-                bytes += picture();
-            }
-            let later = bytes / PICTURES;
-            figure(&format!(
-                "via: bytes of {points} points x {threads} threads: {first} of the first picture, \
-                 {later} of a later one"
-            ));
-            assert!(later <= most, "{later}");
-        },
-    );
 }
 
 /// A stopped viewer reads no replies. A reply can exceed the size of a pipe, so the agent may be

@@ -8,12 +8,12 @@ use std::process::{Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use pfp_read::snapshot::{PointState, Snapshot};
+use pfp_read::source;
 use pfp_tests::place::{Place, count, has_counted, pfp_top};
 use pfp_tests::screen::{row, rows};
 use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::{lacks_namespaces, needs_a_screen, os};
-use pfp_top::snapshot::{PointState, Snapshot};
-use pfp_top::source;
 use serde_json::Value;
 
 use super::{Near, STEADY, complaint};

@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use pfp_read::snapshot::PointState;
 use pfp_tests::place::Place;
 use pfp_tests::target::end_with_test;
 use pfp_tests::tools::{lacks, missing};
-use pfp_top::snapshot::PointState;
 use serde_json::Value;
 
 use super::{Near, STEADY, complaint};

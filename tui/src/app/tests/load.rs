@@ -1,7 +1,7 @@
 //! The load of a point over time, driven by keys.
 
 use super::*;
-use crate::source::synthetic::TICKS_PER_SECOND;
+use pfp_read::source::synthetic::TICKS_PER_SECOND;
 
 /// The Detail screen of a point after `polls` more polls. The process grows a second older at each
 /// poll.

@@ -31,13 +31,13 @@ fn the_log_names_the_author_of_a_switch() {
 fn problems_count_as_unread_until_the_log_is_shown() {
     let mut desk = desk();
     desk.press(" ");
-    desk.made().losses[crate::snapshot::Loss::SpaceRefused] = 5;
+    desk.made().losses[pfp_read::snapshot::Loss::SpaceRefused] = 5;
     desk.wait(2);
     assert_eq!((desk.common.status(), desk.common.log.unread()), (Status::Paused, 1));
     desk.press("6");
     assert_eq!((desk.screen, desk.common.log.unread()), (Screen::Log, 0));
     // An entry that is added while the log is shown counts as read.
-    desk.made().losses[crate::snapshot::Loss::BeginsRefused] = 5;
+    desk.made().losses[pfp_read::snapshot::Loss::BeginsRefused] = 5;
     desk.wait(2);
     assert_eq!(desk.common.log.unread(), 0);
     desk.press("\x1b");

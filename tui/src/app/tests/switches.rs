@@ -1,7 +1,7 @@
 //! Tests of points that are switched, reset and put back.
 
 use super::*;
-use crate::snapshot::Point;
+use pfp_read::snapshot::Point;
 
 #[test]
 fn toggles_reach_the_process_and_are_put_back() {

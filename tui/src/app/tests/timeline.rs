@@ -1,8 +1,8 @@
 //! Tests of the threads and the timeline, driven by keys.
 
 use super::*;
-use crate::snapshot::Record;
-use crate::source::synthetic::TICKS_PER_SECOND;
+use pfp_read::snapshot::Record;
+use pfp_read::source::synthetic::TICKS_PER_SECOND;
 
 const MS: u64 = TICKS_PER_SECOND / 1000;
 

@@ -17,8 +17,8 @@ use crate::cli::options::locale_has_unicode;
 use crate::cli::run::inject::{self, System};
 use crate::cli::run::{places, preload};
 use crate::headline::clock_word;
-use crate::snapshot::ClockKind;
 use crate::variables;
+use pfp_read::snapshot::ClockKind;
 
 /// The size of an average program's segment, MiB.
 const SHM_LEAST_MIB: u64 = 16;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::CheckResult;
 use crate::cli::demo;
-use crate::snapshot::Clock;
-use crate::units;
+use pfp_read::snapshot::Clock;
+use pfp_read::units;
 
 /// Maximum relative difference between two rates of the counter that the error of a short
 /// measurement explains.
@@ -189,7 +189,7 @@ fn source() -> CheckResult {
 mod tests {
     use super::super::CheckVerdict;
     use super::*;
-    use crate::snapshot::ClockKind;
+    use pfp_read::snapshot::ClockKind;
 
     fn clock(reported: Option<f64>, core_hz: Option<f64>) -> Clock {
         Clock {

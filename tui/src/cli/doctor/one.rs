@@ -15,7 +15,9 @@ use pfp_shm_layout::segment::Segment;
 use super::checks::{directories, shared_memory};
 use super::processes::{failed, not_found_any_more, process};
 use super::{CheckResult, CheckVerdict};
-use crate::source::{self, LostSegment, Whereabouts};
+use crate::remote;
+use crate::remote::Whereabouts;
+use pfp_read::source::{self, LostSegment};
 
 const ABOUT: &str = "process";
 /// A text that every program built with pfp contains.
@@ -27,7 +29,7 @@ pub(super) fn all(pid: u32) -> Vec<CheckResult> {
     if let Some(findings) = listed(pid) {
         return findings;
     }
-    let there = match source::whereabouts(pid) {
+    let there = match remote::whereabouts(pid) {
         Ok(there) => there,
         Err(_) if is_zombie(pid) => {
             let found = format!("{pid} has ended, and its parent has not asked how");
@@ -67,7 +69,7 @@ pub(super) fn all(pid: u32) -> Vec<CheckResult> {
         })
     }));
     if room.is_some()
-        && let Err(error) = source::enter(pid)
+        && let Err(error) = remote::enter(pid)
     {
         findings.extend(has_sign_itself.then(|| instrumented(is_instrumented, true)));
         let finding = CheckResult::problem("room", format!("{error:#}"));

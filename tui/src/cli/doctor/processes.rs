@@ -20,8 +20,9 @@ use pfp_shm_layout::segment::{OpenError, Segment};
 use pfp_shm_layout::truncation;
 
 use super::CheckResult;
-use crate::snapshot::{End, ProcessState, state};
-use crate::source::{LostSegment, effective_user, is_own};
+use pfp_read::snapshot::{End, ProcessState, state};
+use pfp_read::source::LostSegment;
+use pfp_read::source::namespaces::{effective_user, is_own};
 
 const ABOUT: &str = "processes";
 

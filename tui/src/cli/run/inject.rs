@@ -16,8 +16,8 @@ use object::{Object, ObjectSection, ObjectSymbol};
 
 use super::places::{self, resolved};
 use super::preload;
-use crate::files::input;
 use crate::variables;
+use pfp_read::files::input;
 
 /// File name of the library that the runtimes of annotated programs load.
 const LIBRARY: &str = "libpfp_inject.so";

@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 use pfp_shm_layout::directory::Directory;
 
 use crate::cli::kept::state_folder;
-use crate::files::input;
-use crate::local_time;
+use pfp_read::files::input;
+use pfp_read::local_time;
 
 /// Number of output files that are kept from earlier programs.
 const KEPT: usize = 20;
@@ -76,7 +76,7 @@ impl LogFile {
         let mut last = VecDeque::new();
         for line in BufReader::new(file.take(TAIL_BYTES)).split(b'\n') {
             let line = String::from_utf8_lossy(&line?).into_owned();
-            last.push_back(crate::text::clean(&line).into_owned());
+            last.push_back(pfp_read::text::clean(&line).into_owned());
             if last.len() > lines {
                 last.pop_front();
             }

@@ -12,8 +12,8 @@ use object::elf::DT_NEEDED;
 use object::read::{Object, ObjectSymbol, ReadCache, ReadRef};
 
 use super::{places, stubs};
-use crate::files::input;
 use crate::variables;
+use pfp_read::files::input;
 
 /// The symbol that a program built with `-finstrument-functions` imports.
 const HOOK: &[u8] = b"__cyg_profile_func_enter";

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow};
 
 use crate::signals;
-use crate::source::Candidate;
-use crate::text::warn;
+use pfp_read::source::Candidate;
+use pfp_read::text::warn;
 
 /// The time the program may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });

@@ -18,7 +18,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::log;
-use crate::files::atomic_file::{self, Existing};
+use pfp_read::files::atomic_file::{self, Existing};
 
 /// A word that glibc replaces by the processor's name in paths; musl does not replace it.
 const WORD: &str = "$PLATFORM";

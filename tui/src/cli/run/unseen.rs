@@ -8,7 +8,7 @@ use object::{Object, ObjectSection};
 
 use super::inject::{System, libraries};
 use super::preload::executable;
-use crate::files::input;
+use pfp_read::files::input;
 
 /// The names under which people know these systems.
 const NAMED: [(System, &str); 3] =

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::{GateFinding, GateRow, Judgement, Metric, TEST};
-use crate::text;
-use crate::units;
+use pfp_read::text;
+use pfp_read::units;
 
 /// Maximum length of a name; longer ones are cut.
 const NAME_MAX: usize = 48;

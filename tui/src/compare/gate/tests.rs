@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::histogram::{edges_of, number_of};
-use crate::snapshot::{Bucket, Cell, Stats};
-use crate::source::Source;
-use crate::source::synthetic::Synthetic;
+use pfp_read::snapshot::{Bucket, Cell, Stats};
+use pfp_read::source::Source;
+use pfp_read::source::synthetic::Synthetic;
 
 /// Pseudo-random numbers that are the same on every machine (Steele, Lea, Flood: SplitMix64).
 struct Dice(u64);

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 
 use crate::export::native::{Native, SCHEMA, ZERO};
 use crate::export::series::ProcessSeries;
-use crate::snapshot::Cell;
+use pfp_read::snapshot::Cell;
 
 /// Writes everything as protobuf.
 pub(super) fn write(registry: &Registry, out: &mut dyn Write) -> io::Result<()> {

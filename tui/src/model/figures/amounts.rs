@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Figures;
-use crate::snapshot::{AMOUNTS, Cell, Stats};
+use pfp_read::snapshot::{AMOUNTS, Cell, Stats};
 
 /// Name of the amount that is shown as bytes per second.
 pub const BYTES: &str = "bytes";
@@ -53,7 +53,7 @@ pub fn amounts(cells: &[Arc<Cell>]) -> [u128; AMOUNTS] {
 }
 
 impl Figures {
-    /// The point's amounts, in the order of [`crate::snapshot::Point::amounts`].
+    /// The point's amounts, in the order of [`pfp_read::snapshot::Point::amounts`].
     pub fn amounts(&self) -> impl Iterator<Item = Amount<'_>> {
         let names = self.point().amounts.iter().take(AMOUNTS).enumerate();
         names.map(|(place, name)| Amount {

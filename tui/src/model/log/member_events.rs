@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::snapshot::{Process, ProcessState, Snapshot};
-use crate::text::first_names;
+use pfp_read::snapshot::{Process, ProcessState, Snapshot};
+use pfp_read::text::first_names;
 
 /// An event of one or more processes of a group between two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 use super::columns::{TimelineColumn, TimelineWindow, columns, runs};
 use super::*;
-use crate::source::Source;
-use crate::source::synthetic::Synthetic;
+use pfp_read::source::Source;
+use pfp_read::source::synthetic::Synthetic;
 
 fn record(start: u64, span: u64, exclusive: u64, depth: u32) -> Record {
     Record { lane: 0, point: depth.wrapping_add(1), start, span, exclusive, depth, context: 0 }

@@ -12,9 +12,9 @@
 use super::load_view::LoadView;
 use ratatui::macros::line;
 
-use crate::local_time::time_of_day;
 use crate::model::LoadSlice;
 use crate::screens::prelude::*;
+use pfp_read::local_time::time_of_day;
 
 /// Height of the picture, in lines.
 const ROWS: usize = 4;

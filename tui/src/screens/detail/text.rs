@@ -11,8 +11,8 @@ use crate::model::histogram::HistogramBar;
 use crate::model::threads::own_name;
 use crate::model::{Calls, HistogramWindow, Related, Who, WindowStats, histogram, lost};
 use crate::screens::prelude::*;
-use crate::snapshot::Stats;
 use crate::styles::beside;
+use pfp_read::snapshot::Stats;
 
 /// Minimum width for showing the histogram beside the figures.
 const WIDE: usize = 80;

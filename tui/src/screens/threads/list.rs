@@ -5,7 +5,7 @@ use crate::headline::clock_word;
 use crate::model::lost;
 use crate::model::threads::{Thread, own_name, process_of, state_word};
 use crate::screens::prelude::*;
-use crate::snapshot::{LaneKind, Open};
+use pfp_read::snapshot::{LaneKind, Open};
 
 pub(super) static TABLE: Table<Thread, Common> = table! {
     Thread, Common;

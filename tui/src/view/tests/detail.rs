@@ -1,7 +1,7 @@
 //! Tests of the Detail screen, as text.
 
 use super::*;
-use crate::source::synthetic::{cell, edge};
+use pfp_read::source::synthetic::{cell, edge};
 
 #[test]
 fn a_point_in_full() {
@@ -187,7 +187,7 @@ fn warnings_are_explained_in_the_detail() {
     {
         let mut snapshot = desk.made();
         snapshot.points[5].state = PointState::InvalidBeginBegin;
-        snapshot.lanes[1].kind = crate::snapshot::LaneKind::Overflow;
+        snapshot.lanes[1].kind = pfp_read::snapshot::LaneKind::Overflow;
     }
     desk.wait(1);
     check_all("anomalies", &mut desk);

@@ -25,8 +25,8 @@ fn now_is_at_the_right_whatever_the_width() {
         let lines = load(&mut desk, size);
         assert!(lines[0].starts_with(" Load, last 1 min: peak "), "{lines:#?}");
         assert!(lines[5].contains("|-30s") && lines[5].ends_with("now|"), "{lines:#?}");
-        assert_eq!(crate::text::width(&lines[5]), usize::from(size.0) - 1);
-        assert_eq!(crate::text::width(&lines[4]), usize::from(size.0) - 1, "{lines:#?}");
+        assert_eq!(pfp_read::text::width(&lines[5]), usize::from(size.0) - 1);
+        assert_eq!(pfp_read::text::width(&lines[4]), usize::from(size.0) - 1, "{lines:#?}");
         let before = lines[2].clone();
         desk.press("-");
         let wider = load(&mut desk, size);
@@ -99,7 +99,7 @@ fn any_part_of_the_time_can_be_drawn_at_any_size() {
         for width in [1, 2, 3, 8, 9, 10, 24, 40, 79, 80, 200] {
             for height in [1, 2, 3, 4, 8, 30] {
                 let text = screen(&mut desk, false, (width, height));
-                assert!(text.lines().all(|line| crate::text::width(line) <= usize::from(width)));
+                assert!(text.lines().all(|line| pfp_read::text::width(line) <= usize::from(width)));
             }
         }
     }

@@ -55,7 +55,7 @@ fn long_entries_of_the_log_are_seen_to_their_end() {
         // Scroll from the newest to the oldest entry; each is fully visible at some step.
         for _ in 0..40 {
             let text = screen(&mut desk, false, size);
-            assert!(text.lines().all(|line| crate::text::width(line) <= usize::from(size.0)));
+            assert!(text.lines().all(|line| pfp_read::text::width(line) <= usize::from(size.0)));
             seen += &text.split_whitespace().collect::<String>();
             press(&mut desk, KeyCode::Up);
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::app::tests::timeline::records;
-use crate::snapshot::Process;
+use pfp_read::snapshot::Process;
 
 fn with_records(keys: &str) -> Desk {
     let mut desk = desk();
@@ -36,7 +36,7 @@ fn now_is_at_the_right_also_of_a_process_younger_than_the_time_looked_at() {
         // The cursor may cover the last mark.
         let is_at_right =
             axis.rsplit_once("now").is_some_and(|(_, mark)| mark.chars().count() == 1);
-        assert!(is_at_right && crate::text::width(axis) == 120, "{key:?}: {axis}");
+        assert!(is_at_right && pfp_read::text::width(axis) == 120, "{key:?}: {axis}");
     }
 }
 
@@ -118,7 +118,7 @@ fn hostile_records_and_any_size_can_be_drawn() {
     let mut desk = with_records("");
     {
         let mut snapshot = desk.made();
-        let most = crate::snapshot::Record {
+        let most = pfp_read::snapshot::Record {
             lane: 1,
             point: u32::MAX,
             start: u64::MAX,
@@ -127,8 +127,8 @@ fn hostile_records_and_any_size_can_be_drawn() {
             depth: u32::MAX,
             context: u32::MAX,
         };
-        let everything = crate::snapshot::Record { start: 0, depth: 255, ..most };
-        let nothing = crate::snapshot::Record { start: 0, span: 0, context: 0, ..most };
+        let everything = pfp_read::snapshot::Record { start: 0, depth: 255, ..most };
+        let nothing = pfp_read::snapshot::Record { start: 0, span: 0, context: 0, ..most };
         snapshot.records.extend([most, everything, nothing]);
         snapshot.lanes[2].records_written = u64::MAX;
     }
@@ -139,7 +139,7 @@ fn hostile_records_and_any_size_can_be_drawn() {
         for width in [1, 2, 3, 8, 9, 24, 40, 79, 80, 200] {
             for height in [1, 2, 3, 4, 8, 30] {
                 let text = screen(&mut desk, false, (width, height));
-                assert!(text.lines().all(|line| crate::text::width(line) <= usize::from(width)));
+                assert!(text.lines().all(|line| pfp_read::text::width(line) <= usize::from(width)));
             }
         }
     }

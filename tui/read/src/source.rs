@@ -1,0 +1,222 @@
+//! Sources of snapshots: running processes, ended processes, and files.
+//!
+//! A [`Source`] yields successive [`Snapshot`]s and passes on the user's changes. The modules above
+//! this one do not depend on the kind of source, and data from below is not trusted. [`discover`],
+//! [`attach`] and [`open()`] are the only entry points; everything that they return is validated
+//! and safe to show (see [`crate::text`]).
+
+mod choice;
+mod collecting;
+pub mod discovery;
+mod file;
+pub mod guard;
+mod live;
+pub mod namespaces;
+mod open;
+mod place;
+mod process_group;
+mod recording;
+mod symbol;
+pub mod synthetic;
+mod usage;
+mod which;
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+pub use choice::{Choice, Wanted, choose};
+pub use collecting::Collecting;
+pub use file::FileSource;
+pub use live::{LostSegment, announced, attach, discover, gc};
+pub use process_group::{ProcessGroup, Selector};
+pub use which::Which;
+
+pub use crate::files::Refusal;
+use crate::files::json::Existing;
+pub use crate::files::recording::{Moment, Recording};
+pub use crate::snapshot::BadPlace;
+use crate::snapshot::{Drained, End, PointState, Snapshot};
+pub use discovery::{Candidate, Discovery, Refused};
+pub use open::{open, open_at};
+
+/// A watched process, or what is left of one after its end.
+pub trait Source {
+    /// Takes the next snapshot, not yet validated: use [`Self::poll`].
+    ///
+    /// The end of a process is not an error: every later call returns its last figures, with a
+    /// state that shows the end.
+    fn picture(&mut self) -> Result<Snapshot>;
+
+    /// Takes the next snapshot, and corrects whatever violates the guarantees that
+    /// [`crate::snapshot`] states.
+    fn poll(&mut self) -> Result<Snapshot> {
+        let mut snapshot = self.picture()?;
+        guard::clean_snapshot(&mut snapshot);
+        Ok(snapshot)
+    }
+
+    /// Sets the maximum time until the next poll. `None`, as without a call, is for a command: it
+    /// has no screen that a long wait would block.
+    fn set_interval(&mut self, _within: Option<Duration>) {}
+
+    /// Requests the next picture, if the source is remote, so that its poll need not wait as long.
+    /// With several sources, this is called for all of them before the first is polled.
+    fn prepare(&mut self) {}
+
+    /// Whether the process has certainly ended, but no snapshot shows that, because its segment
+    /// cannot be read. To be called when [`Self::poll`] has failed.
+    fn has_died(&self) -> bool {
+        false
+    }
+
+    /// How the process ended, if known. To be called when [`Self::has_died`] returns true.
+    fn end(&self) -> Option<End> {
+        None
+    }
+
+    /// Whether the source has yielded no snapshot yet, but is expected to. To be called when
+    /// [`Self::poll`] has failed.
+    fn is_coming(&self) -> bool {
+        false
+    }
+
+    /// Adds the last finished measurements to a snapshot of this source, as they were at its
+    /// moment. They are many, and only files and the timeline need them.
+    fn add_records(&mut self, _snapshot: &mut Snapshot) {}
+
+    /// The stacks of open points, outermost first, by the lane's id, for each thread in any region.
+    /// `None` if only [`Self::poll`] can read them. A call takes microseconds and may be made many
+    /// times between two polls.
+    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        None
+    }
+
+    /// The records of the rings from a number on, up to the moment of a snapshot that this source
+    /// has just yielded. `from` maps a lane's id to that number. Lanes without new records are left
+    /// out.
+    fn new_records(&mut self, _snapshot: &Snapshot, _from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
+        Vec::new()
+    }
+
+    /// The recording, if this is one.
+    fn recording(&mut self) -> Option<&mut Recording> {
+        None
+    }
+
+    /// Copies the process's segment to a file, whole or not at all; compressed if the name ends in
+    /// `.zst`.
+    fn save_raw(&mut self, _path: &Path, _existing: Existing) -> io::Result<()> {
+        let why = "expected one process, which has a segment to copy; found a file, or several \
+                   processes: choose one with -p PID";
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
+    }
+
+    /// Makes a change in the process. If it switched a point, returns the state to restore later,
+    /// if known. An error explains to the user why it failed.
+    fn act(&mut self, _change: Change) -> Result<Option<PointState>> {
+        bail!("{}", self.read_only().unwrap_or("nothing can be changed here"))
+    }
+
+    /// Whether the source is a process, running or ended, and not a file.
+    fn is_process(&self) -> bool {
+        true
+    }
+
+    /// Why the process can be watched but not changed. `None` if it can be changed.
+    fn read_only(&self) -> Option<&str> {
+        None
+    }
+
+    /// The line over which its pictures come from another place, such as another machine. `None`
+    /// for this machine.
+    fn line(&self) -> Option<LineStatus> {
+        None
+    }
+
+    /// The places that deliver no new pictures, if the source has processes at several places.
+    fn bad_places(&self) -> Vec<BadPlace> {
+        Vec::new()
+    }
+}
+
+/// A line to another place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineStatus {
+    /// The command that leads there.
+    pub via: String,
+    /// Age of the last picture, if the next one is overdue.
+    pub late: Option<Duration>,
+    /// Why no picture arrives, if known.
+    pub why: Option<String>,
+    /// Maximum age of the last picture.
+    pub age: Duration,
+}
+
+/// A change in the process.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Change {
+    /// Switch this point on; an invalid one becomes valid.
+    Enable(u32),
+    /// Switch this point off.
+    Disable(u32),
+    /// Reset this point's figures.
+    Reset(u32),
+    /// Set alpha of this point's EWMA, in (0, 1]. `None` switches the EWMA off.
+    SetAlpha(u32, Option<f64>),
+    /// Make this point's begins and ends wait until the instructions before them have finished, or
+    /// not any more.
+    Fence(u32, bool),
+}
+
+/// Finds processes and attaches to them. The viewer uses this interface and not the machine itself,
+/// so that it can be tested without processes.
+pub trait Finder {
+    /// Looks for processes.
+    fn discover(&mut self) -> Result<Discovery>;
+    /// Attaches to a process that was found.
+    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
+    /// Attaches to several processes as one. A finder that only a group uses needs no
+    /// implementation, since a group attaches to its members one by one.
+    fn attach_group(&mut self, _group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        bail!("expected one process to watch, found several")
+    }
+    /// The names of the places that it searches, if there are several.
+    fn places(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Places that cannot be reached now, if there are several.
+    fn bad_places(&mut self) -> Vec<BadPlace> {
+        Vec::new()
+    }
+    /// Name and id of the program that was started for this viewer, while it runs.
+    fn program(&mut self) -> Option<String> {
+        None
+    }
+    /// Allows the finder to remove the segment of an ended process, which has been read for the
+    /// last time.
+    fn let_go(&mut self, _segment_id: &str) {}
+}
+
+/// Makes several changes. A change that only some processes carry out does not stop the next.
+///
+/// # Errors
+///
+/// The first error of a change that no process carried out, else the first of one that only some
+/// carried out.
+pub fn change_each<'a>(
+    ids: impl IntoIterator<Item = &'a u32>,
+    mut change: impl FnMut(&u32) -> Result<()>,
+) -> Result<()> {
+    let mut partly = Ok(());
+    for id in ids {
+        match change(id) {
+            Err(error) if Refusal::is_partly(&error) => partly = partly.and(Err(error)),
+            result => result?,
+        }
+    }
+    partly
+}

@@ -1,0 +1,371 @@
+//! Several processes as one source: their points side by side, each with its
+//! process, or summed by name.
+//!
+//! ```text
+//!  worker[7]  parse 64, lane 0 \            parse 0 of worker[7], lane 0
+//!  worker[9]  parse 64, lane 0  -> group -> parse 1 of worker[9], lane 1
+//!                                 or, summed: parse 0, lanes 0 and 1
+//! ```
+//!
+//! Points and lanes get new ids, which never change. A matching process that appears later joins
+//! the group. The rows of an ended process stay, with its last figures. Only an open group, as with
+//! `--all`, removes an ended process: a minute after it exited cleanly or, if it died, once three
+//! other processes have died after it. A sum never removes processes, and an open group does so
+//! only while one of its processes runs.
+
+pub(super) mod files;
+mod kept;
+mod merge;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Result, bail};
+
+use pfp_read::local_time::unix_ns;
+use pfp_read::snapshot::{Cell, Drained, PointState, ProcessState, Snapshot};
+use pfp_read::source::{
+    BadPlace, Candidate, Change, Discovery, Finder, LineStatus, ProcessGroup, Refusal, Source,
+};
+use pfp_read::text::first_names;
+
+/// How long the rows of a process stay after it has exited cleanly.
+const STAYS: Duration = Duration::from_secs(60);
+const ENDED: &str = "the process has ended; nothing can be changed in it";
+/// Maximum number of processes that died and whose rows stay.
+const DEAD: usize = 3;
+
+/// Several processes as one source.
+pub(super) struct GroupSource {
+    wanted: ProcessGroup,
+    finder: Box<dyn Finder>,
+    members: Vec<GroupMember>,
+    /// Sources whose first picture is still to come, with their segment ids.
+    coming: Vec<(String, Box<dyn Source>)>,
+    /// Places that could not be reached at the last poll.
+    bad: Vec<BadPlace>,
+    /// Number of ids given to points so far, which is the next point's id.
+    points: u32,
+    /// The ids of points that are summed by name.
+    ids: HashMap<PointKey, u32>,
+    /// Number of ids given to lanes so far, which is the next lane's id.
+    lanes: u32,
+    /// By a point's id in the group: the index of each member that has the point, and its id there.
+    routes: HashMap<u32, Vec<(usize, u32)>>,
+    id: String,
+    /// The segment id of the process whose clock is the group's clock, and the clock's rate, which
+    /// is updated while that process runs.
+    clock: Option<(String, f64)>,
+    /// Start of the first of its processes, nanoseconds since the Unix epoch.
+    started_unix_ns: u64,
+    /// Moment of the last update of `elapsed_ticks`.
+    counted: Option<Instant>,
+    /// The group's age, in ticks of its clock.
+    elapsed_ticks: u64,
+    interval: Option<Duration>,
+}
+
+/// The key that points of several processes share if they are summed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum PointKey {
+    /// Name and file, and a number if a process has several points with that name.
+    Named(String, String, usize),
+    /// The number of a point without a name.
+    Numbered(u32),
+}
+
+struct GroupMember {
+    segment_id: String,
+    source: Box<dyn Source>,
+    last: Snapshot,
+    /// Moment at which it was found to have ended.
+    ended: Option<Instant>,
+    /// Whether the source was dropped, so that `last` is all that is left of the process.
+    is_kept: bool,
+    /// The group's id of each of its points.
+    points: HashMap<u32, u32>,
+    /// Number of its points by name and file, for [`PointKey::Named`].
+    names: HashMap<(String, String), usize>,
+    /// The group's id of each of its lanes.
+    lanes: HashMap<u32, u32>,
+    /// The group's age when the member began, ticks. `None` before its first merge.
+    began: Option<u64>,
+    /// Each cell of the last picture, and its copy with the group's ids. As long as the cell is the
+    /// same `Arc`, the merged snapshot gets the same copy, so that its users see no change either.
+    cells: HashMap<(u32, u32), [Arc<Cell>; 2]>,
+}
+
+impl GroupMember {
+    fn is_late(&self) -> bool {
+        self.source.line().is_some_and(|line| line.late.is_some())
+    }
+}
+
+impl GroupSource {
+    /// A group of the processes that exist now.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such process.
+    pub(super) fn new(wanted: ProcessGroup, finder: Box<dyn Finder>) -> Result<Self> {
+        let mut group = Self {
+            wanted,
+            finder,
+            members: Vec::new(),
+            coming: Vec::new(),
+            bad: Vec::new(),
+            points: 0,
+            ids: HashMap::new(),
+            lanes: 0,
+            routes: HashMap::new(),
+            id: format!("{:032x}", unix_ns(SystemTime::now())),
+            clock: None,
+            started_unix_ns: u64::MAX,
+            counted: None,
+            elapsed_ticks: 0,
+            interval: None,
+        };
+        let discovery = group.join()?;
+        match (group.members.is_empty(), group.coming.len()) {
+            (false, _) => Ok(group),
+            (true, 0) => bail!(Refusal::NoTarget(discovery.nothing_found())),
+            (true, late) => bail!(
+                "expected figures, found {late} processes whose places are late; try again, or \
+                 leave those places out"
+            ),
+        }
+    }
+
+    /// Adds processes that have appeared.
+    fn join(&mut self) -> Result<Discovery> {
+        let discovery = self.finder.discover()?;
+        let known = |c: &Candidate| {
+            let of_members = self.members.iter().map(|member| &member.segment_id);
+            let mut all = of_members.chain(self.coming.iter().map(|(id, _)| id));
+            all.any(|id| *id == c.segment_id)
+        };
+        let (admitted, others): (Vec<&Candidate>, Vec<&Candidate>) = discovery
+            .candidates
+            .iter()
+            .filter(|c| !known(c))
+            .partition(|c| self.wanted.admits(c, &discovery.candidates));
+        let mut new: Vec<Candidate> = admitted.into_iter().cloned().collect();
+        for candidate in others.into_iter().filter(|candidate| candidate.awaited) {
+            self.finder.let_go(&candidate.segment_id);
+        }
+        new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
+        for candidate in new {
+            // If a process has ended since, skip it and keep the others.
+            let Ok(mut source) = self.finder.attach(&candidate) else { continue };
+            source.set_interval(self.interval);
+            self.coming.push((candidate.segment_id, source));
+        }
+        for (segment_id, mut source) in std::mem::take(&mut self.coming) {
+            let last = match source.poll() {
+                Ok(last) => last,
+                Err(_) if source.is_coming() => {
+                    self.coming.push((segment_id, source));
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            self.members.push(GroupMember {
+                segment_id,
+                source,
+                last,
+                ended: None,
+                is_kept: false,
+                points: HashMap::new(),
+                names: HashMap::new(),
+                lanes: HashMap::new(),
+                began: None,
+                cells: HashMap::new(),
+            });
+        }
+        self.bad = self.finder.bad_places();
+        Ok(discovery)
+    }
+
+    /// Replaces the sources of processes that have died by their last pictures, and gives up their
+    /// segments: otherwise memory and descriptors would run out if many processes come and go.
+    fn keep_last(&mut self) {
+        let is_to_keep = |m: &&mut GroupMember| !m.is_kept && m.source.has_died();
+        for member in self.members.iter_mut().filter(is_to_keep) {
+            member.source.add_records(&mut member.last);
+            member.keep();
+            self.finder.let_go(&member.segment_id);
+        }
+    }
+
+    /// Removes members that ended long enough ago: see the head of this file.
+    fn leave(&mut self, now: Instant) {
+        let state = |member: &GroupMember| member.last.process.state;
+        for member in self.members.iter_mut().filter(|m| state(m) != ProcessState::Running) {
+            member.ended.get_or_insert(now);
+        }
+        let some_run = self.members.iter().any(|m| state(m) == ProcessState::Running);
+        if !self.wanted.is_open() || self.wanted.sum || !some_run {
+            return;
+        }
+        let is_kept = |state| matches!(state, ProcessState::Crashed | ProcessState::Ended);
+        let died = |m: &GroupMember| is_kept(state(m)).then_some(m.ended).flatten();
+        let mut deaths: Vec<Instant> = self.members.iter().filter_map(died).collect();
+        deaths.sort();
+        let since = deaths.len().checked_sub(DEAD).map(|place| deaths[place]);
+        self.members.retain(|member| match (state(member), member.ended) {
+            (ProcessState::Running, _) | (_, None) => true,
+            (ProcessState::Exited, Some(ended)) => now.duration_since(ended) < STAYS,
+            (ProcessState::Crashed | ProcessState::Ended, Some(ended)) => {
+                since.is_none_or(|since| ended >= since)
+            }
+        });
+    }
+}
+
+impl Source for GroupSource {
+    fn set_interval(&mut self, within: Option<Duration>) {
+        self.interval = within;
+        let coming = self.coming.iter_mut().map(|(_, source)| source);
+        let members = self.members.iter_mut().map(|member| &mut member.source);
+        coming.chain(members).for_each(|source| source.set_interval(within));
+    }
+
+    fn picture(&mut self) -> Result<Snapshot> {
+        self.keep_last();
+        self.members.iter_mut().for_each(|member| member.source.prepare());
+        for member in self.members.iter_mut().filter(|member| !member.is_kept) {
+            // A process that cannot be read now keeps its figures, as if it had ended.
+            match member.source.poll() {
+                Ok(snapshot) => member.last = snapshot,
+                Err(_) if member.source.has_died() => {
+                    member.last.process.died(member.source.end());
+                }
+                Err(_) => {}
+            }
+        }
+        self.leave(Instant::now());
+        // `join` polls the members that it adds.
+        self.join()?;
+        Ok(self.merge())
+    }
+
+    fn line(&self) -> Option<LineStatus> {
+        let lines = self.members.iter().filter(|member| !member.is_kept);
+        let lines: Vec<LineStatus> = lines.filter_map(|member| member.source.line()).collect();
+        let mut places: Vec<&str> = lines.iter().map(|line| line.via.as_str()).collect();
+        places.sort_unstable();
+        places.dedup();
+        let via = match places[..] {
+            [] => return None,
+            [one] => one.to_owned(),
+            [..] => format!("{} places", places.len()),
+        };
+        let age = lines.iter().map(|line| line.age).max().unwrap_or_default();
+        let late = lines.iter().max_by_key(|line| line.late).filter(|line| line.late.is_some());
+        let line = late.cloned().unwrap_or(LineStatus { via, late: None, why: None, age });
+        Some(LineStatus { age, ..line })
+    }
+
+    fn bad_places(&self) -> Vec<BadPlace> {
+        self.bad.clone()
+    }
+
+    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        let mut all = Vec::new();
+        for member in self.members.iter_mut().filter(|member| !member.is_kept) {
+            let (known, lanes) = (&member.points, &member.lanes);
+            for (lane, points) in member.source.open_stacks().unwrap_or_default() {
+                let points: Option<Vec<u32>> =
+                    points.iter().map(|point| known.get(point).copied()).collect();
+                all.extend(lanes.get(&lane).copied().zip(points));
+            }
+        }
+        Some(all)
+    }
+
+    fn add_records(&mut self, snapshot: &mut Snapshot) {
+        for member in &mut self.members {
+            let mut own = member.last.clone();
+            member.source.add_records(&mut own);
+            let began = member.began.unwrap_or_default();
+            snapshot.records.extend(own.records.into_iter().filter_map(|mut record| {
+                record.point = *member.points.get(&record.point)?;
+                record.lane = *member.lanes.get(&record.lane)?;
+                record.start = record.start.saturating_add(began);
+                Some(record)
+            }));
+        }
+    }
+
+    fn new_records(&mut self, _: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
+        let mut all = Vec::new();
+        for member in &mut self.members {
+            let (points, lanes) = (&member.points, &member.lanes);
+            let from = |lane: u32| lanes.get(&lane).map_or(0, |ours| from(*ours));
+            let began = member.began.unwrap_or_default();
+            for mut drained in member.source.new_records(&member.last, &from) {
+                let Some(&lane) = lanes.get(&drained.lane) else { continue };
+                drained.lane = lane;
+                for record in &mut drained.records {
+                    record.lane = lane;
+                    // A record of an unknown point, as from a damaged ring, gets an id that no
+                    // point has.
+                    record.point = points.get(&record.point).copied().unwrap_or(u32::MAX);
+                    record.start = record.start.saturating_add(began);
+                }
+                all.push(drained);
+            }
+        }
+        all.sort_by_key(|drained| drained.lane);
+        all
+    }
+
+    fn act(&mut self, mut change: Change) -> Result<Option<PointState>> {
+        let routes = self.routes.get(point_of(&mut change)).cloned().unwrap_or_default();
+        let mut refused = Vec::new();
+        let (mut done, mut is_over) = (0, false);
+        let mut found = None;
+        for (place, id) in routes {
+            let member = &mut self.members[place];
+            // In a sum, ended members are skipped, since they cannot be changed.
+            if member.last.process.state != ProcessState::Running {
+                is_over = true;
+                continue;
+            }
+            *point_of(&mut change) = id;
+            match member.source.act(change) {
+                Ok(before) => {
+                    done += 1;
+                    // A sum is on if any of its points is on.
+                    found = if before == Some(PointState::On) { before } else { found.or(before) };
+                }
+                Err(error) => refused.push((member.last.process.to_string(), error)),
+            }
+        }
+        let (failed, all) = (refused.len(), done + refused.len());
+        let names: Vec<String> = refused.iter().map(|(name, _)| name.clone()).collect();
+        match (done, refused.into_iter().next()) {
+            (0, Some((_, error))) => Err(error),
+            (_, Some((_, error))) => bail!(Refusal::Partly(format!(
+                "{failed} of {all} processes did not follow ({}): {error:#}",
+                first_names(&names)
+            ))),
+            (0, None) if is_over => bail!(ENDED),
+            (0, None) => bail!("no process has that point"),
+            (_, None) => Ok(found),
+        }
+    }
+}
+
+/// The id of the point that the change is about.
+fn point_of(change: &mut Change) -> &mut u32 {
+    let (Change::Enable(id)
+    | Change::Disable(id)
+    | Change::Reset(id)
+    | Change::SetAlpha(id, _)
+    | Change::Fence(id, _)) = change;
+    id
+}

@@ -1,0 +1,416 @@
+//! A source of pictures of one or several processes at another place.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use pfp_shm_layout::geometry::RING_SLOTS;
+
+use super::agent::{PATIENCE, SILENT};
+use super::far::{Connection, ConnectionState, PendingRequest};
+use super::scale::ClockScale;
+use super::way::at;
+use super::wire::{Answer, Ask, Unpacker};
+use pfp_read::files::json::Existing;
+use pfp_read::snapshot::{Drained, Lane, PointState, Record, Snapshot};
+use pfp_read::source::{Change, LineStatus, ProcessGroup, Source};
+
+/// How long a subcommand without a screen waits for a picture other than the first.
+const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
+/// How long a screen waits for records or for the answer to a change, unless the line is late.
+const MORE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait until attached; and how long a subcommand without a screen waits for its first
+/// picture, for records and for changes.
+const MAX_PATIENCE: Duration = Duration::from_secs(20);
+/// How much later than announced the next request may reach the agent, for slow lines.
+const FORGIVEN: Duration = Duration::from_secs(30);
+
+/// What to attach to, and to attach to again after a loss of the line. `One` has a segment id.
+pub(super) enum What {
+    One(String),
+    Several(ProcessGroup),
+}
+
+/// A process of another place, or several.
+pub(super) struct RemoteSource {
+    pub(super) far: Rc<RefCell<Connection>>,
+    /// The name of its place. `None` if it is the only place.
+    pub(super) place: Option<String>,
+    /// Whether the place is one of several to which commands lead. Their clocks may differ, so
+    /// ticks are converted to nanoseconds.
+    pub(super) is_elsewhere: bool,
+    pub(super) unpacker: Unpacker,
+    /// Maximum time until the next poll. `None` for a command, which has no screen.
+    pub(super) interval: Option<Duration>,
+    /// Records of the rings, lane by lane.
+    pub(super) rings: HashMap<u32, Ring>,
+    /// The conversion of ticks, for a place with another clock. `None` before the first picture.
+    pub(super) scale: Option<ClockScale>,
+    /// Number of polls since the last picture arrived.
+    pub(super) missed: u32,
+    pub(super) id: u32,
+    pub(super) what: What,
+    /// The value of [`Connection::opened`] when this source attached; 0 while it is not attached.
+    pub(super) opened: u32,
+    /// The pending request to attach.
+    pub(super) attaching: Option<PendingRequest>,
+    /// The pending request for a picture.
+    pub(super) asked: Option<PendingRequest>,
+    /// The pending request for records.
+    pub(super) asked_for_records: Option<PendingRequest>,
+    /// Requests for changes whose answers have not arrived yet, the oldest first.
+    pub(super) acts: Vec<PendingRequest>,
+    /// The last picture, unconverted.
+    pub(super) last: Option<Snapshot>,
+    /// Whether the next picture will have only the differences from `last`.
+    pub(super) is_base: bool,
+    /// Moment at which `last` arrived.
+    pub(super) came: Instant,
+    /// Moment at which `last` was requested, so its figures are not older than this.
+    pub(super) pictured: Instant,
+    pub(super) read_only: Option<String>,
+    pub(super) has_died: bool,
+}
+
+/// The last records of a lane's ring.
+#[derive(Default)]
+pub(super) struct Ring {
+    /// The records, in the order in which they were written.
+    records: Vec<Record>,
+    /// Number that the next record of the lane has: the number of records written so far.
+    next: u64,
+}
+
+impl Ring {
+    fn add(&mut self, drained: Drained) {
+        // The ring has overwritten its earlier records.
+        if drained.lost > 0 || drained.from != self.next {
+            self.records.clear();
+        }
+        self.next = drained.next();
+        self.records.extend(drained.records);
+        let too_many = self.records.len().saturating_sub(RING_SLOTS);
+        self.records.drain(..too_many);
+    }
+}
+
+impl RemoteSource {
+    /// Requests to attach, unless that was done over the current line. Does not wait for the
+    /// answer.
+    pub(super) fn attach(&mut self) -> Result<()> {
+        let mut far = self.far.borrow_mut();
+        far.line()?;
+        if self.opened == far.opened {
+            return Ok(());
+        }
+        let source = self.id;
+        let ask = match &self.what {
+            What::One(segment_id) => Ask::Attach { source, segment_id: segment_id.clone() },
+            What::Several(group) => Ask::AttachGroup { source, group: group.clone() },
+        };
+        self.unpacker = Unpacker::new()?;
+        self.attaching = Some(far.ask(ask)?);
+        self.opened = far.opened;
+        (self.asked, self.asked_for_records, self.is_base) = (None, None, false);
+        // If this source is a group, another agent may give the lanes other ids.
+        self.rings.clear();
+        let unanswered = std::mem::take(&mut self.acts);
+        if !unanswered.is_empty() {
+            bail!(
+                "{}: the connection was lost before the last change was confirmed; check whether \
+                 it was made, and repeat it if not",
+                far.way.name
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether the source is attached; false if the answer does not arrive in time.
+    pub(super) fn is_attached(&mut self, patience: Duration) -> Result<bool> {
+        let Some(asked) = self.attaching else { return Ok(true) };
+        let mut far = self.far.borrow_mut();
+        match far.answer(asked, patience) {
+            Ok(None) => return Ok(false),
+            Ok(Some((Answer::Attached { read_only }, _))) => self.read_only = read_only,
+            other => {
+                // Attach again.
+                (self.attaching, self.opened) = (None, 0);
+                other?;
+                bail!("{}: expected to be attached, found another message", far.way.name);
+            }
+        }
+        self.attaching = None;
+        Ok(true)
+    }
+
+    pub(super) fn wait_until_attached(&mut self) -> Result<()> {
+        let asked = self.attaching;
+        match (self.is_attached(MAX_PATIENCE)?, asked) {
+            (false, Some(asked)) => Err(self.far.borrow().silence(asked)),
+            _ => Ok(()),
+        }
+    }
+
+    /// How long to wait for a picture.
+    pub(super) fn patience(&self) -> Duration {
+        match (&self.last, self.interval) {
+            (None, None) => MAX_PATIENCE,
+            // Without a screen, a longer wait does no harm; but wait so long only once while the
+            // line is silent.
+            (Some(_), None) if self.missed <= 1 => PATIENCE_OF_READERS,
+            _ => PATIENCE,
+        }
+    }
+
+    /// The next picture, if it arrives in time.
+    pub(super) fn next(&mut self) -> Result<Option<Snapshot>> {
+        let patience = self.patience();
+        let asked = match self.asked {
+            Some(asked) => asked,
+            None => self.ask_for_picture()?,
+        };
+        let far = Rc::clone(&self.far);
+        let mut far = far.borrow_mut();
+        let Some((answer, packed)) = far.answer(asked, patience).inspect_err(|_| {
+            self.asked = None;
+        })?
+        else {
+            return Ok(None);
+        };
+        self.asked = None;
+        self.pictured = asked.since;
+        let unpacked = far.with(|_| {
+            let Answer::Picture { is_key } = answer else {
+                bail!("expected a picture, found another message");
+            };
+            let base = self.last.as_ref().filter(|_| self.is_base);
+            let unpacked = self.unpacker.unpack(&packed, base, is_key);
+            unpacked.context("expected a picture, found other data")
+        });
+        let (snapshot, has_died) = unpacked?;
+        (self.has_died, self.is_base) = (has_died, true);
+        Ok(Some(snapshot))
+    }
+
+    pub(super) fn ask_for_picture(&mut self) -> Result<PendingRequest> {
+        let within_s = self.interval.map(|within| (within + FORGIVEN).as_secs());
+        let ask = Ask::Picture { source: self.id, within_s };
+        Ok(*self.asked.insert(self.far.borrow_mut().ask(ask)?))
+    }
+
+    /// Prepares a picture for display beside other places' pictures: converts the ticks, and adds
+    /// the place to the names of processes.
+    pub(super) fn shown(&mut self, mut snapshot: Snapshot) -> Snapshot {
+        let Some(place) = &self.place else { return snapshot };
+        if self.is_elsewhere {
+            let scale = ClockScale::follow(self.scale, snapshot.clock.ticks_per_second);
+            self.scale = Some(scale);
+            scale.snapshot(&mut snapshot);
+        }
+        let process = &mut snapshot.process;
+        for member in &mut process.members {
+            member.name = at(&member.name, place);
+        }
+        process.name = at(&process.name, place);
+        snapshot
+    }
+
+    /// How long to wait for records, or for the answer to a change.
+    pub(super) fn more_patience(&self) -> Duration {
+        match self.interval {
+            None => MAX_PATIENCE,
+            Some(_) if self.far.borrow_mut().is_late() => Duration::ZERO,
+            Some(_) => MORE_PATIENCE,
+        }
+    }
+
+    /// Requests records. `None` if they have not arrived yet: the next call waits for them,
+    /// whatever it asks for.
+    pub(super) fn records(&mut self, ask: Ask) -> Result<Option<Vec<Drained>>> {
+        self.attach()?;
+        let patience = self.more_patience();
+        let mut far = self.far.borrow_mut();
+        let asked = match self.asked_for_records {
+            Some(asked) => asked,
+            None => far.ask(ask)?,
+        };
+        self.asked_for_records = None;
+        match far.answer(asked, patience)? {
+            Some((Answer::Records, packed)) => {
+                let mut lanes: Vec<Drained> = Unpacker::unpack_one(&packed)?;
+                lanes.iter_mut().for_each(Drained::own);
+                if let Some(scale) = self.scale {
+                    scale.drained(&mut lanes);
+                }
+                Ok(Some(lanes))
+            }
+            Some(_) => bail!("expected records, found another message"),
+            None => {
+                self.asked_for_records = Some(asked);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Handles the answers to pending changes.
+    pub(super) fn look_after_acts(&mut self) -> Result<()> {
+        let mut far = self.far.borrow_mut();
+        while let Some(&asked) = self.acts.first() {
+            let answer = far.answer(asked, Duration::ZERO);
+            // If the line is lost, leave the change in the list: `attach` will report that it was
+            // not confirmed.
+            if !matches!(answer, Ok(None)) && matches!(far.state, ConnectionState::Up(_)) {
+                self.acts.remove(0);
+            }
+            if answer?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source for RemoteSource {
+    fn prepare(&mut self) {
+        let is_ready = self.attaching.is_none() && self.asked.is_none();
+        let opened = self.far.borrow().opened;
+        if is_ready && self.opened == opened {
+            // If the line is lost, the poll reports it.
+            let _ = self.ask_for_picture();
+        }
+    }
+
+    fn set_interval(&mut self, within: Option<Duration>) {
+        self.interval = within;
+    }
+
+    fn picture(&mut self) -> Result<Snapshot> {
+        self.attach()?;
+        self.missed += 1;
+        if self.is_attached(self.patience())? {
+            self.look_after_acts()?;
+            if let Some(snapshot) = self.next()? {
+                self.last = Some(snapshot);
+                self.came = Instant::now();
+                self.missed = 0;
+            }
+        }
+        // If no new picture has arrived, return the last one.
+        match self.last.clone() {
+            Some(last) => Ok(self.shown(last)),
+            None => bail!("{}: expected a picture, found silence", self.far.borrow().way.name),
+        }
+    }
+
+    fn is_coming(&self) -> bool {
+        self.last.is_none() && (self.attaching.is_some() || self.asked.is_some())
+    }
+
+    fn has_died(&self) -> bool {
+        self.has_died
+    }
+
+    /// Requests new records only.
+    fn add_records(&mut self, snapshot: &mut Snapshot) {
+        // The agent behind a reopened line has sent no picture yet.
+        if self.opened != self.far.borrow().opened {
+            return;
+        }
+        let next = |lane: &Lane| self.rings.get(&lane.id).map_or(0, |ring| ring.next);
+        let lanes = snapshot.lanes.iter();
+        let from: Vec<(u32, u64)> = lanes
+            .map(|lane| (lane.id, next(lane), lane.records_written))
+            .filter(|(_, next, written)| next < written)
+            .map(|(lane, next, _)| (lane, next))
+            .collect();
+        if !from.is_empty() {
+            let new = self.records(Ask::NewRecords { source: self.id, from });
+            for drained in new.ok().flatten().unwrap_or_default() {
+                self.rings.entry(drained.lane).or_default().add(drained);
+            }
+            self.rings.retain(|lane, _| snapshot.lane(*lane).is_some());
+        }
+        let ended = |record: &&Record| record.end() <= snapshot.elapsed_ticks;
+        let known = snapshot.lanes.iter().filter_map(|lane| self.rings.get(&lane.id));
+        snapshot.records = known.flat_map(|ring| &ring.records).filter(ended).cloned().collect();
+    }
+
+    fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
+        let from = snapshot.lanes.iter().map(|lane| (lane.id, from(lane.id))).collect();
+        let new = self.records(Ask::NewRecords { source: self.id, from });
+        new.ok().flatten().unwrap_or_default()
+    }
+
+    fn save_raw(&mut self, _path: &Path, _existing: Existing) -> io::Result<()> {
+        let why = "expected a process of this machine, whose segment can be copied; found one \
+                   behind --via: run `pfp-top save-raw` there";
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
+    }
+
+    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
+        self.attach()?;
+        let patience = self.more_patience();
+        if !self.is_attached(patience)? {
+            bail!("{}: the connection is late; nothing was changed", self.far.borrow().way.name);
+        }
+        let mut far = self.far.borrow_mut();
+        let asked = far.ask(Ask::Act { source: self.id, change })?;
+        match far.answer(asked, patience)? {
+            Some((Answer::Changed { found }, _)) => Ok(found),
+            Some(_) => Ok(None),
+            None if self.interval.is_none() => Err(far.silence(asked)),
+            // The change is made when the line works again.
+            None => {
+                self.acts.push(asked);
+                Ok(None)
+            }
+        }
+    }
+
+    fn read_only(&self) -> Option<&str> {
+        self.read_only.as_deref()
+    }
+
+    fn line(&self) -> Option<LineStatus> {
+        let far = self.far.borrow();
+        let why = match &far.state {
+            ConnectionState::Up(_) => None,
+            ConnectionState::Opening(_, why) => why.clone(),
+            ConnectionState::Lost { why, .. } => Some(why.clone()),
+        };
+        let owed = self.attaching.or(self.asked);
+        let silent = owed.map(|asked| asked.since.elapsed()).unwrap_or_default();
+        let is_late = why.is_some() || (silent >= SILENT && self.missed > 1);
+        let late = is_late.then(|| self.came.elapsed());
+        // A room of this machine counts as local, unless it is late.
+        let via = || far.way.name.clone();
+        let age = self.pictured.elapsed();
+        (late.is_some() || !far.way.is_here()).then(|| LineStatus { via: via(), late, why, age })
+    }
+}
+
+impl Drop for RemoteSource {
+    fn drop(&mut self) {
+        let mut far = self.far.borrow_mut();
+        if self.opened != far.opened {
+            return;
+        }
+        // If the line is late while the screen is left, the switched points there are unknown.
+        let cuts = self.interval.is_some() && far.is_late();
+        let owed = [self.attaching, self.asked, self.asked_for_records];
+        for asked in owed.into_iter().flatten().chain(self.acts.drain(..)) {
+            far.forget(asked);
+        }
+        if let ConnectionState::Up(line) = &mut far.state {
+            match cuts {
+                true => line.is_cut = true,
+                // The answer is not needed. If the line is lost, there is nothing to detach.
+                false => drop(line.send(Ask::Detach { source: self.id })),
+            }
+        }
+    }
+}
