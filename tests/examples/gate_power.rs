@@ -15,10 +15,12 @@ use std::io::BufRead;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use pfp_model::compare::gate::{
+    ASSUMED_DEVIATION, GateFinding, Judgement, Limit, ProgramRun, judge,
+};
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source::{self, Source};
 use pfp_tests::place::Place;
-use pfp_top::compare::gate::{ASSUMED_DEVIATION, GateFinding, Judgement, Limit, ProgramRun, judge};
 
 /// Runs of each variant in a try.
 const RUNS: usize = 10;

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::ValueEnum;
 use crossterm::event::{KeyCode, KeyEvent};
+use pfp_model::columns::Column;
+use pfp_model::{Figures, Model};
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source::{self, Candidate, Discovery, Finder, Source};
 use pfp_read::units::Unit;
 use pfp_top::app::App;
-use pfp_top::columns::Column;
 use pfp_top::common::Options;
 use pfp_top::export::{Format, Subject, rows, table};
-use pfp_top::model::{Figures, Model};
 use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -92,9 +92,8 @@ pub fn show(snapshot: Snapshot) -> usize {
         }
     }
     let rows_of: Vec<&Figures> = model.points().iter().collect();
-    let columns = Column::value_variants();
-    let columns: Vec<Column> =
-        columns.iter().copied().filter(|column| *column != Column::Trend).collect();
+    let is_text = |column: &Column| column.sorts() && *column != Column::Trend;
+    let columns: Vec<Column> = Column::ALL.iter().copied().filter(is_text).collect();
     let interval = Duration::from_millis(100);
     let unit = Unit::Time;
     let table = table::render(&model, &rows_of, &columns, unit, interval);

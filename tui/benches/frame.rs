@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use crossterm::event::{KeyCode, KeyEvent};
+use pfp_model::columns::Column;
+use pfp_model::columns::sorting::Sorting;
 use pfp_read::snapshot::{Bucket, Cell, Lane, Point, Record, Snapshot, Stats};
 use pfp_read::source::Source;
 use pfp_read::source::synthetic::{Synthetic, bucket_of};
 use pfp_top::app::App;
-use pfp_top::columns::Column;
-use pfp_top::columns::sorting::Sorting;
 use pfp_top::common::{Options, Screen};
 use pfp_top::remote::Machine;
 use pfp_top::view;

@@ -18,11 +18,11 @@ use ratatui::layout::Rect;
 
 use crate::common::keys::{self, Binding};
 use crate::common::{Action, Common, Options, Overlay, Replay, Screen, Severity, Status};
-use crate::compare::Baseline;
-use crate::grid::Scroll;
-use crate::headline::ended_words;
-use crate::model::{Basis, Figures, Model, News};
 use crate::screens::{PointsView, Screens, View};
+use pfp_model::compare::Baseline;
+use pfp_model::grid::Scroll;
+use pfp_model::headline::ended_words;
+use pfp_model::{Basis, Figures, Model, News};
 use pfp_read::session::Session;
 use pfp_read::snapshot::{ProcessState, Snapshot};
 use pfp_read::source::{Finder, Source};

@@ -4,48 +4,34 @@
 //! The flow of data through this crate:
 //!
 //! ```text
-//! pfp_read::source -> snapshot -> model -> common -> screens -> app -> view -> event_loop
+//! pfp_read -> pfp_model -> common -> screens -> app -> view -> event_loop
 //!                            \-> export
 //! ```
 //!
 //! | module | what it is | must not know |
 //! |---|---|---|
-//! | [`model`] | snapshots folded into the figures that are shown | terminals, shared memory |
-//! | [`columns`] | the columns of the table: what they show, how they sort | who draws them |
-//! | [`filter`] | which points pass, as people type it | who asks |
-//! | [`compare`] | figures beside a baseline: verdicts, columns, as text | the screen |
 //! | [`common`] | what the app shares with its screens: actions, keys, prompts, the model | which screens there are |
 //! | [`screens`] | a type for each screen: its state, keys, clicks, rows and drawing | each other |
 //! | [`app`] | executes actions, on the screen that is shown and elsewhere | how it is drawn |
 //! | [`view`] | draws the frame around a screen | how state changes |
 //! | [`event_loop`] | polls, reads keys and draws frames on a real terminal | what is shown |
 //! | [`styles`] | colours, signs and charts for all screens | what is drawn |
-//! | [`grid`] | tables of aligned cells, and their scroll position | what is in them |
 //! | [`export`] | writes the figures as text and files | the screen |
-//! | [`roofline`] | measures the limits of the machine | processes, the screen |
 //! | `agent` | sends the figures of its machine's processes to a remote viewer | the screen |
 //! | [`serve`] | serves the figures over HTTP | the screen |
 //! | `push` | sends the figures to a collector; with the feature `otlp` | the screen |
 
 mod agent;
-mod alpha;
 pub mod app;
 pub mod cli;
-pub mod columns;
 pub mod common;
-pub mod compare;
 pub mod event_loop;
 pub mod export;
-pub mod filter;
-pub mod grid;
-pub mod headline;
 pub mod interrupt;
-pub mod model;
 mod modes;
 #[cfg(feature = "otlp")]
 pub mod push;
 pub mod remote;
-pub mod roofline;
 pub mod screens;
 pub mod serve;
 mod signals;

@@ -13,7 +13,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::grid::{CellContext, Fitted, Grid, Kind, Sorted, TableLayout};
+use pfp_model::grid::{CellContext, Fitted, Grid, Kind, Sorted, TableLayout};
 use pfp_read::text;
 
 pub use colors::ChosenColors;
@@ -60,14 +60,22 @@ pub(crate) fn wrapped(text: &str, width: usize, style: Style) -> Vec<Line<'stati
     text::wrapped(text, width).into_iter().map(|line| Line::styled(line, style)).collect()
 }
 
-impl<R, C: CellContext> Fitted<R, C> {
+/// Draws the rows of a table.
+pub(crate) trait DrawRows<R, C> {
     /// The row of the titles, with a sign at the column by which rows are sorted.
-    pub(crate) fn heading(&self, chosen: &TableLayout, styles: &Styles) -> Line<'static> {
+    fn heading(&self, chosen: &TableLayout, styles: &Styles) -> Line<'static>;
+    /// The aligned cells of a row, its mark first; pictures are drawn as bars.
+    fn cells(&self, mark: String, row: &R, with: &C, styles: &Styles) -> Vec<String>;
+    /// A row over the whole width.
+    fn line(&self, mark: String, row: &R, with: &C, styles: &Styles) -> String;
+}
+
+impl<R, C: CellContext> DrawRows<R, C> for Fitted<R, C> {
+    fn heading(&self, chosen: &TableLayout, styles: &Styles) -> Line<'static> {
         self.grid.heading(Some(chosen.sorted()), self.width, styles)
     }
 
-    /// The aligned cells of a row, its mark first; pictures are drawn as bars.
-    pub(crate) fn cells(&self, mark: String, row: &R, with: &C, styles: &Styles) -> Vec<String> {
+    fn cells(&self, mark: String, row: &R, with: &C, styles: &Styles) -> Vec<String> {
         let cells = self.columns.iter().zip(&self.grid.slots[1..]).map(|(column, slot)| {
             let share = || column.value(row, with).unwrap_or(0.0);
             match column.kind {
@@ -80,17 +88,21 @@ impl<R, C: CellContext> Fitted<R, C> {
         self.grid.cells(std::iter::once(mark).chain(cells))
     }
 
-    /// A row over the whole width.
-    pub(crate) fn line(&self, mark: String, row: &R, with: &C, styles: &Styles) -> String {
+    fn line(&self, mark: String, row: &R, with: &C, styles: &Styles) -> String {
         let line = self.cells(mark, row, with, styles).join(" ");
         text::fit(&line, self.width, styles.glyphs.ellipsis)
     }
 }
 
-impl Grid {
+/// Draws the heading of a grid.
+pub(crate) trait DrawHeading {
     /// The row of the titles over the whole width, with a sign at the column by which rows are
     /// sorted.
-    pub fn heading(&self, sorted: Option<Sorted>, width: usize, styles: &Styles) -> Line<'static> {
+    fn heading(&self, sorted: Option<Sorted>, width: usize, styles: &Styles) -> Line<'static>;
+}
+
+impl DrawHeading for Grid {
+    fn heading(&self, sorted: Option<Sorted>, width: usize, styles: &Styles) -> Line<'static> {
         let theme = &styles.theme;
         let mut spans = Vec::new();
         let mut left = width;

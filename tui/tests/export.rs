@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use pfp_model::Model;
 use pfp_read::files::json::{self, Existing};
 use pfp_read::snapshot::Snapshot;
-use pfp_top::model::Model;
 use serde_json::Value;
 
 use crate::tools;

@@ -6,13 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pfp_model::Model;
 use pfp_read::files::json;
 use pfp_read::snapshot::{
     ClockKind, Edge, End, LaneKind, Loss, Open, Point, PointState, ProcessState, Snapshot,
 };
 use pfp_read::source::synthetic::Synthetic;
 use pfp_read::source::{self, Refusal, Source};
-use pfp_top::model::Model;
 use serde_json::Value;
 
 fn asset(name: &str) -> PathBuf {

@@ -140,7 +140,7 @@ fn records_of_a_window_begin_in_it() {
     let record =
         |start| Record { lane: 0, point: 1, start, span: 9, exclusive: 9, depth: 0, context: 0 };
     last.records = vec![record(first.elapsed_ticks - 1), record(first.elapsed_ticks + 70)];
-    let window = pfp_top::model::between(&first, last).unwrap();
+    let window = pfp_model::between(&first, last).unwrap();
     assert_eq!(window.records, [record(70)]);
 }
 

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use pfp_model::Model;
 use pfp_read::snapshot::ProcessState;
 use pfp_read::source::{self, Candidate, Source};
 use pfp_shm_layout::beacon::{Beacon, Info};
@@ -27,7 +28,6 @@ use pfp_tests::hostile::{Memory, look_at, look_at_file, see_all};
 use pfp_tests::os::thread_cpu;
 use pfp_tests::random::Random;
 use pfp_tests::script::say;
-use pfp_top::model::Model;
 
 /// Maximum memory of a poll, in bytes.
 const MAX_BYTES: usize = 64 << 20;

@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use pfp_model::Model;
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source;
 use pfp_shm_layout::geometry::RING_SLOTS;
@@ -17,7 +18,6 @@ use pfp_tests::place::Place;
 use pfp_tests::target::wait_for;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, os, size};
-use pfp_top::model::Model;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 

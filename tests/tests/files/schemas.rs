@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pfp_model::columns::Column;
 use pfp_tests::place::Place;
 use pfp_tests::target::wait_for;
 use pfp_tests::tools;
-use pfp_top::columns::Column;
 use serde_json::{Value, json};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");

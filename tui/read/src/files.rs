@@ -3,10 +3,12 @@
 //! that is built on them.
 
 pub mod atomic_file;
+mod home;
 pub mod input;
 pub mod json;
 pub mod recording;
 mod refusal;
 pub mod zstd_file;
 
+pub use home::{folder, with_home};
 pub use refusal::Refusal;

@@ -9,11 +9,11 @@ use super::controls::but_partly;
 use crate::common::{
     Action, Errand, Overlay, Prompt, PromptSubject, Screen, Severity, Status, default_file_name,
 };
-use crate::compare::Baseline;
-use crate::filter::Filter;
-use crate::grid::Scroll;
 use crate::screens::Outcome;
-use crate::variables;
+use pfp_model::compare::Baseline;
+use pfp_model::filter::Filter;
+use pfp_model::grid::Scroll;
+use pfp_read::files;
 use pfp_read::files::json::{self, Existing};
 use pfp_read::files::zstd_file;
 use pfp_read::snapshot::{PointState, Snapshot};
@@ -362,7 +362,7 @@ impl App {
             return;
         };
         let snapshot = session.whole(snapshot);
-        let path = variables::with_home(prompt.text());
+        let path = files::with_home(prompt.text());
         if path.as_os_str().is_empty() {
             return self.overlay = Some(prompt.refused("a name is needed".into()));
         }

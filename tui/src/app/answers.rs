@@ -2,9 +2,9 @@
 
 use super::App;
 use crate::common::{Action, Overlay, Prompt, PromptSubject, Screen};
-use crate::filter::Filter;
-use crate::grid::TableLayout;
 use crate::screens::Outcome;
+use pfp_model::filter::Filter;
+use pfp_model::grid::TableLayout;
 use pfp_read::files::json::Existing;
 
 impl App {

@@ -3,11 +3,11 @@
 use anyhow::Result;
 
 use super::App;
-use crate::alpha;
-use crate::columns::{Column, There};
 use crate::common::{Errand, Overlay, Prompt, PromptSubject, Question, Severity};
-use crate::model::Figures;
-use crate::model::left_over::LeftOver;
+use pfp_model::Figures;
+use pfp_model::alpha;
+use pfp_model::columns::{Column, There};
+use pfp_model::left_over::LeftOver;
 use pfp_read::snapshot::PointState;
 use pfp_read::source::{Change, Refusal, change_each};
 use pfp_read::text;

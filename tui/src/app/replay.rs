@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::App;
 use crate::common::replay::{NORMAL, SPEEDS};
 use crate::common::{Overlay, Prompt, PromptSubject, Replay, Screen, Severity};
-use crate::model::Model;
-use crate::model::log::EventLog;
+use pfp_model::Model;
+use pfp_model::log::EventLog;
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source::Moment;
 

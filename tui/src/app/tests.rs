@@ -20,11 +20,11 @@ use anyhow::Result;
 use crossterm::event::{KeyCode, KeyModifiers, MouseButton, MouseEventKind};
 
 use super::*;
-use crate::columns::sorting::Sorting;
-use crate::columns::{Column, There};
 use crate::common::{Errand, FREEZE, MouseTarget, Prompt, PromptSubject, Question};
-use crate::filter::Filter;
 use crate::view;
+use pfp_model::columns::sorting::Sorting;
+use pfp_model::columns::{Column, There};
+use pfp_model::filter::Filter;
 use pfp_read::files::json::read;
 use pfp_read::snapshot::{PointState, Process, Snapshot};
 use pfp_read::source::synthetic::Synthetic;

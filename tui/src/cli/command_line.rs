@@ -283,7 +283,8 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns::Column;
+    use crate::cli::words::SortColumn;
+    use pfp_model::columns::Column;
 
     #[test]
     fn the_command_line_is_well_formed() {
@@ -295,7 +296,7 @@ mod tests {
         let cli = Cli::try_parse_from(["pfp-top", "-p", "7", "--once", "--sort", "p99"]).unwrap();
         assert_eq!(
             (cli.target.pid, cli.show.once, cli.show.sort),
-            (vec![Which::Pid(7)], true, Some(Column::P99))
+            (vec![Which::Pid(7)], true, Some(SortColumn(Column::P99)))
         );
         assert!(Cli::try_parse_from(["pfp-top", "snapshot", "-p", "7"]).is_err());
         assert!(Cli::try_parse_from(["pfp-top", "open", "a.json", "--once"]).is_ok());

@@ -19,12 +19,13 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use self::entry::SettingEntry;
-use super::options::UnitName;
-use crate::columns::Column;
+use super::words::{SortColumn, UnitName};
 use crate::common::ChosenKeys;
 use crate::screens::Screens;
 use crate::styles::{ChosenColors, ThemeName};
 use crate::variables;
+use pfp_model::columns::Column;
+use pfp_read::files;
 use pfp_read::files::input;
 
 /// Maximum size of the file, in bytes.
@@ -41,7 +42,7 @@ pub(super) struct Config {
     #[serde(deserialize_with = "columns")]
     columns: Option<Vec<Column>>,
     #[serde(deserialize_with = "word")]
-    sort: Option<Column>,
+    sort: Option<SortColumn>,
     #[serde(deserialize_with = "word")]
     theme: Option<ThemeName>,
     #[serde(deserialize_with = "word")]
@@ -75,8 +76,8 @@ impl Config {
         let named = env::var_os(variables::TOP_CONFIG);
         let path = match &named {
             Some(path) if path.is_empty() => return Ok(Default::default()),
-            Some(path) => variables::with_home(path),
-            None => match variables::folder("XDG_CONFIG_HOME", ".config") {
+            Some(path) => files::with_home(path),
+            None => match files::folder("XDG_CONFIG_HOME", ".config") {
                 Some(folder) => folder.join("pfp-top/config.toml"),
                 None => return Ok(Default::default()),
             },
@@ -140,7 +141,7 @@ impl Config {
             ("interval", self.interval.map(seconds)),
             ("tau", self.tau.map(seconds)),
             ("columns", self.columns.as_ref().map(columns)),
-            ("sort", self.sort.map(|column| column.word().to_owned())),
+            ("sort", self.sort.map(|column| column.0.word().to_owned())),
             ("theme", self.theme.as_ref().and_then(spelt)),
             ("unit", self.unit.as_ref().and_then(spelt)),
             ("no_mouse", self.mouse.map(|mouse| flag(!mouse))),
@@ -227,8 +228,8 @@ fn keys<'de, D: Deserializer<'de>>(input: D) -> Result<ChosenKeys, D::Error> {
 mod tests {
     use super::*;
     use crate::cli::command_line::{Cli, Command as Asked, parse_from};
-    use crate::columns::There;
     use crate::styles::Theme;
+    use pfp_model::columns::There;
     use ratatui::style::Color;
 
     fn read(text: &str) -> (Config, Vec<String>) {

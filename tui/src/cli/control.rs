@@ -6,9 +6,9 @@ use clap::Args;
 use super::missing::missing;
 use super::output::print;
 use super::target::TargetArgs;
-use crate::alpha;
-use crate::filter::Filter;
-use crate::model::{Figures, Model};
+use pfp_model::alpha;
+use pfp_model::filter::Filter;
+use pfp_model::{Figures, Model};
 use pfp_read::snapshot::{PointState, ProcessState};
 use pfp_read::source::{Change, Refusal, change_each};
 

@@ -10,10 +10,10 @@ use super::arguments::percent;
 use super::missing::missing;
 use super::output::print;
 use super::target::TargetArgs;
-use crate::compare::{Baseline, Comparison, report};
-use crate::model::span;
-use crate::model::span::Span;
 use crate::remote;
+use pfp_model::compare::{Baseline, Comparison, report};
+use pfp_model::span;
+use pfp_model::span::Span;
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source::{self, Moment};
 

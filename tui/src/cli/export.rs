@@ -11,11 +11,11 @@ use super::missing::missing;
 use super::output::{check_new, print_by, write_file};
 use super::target::{LIVE, TargetArgs};
 use crate::export::{Format, Subject};
-use crate::filter::Filter;
 use crate::interrupt::{INTERRUPTED, Interrupt};
-use crate::model::Model;
-use crate::model::span;
-use crate::model::span::Span;
+use pfp_model::Model;
+use pfp_model::filter::Filter;
+use pfp_model::span;
+use pfp_model::span::Span;
 use pfp_read::source::Moment;
 
 /// What to export, and where to.

@@ -7,12 +7,12 @@ use anyhow::{Result, bail};
 use super::missing::Missing;
 use super::options::{ShowArgs, UpdateFormat};
 use super::output::print as print_text;
-use crate::columns::{Column, There};
-use crate::compare::report;
-use crate::compare::{Baseline, Comparison};
 use crate::export::{rows, table};
 use crate::interrupt::{INTERRUPTED, Interrupt};
-use crate::model::{Figures, Model};
+use pfp_model::columns::{Column, There};
+use pfp_model::compare::report;
+use pfp_model::compare::{Baseline, Comparison};
+use pfp_model::{Figures, Model};
 use pfp_read::snapshot::ProcessState;
 use pfp_read::source::Source;
 

@@ -11,11 +11,12 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
-use crate::columns::Column;
-use crate::columns::sorting::Sorting;
 use crate::common::Screen;
-use crate::grid::TableLayout;
 use crate::variables;
+use pfp_model::columns::Column;
+use pfp_model::columns::sorting::Sorting;
+use pfp_model::grid::TableLayout;
+use pfp_read::files;
 use pfp_read::files::atomic_file::{self, Existing};
 use pfp_read::files::input;
 use pfp_read::source::namespaces::effective_user;
@@ -164,7 +165,7 @@ impl Kept {
 
 /// The folder for state, as opposed to settings and cache, by the XDG specification.
 pub(super) fn state_folder() -> PathBuf {
-    variables::folder("XDG_STATE_HOME", ".local/state").map_or_else(
+    files::folder("XDG_STATE_HOME", ".local/state").map_or_else(
         || env::temp_dir().join(format!("pfp-run-{}", effective_user())),
         |folder| folder.join("pfp"),
     )

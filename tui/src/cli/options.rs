@@ -11,33 +11,15 @@ use clap::{Args, ValueEnum};
 use super::arguments::interval;
 use super::config::ScreenSettings;
 use super::kept::Kept;
-use crate::columns::Column;
-use crate::columns::sorting::Sorting;
+use super::words::{SortColumn, UnitName};
 use crate::common::Options;
-use crate::compare::Baseline;
-use crate::filter::Filter;
-use crate::roofline::Ceilings;
 use crate::styles::{Styles, Terminal, Theme, ThemeName};
+use pfp_model::columns::Column;
+use pfp_model::columns::sorting::Sorting;
+use pfp_model::compare::Baseline;
+use pfp_model::filter::Filter;
+use pfp_model::roofline::Ceilings;
 use pfp_read::source::{self, Wanted};
-use pfp_read::units::Unit;
-
-/// A [`Unit`], as options and settings name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum UnitName {
-    /// Seconds and parts of them.
-    Time,
-    /// Ticks of the process's clock.
-    Cycles,
-}
-
-impl From<UnitName> for Unit {
-    fn from(name: UnitName) -> Self {
-        match name {
-            UnitName::Time => Self::Time,
-            UnitName::Cycles => Self::Cycles,
-        }
-    }
-}
 
 /// The format of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +68,7 @@ pub struct ShowArgs {
     /// Sort by this column at first; the default is the column last chosen on the screen, or the
     /// load.
     #[arg(long, env = "PFP_TOP_SORT", value_name = "COLUMN", value_enum)]
-    pub(super) sort: Option<Column>,
+    pub(super) sort: Option<SortColumn>,
     /// Do not capture the mouse.
     #[arg(long, env = "PFP_TOP_NO_MOUSE", value_parser = BoolishValueParser::new())]
     pub(super) no_mouse: bool,
@@ -161,7 +143,7 @@ impl ShowArgs {
 
     /// The order of printed tables.
     pub(super) fn sorting(&self) -> Sorting {
-        Sorting::by(self.sort.unwrap_or(Column::Load))
+        Sorting::by(self.sort.map_or(Column::Load, |sort| sort.0))
     }
 
     /// The options for the screen. Where the user gives none, they are the choices from the
@@ -170,7 +152,7 @@ impl ShowArgs {
         let kept = Kept::load();
         let columns = Some(self.columns.clone()).filter(|columns| !columns.is_empty());
         let columns = columns.or_else(|| kept.columns());
-        let sorting = self.sort.map(Sorting::by).or_else(|| kept.sorting());
+        let sorting = self.sort.map(|sort| Sorting::by(sort.0)).or_else(|| kept.sorting());
         Options {
             wanted,
             interval: self.interval,

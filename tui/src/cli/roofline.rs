@@ -12,10 +12,10 @@ use super::missing::missing;
 use super::output::{Progress, check_new, print, print_json, write_file};
 use super::target::{LIVE, TargetArgs};
 use crate::export::{ExportedPoint, Subject, svg_roofline};
-use crate::filter::Filter;
-use crate::model::Model;
-use crate::roofline::columns::{TABLE, dot};
-use crate::roofline::{self, Ceilings, Dot, Roof};
+use pfp_model::Model;
+use pfp_model::filter::Filter;
+use pfp_model::roofline::columns::{TABLE, dot};
+use pfp_model::roofline::{self, Ceilings, Dot, Roof};
 use pfp_read::source::{self, Source};
 use pfp_read::text::warn;
 use pfp_read::units;
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn ceilings_stand_in_columns() {
-        let mut ceilings = crate::roofline::tests::ceilings();
+        let mut ceilings = pfp_model::roofline::made_up_ceilings();
         let expected = "a processor\n\
             \n\
             ceiling           1 thread     4 threads\n\

@@ -26,10 +26,10 @@ use super::options::ShowArgs;
 use super::output::{check_new, overwrite, written};
 use super::show;
 use crate::app::App;
-use crate::compare::Baseline;
 use crate::interrupt::Interrupt;
-use crate::model::Model;
 use crate::remote;
+use pfp_model::Model;
+use pfp_model::compare::Baseline;
 use pfp_read::files::json;
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source::{

@@ -9,10 +9,10 @@ use clap::Args;
 use super::arguments::interval;
 use super::output::print;
 use super::target::TargetArgs;
-use crate::filter::Filter;
 use crate::interrupt::Interrupt;
 use crate::remote::newcomers;
 use crate::serve::{Pool, STAYS, Scope, http};
+use pfp_model::filter::Filter;
 use pfp_read::source::{Candidate, Discovery, ProcessGroup, Refusal, Selector};
 use pfp_read::text::warn;
 

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::chosen_keys::ChosenKeys;
-use crate::columns::Column;
-use crate::columns::sorting::Sorting;
-use crate::filter::Filter;
-use crate::model::TAU_SECONDS;
+use pfp_model::TAU_SECONDS;
+use pfp_model::columns::Column;
+use pfp_model::columns::sorting::Sorting;
+use pfp_model::filter::Filter;
 use pfp_read::source::{ProcessGroup, Wanted};
 use pfp_read::units::Unit;
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::rows::Value;
 use super::subject::{ExportedPoint, Subject};
-use crate::model::{Length, amounts, histogram};
+use pfp_model::{Length, amounts, histogram};
 use pfp_read::snapshot::{Cell, Lane, Point, Stats};
 use pfp_read::text::cell;
 
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::export::Format;
     use crate::export::tests::written;
-    use crate::model::Model;
+    use pfp_model::Model;
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
 

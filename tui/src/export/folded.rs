@@ -13,7 +13,7 @@ use std::io::{self, Write};
 
 use super::escape;
 use super::subject::Subject;
-use crate::model::{Frame, Stacks, Weight, share_out};
+use pfp_model::{Frame, Stacks, Weight, share_out};
 
 /// Frame for unknown callers.
 pub(super) const OTHERS: &str = "[other callers]";
@@ -77,7 +77,7 @@ mod tests {
 
     use crate::export::Format;
     use crate::export::tests::{US, snapshot, written};
-    use crate::model::Model;
+    use pfp_model::Model;
     use pfp_read::snapshot::{Cell, Edge, Open, Snapshot};
     use pfp_read::source::synthetic::edge;
 

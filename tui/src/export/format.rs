@@ -67,7 +67,7 @@ impl Format {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Model;
+    use pfp_model::Model;
     use pfp_read::snapshot::{AmountTuple, Bucket, Cell, Record, Snapshot, Stats};
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;

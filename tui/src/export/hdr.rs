@@ -56,7 +56,7 @@ fn histogram(
                 histogram.saturating_record(subject.whole_ns(*value));
             }
         }
-        let middle = crate::model::histogram::middle(bucket).clamp(min, max);
+        let middle = pfp_model::histogram::middle(bucket).clamp(min, max);
         histogram.saturating_record_n(subject.whole_ns(middle), count);
     }
     Ok(Some(histogram))

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 
 use super::subject::Subject;
 use super::{escape, hdr};
-use crate::model::Figures;
+use pfp_model::Figures;
 
 /// Number of lines for each halving of the distance to 100 %.
 const TICKS: u32 = 5;
@@ -65,7 +65,7 @@ fn distribution(
 mod tests {
     use crate::export::Format;
     use crate::export::tests::written;
-    use crate::model::Model;
+    use pfp_model::Model;
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
 

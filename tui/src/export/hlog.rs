@@ -56,7 +56,7 @@ pub fn write(subject: &Subject<'_>, mut out: &mut dyn Write) -> io::Result<()> {
 mod tests {
     use crate::export::Format;
     use crate::export::tests::written;
-    use crate::model::Model;
+    use pfp_model::Model;
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::series::ProcessSeries;
-use crate::model::histogram;
+use pfp_model::histogram;
 use pfp_read::snapshot::Cell;
 
 /// The schema (in OpenTelemetry, the scale) 3: each bucket's end is 2^(1/8) times the previous one.

@@ -51,7 +51,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::series::{Labels, ProcessSeries, SeriesPoint, losses};
 use super::subject::Subject;
-use crate::headline::clock_word;
+use pfp_model::headline::clock_word;
 use pfp_read::snapshot::{Bucket, Cell, Loss, Snapshot, Stats, total};
 
 /// End of the first bucket, seconds.
@@ -446,7 +446,7 @@ impl Collector for Exposition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Model;
+    use pfp_model::Model;
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
 

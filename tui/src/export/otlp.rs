@@ -45,7 +45,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use super::native::{Native, SCHEMA, ZERO};
 use super::series::{Labels, ProcessSeries, losses};
 use super::subject::Subject;
-use crate::headline::clock_word;
+use pfp_model::headline::clock_word;
 use pfp_read::snapshot::{Cell, Loss, Process, total};
 
 /// Data points in one request: about a megabyte; receivers accept four or more.
@@ -392,7 +392,7 @@ mod tests {
 
     use super::*;
     use crate::export::openmetrics;
-    use crate::model::Model;
+    use pfp_model::Model;
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
 
@@ -498,7 +498,7 @@ mod tests {
             let base = 2_f64.powf(2_f64.powi(-SCHEMA));
             for cell in cells {
                 for bucket in &cell.histogram {
-                    let middle = part.seconds(crate::model::histogram::middle(bucket));
+                    let middle = part.seconds(pfp_model::histogram::middle(bucket));
                     let index = (0..metrics.bucket_counts.len())
                         .find(|at| {
                             middle <= base.powi(metrics.offset + *at as i32 + 1) * (1.0 + 1e-12)

@@ -7,8 +7,8 @@ use anyhow::Result;
 use serde::Serialize;
 use serde::ser::Serializer;
 
-use crate::columns::{Column, Kind};
-use crate::model::{Basis, Figures, Model};
+use pfp_model::columns::{Column, Kind};
+use pfp_model::{Basis, Figures, Model};
 use pfp_read::snapshot::{End, Process, Snapshot};
 use pfp_read::text::cell;
 use pfp_read::units::Unit;

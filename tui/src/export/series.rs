@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::subject::Subject;
-use crate::model::amounts;
+use pfp_model::amounts;
 use pfp_read::snapshot::{self, Cell, Loss, PointState, Snapshot, total};
 
 /// The series of one snapshot: of a process, or of several processes that are watched as one.

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::folded::{OTHERS, name, stacks};
 use super::subject::Subject;
 use super::tracks::{SliceEdge, tracks};
-use crate::model::Frame;
+use pfp_model::Frame;
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -141,7 +141,7 @@ fn moments(subject: &Subject<'_>, frames: &Frames<'_>, out: &mut dyn Write) -> i
 mod tests {
     use crate::export::Format;
     use crate::export::tests::{self, snapshot, written};
-    use crate::model::Model;
+    use pfp_model::Model;
     use serde_json::Value;
 
     fn exported(change: impl FnOnce(&mut pfp_read::snapshot::Snapshot)) -> Value {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::model::{Figures, Model};
+use pfp_model::{Figures, Model};
 use pfp_read::snapshot::{Process, Snapshot};
 
 /// Plausible rates of a clock, ticks per second.

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use super::subject::{ExportedPoint, Subject};
 use super::svg::{COLOURS, LETTER, QUIET, SvgPicture, cut, px};
-use crate::model::histogram::{HistogramBar, log_bars};
+use pfp_model::histogram::{HistogramBar, log_bars};
 use pfp_read::units;
 
 /// Maximum number of panels in one picture.
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::export::Format;
     use crate::export::tests::written;
-    use crate::model::Model;
+    use pfp_model::Model;
     use pfp_read::snapshot::Snapshot;
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;

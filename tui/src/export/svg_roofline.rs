@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use super::svg::{COLOURS, FONT_SIZE, LETTER, QUIET, SvgPicture, cut, px};
-use crate::roofline::{Ceilings, Dot, Flops, Roof};
+use pfp_model::roofline::{Ceilings, Dot, Flops, Roof};
 use pfp_read::units;
 
 const WIDTH: f64 = 960.0;
@@ -243,7 +243,7 @@ fn mark(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roofline::tests::ceilings;
+    use pfp_model::roofline::made_up_ceilings as ceilings;
 
     fn written(dots: &[Dot]) -> String {
         let mut out = Vec::new();
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn ceilings_that_lie_on_each_other_have_one_label() {
         let mut ceilings = ceilings();
-        let level = |name: &str, rate: f64| crate::roofline::Bandwidth {
+        let level = |name: &str, rate: f64| pfp_model::roofline::Bandwidth {
             level: name.into(),
             working_set: 1 << 20,
             bytes_per_second: rate,

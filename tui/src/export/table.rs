@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::columns::Column;
-use crate::grid::grid_of;
-use crate::headline::{Headline, ended_word, rhythm};
-use crate::model::{Figures, Model, lost};
+use pfp_model::columns::Column;
+use pfp_model::grid::grid_of;
+use pfp_model::headline::{Headline, ended_word, rhythm};
+use pfp_model::{Figures, Model, lost};
 use pfp_read::text;
 use pfp_read::units::{Scale, Unit};
 
@@ -72,8 +72,8 @@ pub fn render(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns::There;
-    use crate::columns::sorting::Sorting;
+    use pfp_model::columns::There;
+    use pfp_model::columns::sorting::Sorting;
     use pfp_read::snapshot::{ClockKind, Loss, ProcessState};
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;

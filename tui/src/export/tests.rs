@@ -2,7 +2,7 @@
 
 use super::format::Format;
 use super::subject::Subject;
-use crate::model::Model;
+use pfp_model::Model;
 use pfp_read::snapshot::{Record, Snapshot};
 use pfp_read::source::Source;
 use pfp_read::source::synthetic::Synthetic;

@@ -12,7 +12,7 @@
 //! readers never see impossible nesting.
 
 use super::subject::Subject;
-use crate::model::timeline::{Region, ThreadTrack as Thread, Timeline};
+use pfp_model::timeline::{Region, ThreadTrack as Thread, Timeline};
 use pfp_read::snapshot::Lane;
 
 /// The regions of a thread itself, of some of its tasks, which ran one after the other, or of one
@@ -192,7 +192,7 @@ fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<TrackSlice> {
 mod tests {
     use super::*;
     use crate::export::tests::{US, record, snapshot};
-    use crate::model::Model;
+    use pfp_model::Model;
     use pfp_read::snapshot::{Record, Snapshot};
 
     fn told(snapshot: Snapshot, passes: impl Fn(u32) -> bool) -> Vec<String> {

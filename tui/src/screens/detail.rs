@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use self::text::{DetailText, TABLES, heading};
 use super::sums;
-use crate::model::{HistogramWindow, Model, WindowHistory, WindowStats};
 use crate::screens::prelude::*;
+use pfp_model::{HistogramWindow, Model, WindowHistory, WindowStats};
 
 pub use self::load_view::LoadView;
 pub(crate) use self::text::losses;

@@ -1,10 +1,10 @@
 //! The points and their changes since a baseline, the greatest change of load first.
 
-use crate::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses, volume};
-use crate::compare::volume::Volume;
-use crate::compare::{Baseline, Comparison, DIFFERS, DiffRow, Verdict};
 use crate::screens::prelude::*;
 use crate::styles::Theme;
+use pfp_model::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses, volume};
+use pfp_model::compare::volume::Volume;
+use pfp_model::compare::{Baseline, Comparison, DIFFERS, DiffRow, Verdict};
 
 /// Lines above the rows: the two sides of the comparison, and the heading.
 const HEAD: u16 = 2;

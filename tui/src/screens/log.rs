@@ -1,8 +1,8 @@
 //! The log of events, and the cost of measuring.
 
-use crate::model::cost::{Cost, Costs};
-use crate::model::log::LogEntry;
 use crate::screens::prelude::*;
+use pfp_model::cost::{Cost, Costs};
+use pfp_model::log::LogEntry;
 use pfp_read::local_time::time_of_day;
 
 /// Maximum number of points whose cost is shown.

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use crate::grid::CellContext;
 use crate::screens::prelude::*;
 use pfp_read::local_time::time_of_day;
 use pfp_read::source::{Candidate, Choice, Discovery, ProcessGroup, Selector, choose};
@@ -17,8 +16,6 @@ groups! {
 
 /// Columns of the cursor and of the mark.
 const MARKS: usize = 2;
-
-impl CellContext for Discovery {}
 
 static TABLE: Table<Candidate, Discovery> = table! {
     Candidate, Discovery;

@@ -4,11 +4,11 @@ mod draw;
 mod idle;
 
 use self::idle::Idle;
-use crate::columns;
-use crate::columns::sorting::{Sorting, SteadyLoads};
-use crate::columns::{Column, Fit, TABLE, There};
 use crate::common::Options;
 use crate::screens::prelude::*;
+use pfp_model::columns;
+use pfp_model::columns::sorting::{Sorting, SteadyLoads};
+use pfp_model::columns::{Column, Fit, TABLE, There};
 
 /// Minimum height for a line of sums below the table.
 const MIN_HEIGHT: u16 = 12;

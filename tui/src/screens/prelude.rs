@@ -2,10 +2,12 @@
 
 pub(super) use crate::common::keys::{KeyMap, groups};
 pub(super) use crate::common::{Action, Common, MouseTarget, Screen, Severity, Status, keys};
-pub(super) use crate::filter::Filter;
-pub(super) use crate::grid::{Fitted, Grid, Scroll, Table, TableLayout, table};
-pub(super) use crate::model::Figures;
-pub(super) use crate::styles::{Styles, chart, draw_scrolled, wrapped};
+pub(super) use crate::styles::{
+    DrawHeading as _, DrawRows as _, Styles, chart, draw_scrolled, wrapped,
+};
+pub(super) use pfp_model::Figures;
+pub(super) use pfp_model::filter::Filter;
+pub(super) use pfp_model::grid::{Fitted, Grid, Scroll, Table, TableLayout, table};
 pub(super) use pfp_read::snapshot::{PointState, ProcessState, Snapshot};
 pub(super) use pfp_read::units::{NONE, Scale};
 pub(super) use pfp_read::{text, units};

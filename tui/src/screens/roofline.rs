@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use ratatui::buffer::Buffer;
 
-use crate::roofline;
-use crate::roofline::columns::{KnownRoof, TABLE, dot};
-use crate::roofline::{Ceilings, Dot, Roof};
 use crate::screens::prelude::*;
+use pfp_model::roofline;
+use pfp_model::roofline::columns::{KnownRoof, TABLE, dot};
+use pfp_model::roofline::{Ceilings, Dot, Roof};
 
 /// Number of lines without rows or picture: the heading, and the titles of the columns.
 const HEADS: u16 = 2;

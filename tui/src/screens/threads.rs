@@ -5,10 +5,10 @@ mod list;
 
 use self::list::{TABLE, name_of};
 use super::sums;
-use crate::columns::sorting::SteadyLoads;
-use crate::grid::Sorted;
-use crate::model::threads::{Thread, find};
 use crate::screens::prelude::*;
+use pfp_model::columns::sorting::SteadyLoads;
+use pfp_model::grid::Sorted;
+use pfp_model::threads::{Thread, find};
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
 

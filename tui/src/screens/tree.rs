@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use ratatui::Frame as Canvas;
 
-use crate::compare::Baseline;
-use crate::model::recent::Recent;
-use crate::model::tree::{Direction, Samples, Tree, TreeRow};
-use crate::model::{Frame, Model, OpenRegion, Stacks};
 use crate::screens::prelude::*;
+use pfp_model::compare::Baseline;
+use pfp_model::recent::Recent;
+use pfp_model::tree::{Direction, Samples, Tree, TreeRow};
+use pfp_model::{Frame, Model, OpenRegion, Stacks};
 
 /// Number of lines above the rows: the heading, and the titles of the columns.
 const HEADS: u16 = 2;

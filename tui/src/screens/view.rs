@@ -8,10 +8,10 @@ use ratatui::widgets::Paragraph;
 
 use crate::common::keys::KeyMap;
 use crate::common::{Action, Common, MouseTarget, Overlay, Prompt, Screen};
-use crate::compare::Baseline;
-use crate::filter::Filter;
-use crate::grid::{Grid, TableLayout};
 use crate::styles::{Styles, wrapped};
+use pfp_model::compare::Baseline;
+use pfp_model::filter::Filter;
+use pfp_model::grid::{Grid, TableLayout};
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source::{Candidate, ProcessGroup};
 

@@ -11,8 +11,8 @@ use hyper::body::Bytes;
 
 use super::negotiate::Negotiated;
 use crate::export::{Begin, Subject};
-use crate::filter::Filter;
-use crate::model::{Figures, Lifetime, Model, TAU_SECONDS};
+use pfp_model::filter::Filter;
+use pfp_model::{Figures, Lifetime, Model, TAU_SECONDS};
 use pfp_read::snapshot::{ProcessState, Snapshot};
 use pfp_read::source::{Candidate, Discovery, Finder, ProcessGroup, Source};
 use pfp_read::text::warn;

@@ -1,7 +1,7 @@
 //! Small charts made of characters.
 
 use super::Glyphs;
-use crate::model::LoadSlice;
+use pfp_model::LoadSlice;
 
 /// Minimum load at full height of a trend, as a share of a CPU, so that the noise of an idle point
 /// looks idle.

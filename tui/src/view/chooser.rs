@@ -8,8 +8,8 @@ use ratatui::widgets::{Block, Clear};
 
 use crate::app::App;
 use crate::common::Overlay;
-use crate::grid::{Heading, Sorted, TableLayout};
 use crate::styles::draw_scrolled;
+use pfp_model::grid::{Heading, Sorted, TableLayout};
 use pfp_read::text;
 
 /// A border for terminals without line-drawing characters.

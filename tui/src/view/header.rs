@@ -12,9 +12,9 @@ use ratatui::text::{Line, Span};
 
 use crate::app::App;
 use crate::common::{Screen, Status};
-use crate::headline::{Headline, ended_word, rhythm};
-use crate::model::left_over::LeftOver;
-use crate::model::{Figures, lost};
+use pfp_model::headline::{Headline, ended_word, rhythm};
+use pfp_model::left_over::LeftOver;
+use pfp_model::{Figures, lost};
 use pfp_read::source::BadPlace;
 use pfp_read::text;
 

@@ -10,8 +10,8 @@ use ratatui::macros::span;
 use ratatui::text::{Line, Span};
 
 use crate::app::App;
-use crate::model::{Basis, Figures};
 use crate::styles::{Styles, chart};
+use pfp_model::{Basis, Figures};
 use pfp_read::text;
 use pfp_read::units;
 

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn points_that_only_the_baseline_has_can_be_walked_over() {
-    use crate::compare::{Baseline, Verdict};
+    use pfp_model::compare::{Baseline, Verdict};
     let mut base = Synthetic::new();
     base.snapshot_mut().points[3].name = "io.old".into();
     base.snapshot_mut().process.segment_id = "f".repeat(32);
@@ -28,7 +28,7 @@ fn points_that_only_the_baseline_has_can_be_walked_over() {
     assert!(desk.common.selected().is_some(), "the table has a cursor of its own at once");
 }
 
-fn row(desk: &Desk, id: u32) -> crate::compare::DiffRow {
+fn row(desk: &Desk, id: u32) -> pfp_model::compare::DiffRow {
     desk.screens.diff.comparison.as_ref().unwrap().row(id).unwrap().clone()
 }
 

@@ -265,7 +265,7 @@ fn threads_are_sorted_selected_and_opened() {
     desk.press("3");
     let loads = |desk: &Desk| -> Vec<f64> {
         let thread = |lane: &u32| {
-            crate::model::threads::find(desk.common.model.thread_figures(), *lane).unwrap().load
+            pfp_model::threads::find(desk.common.model.thread_figures(), *lane).unwrap().load
         };
         desk.screens.threads.order.iter().filter_map(thread).collect()
     };

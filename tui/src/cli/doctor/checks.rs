@@ -16,8 +16,8 @@ use crate::cli::demo;
 use crate::cli::options::locale_has_unicode;
 use crate::cli::run::inject::{self, System};
 use crate::cli::run::{places, preload};
-use crate::headline::clock_word;
 use crate::variables;
+use pfp_model::headline::clock_word;
 use pfp_read::snapshot::ClockKind;
 
 /// The size of an average program's segment, MiB.

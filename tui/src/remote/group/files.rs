@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 
 use super::GroupSource;
-use crate::model::span::{Span, read};
+use pfp_model::span::{Span, read};
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source::{
     Candidate, Discovery, FileSource, Finder, Moment, ProcessGroup, Selector, Source, open_at,

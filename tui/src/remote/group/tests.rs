@@ -3,7 +3,7 @@ use std::rc::Rc;
 
 use super::*;
 use crate::app::tests::Shared as Made;
-use crate::model::{Figures, Model};
+use pfp_model::{Figures, Model};
 use pfp_read::snapshot::{Open, Record, total};
 use pfp_read::source::Selector;
 use pfp_read::source::synthetic::Synthetic;

@@ -12,8 +12,8 @@
 use super::load_view::LoadView;
 use ratatui::macros::line;
 
-use crate::model::LoadSlice;
 use crate::screens::prelude::*;
+use pfp_model::LoadSlice;
 use pfp_read::local_time::time_of_day;
 
 /// Height of the picture, in lines.

@@ -3,8 +3,8 @@
 //! At first the part ends at the present and follows it. Once the user has moved back in time, the
 //! end of the part is fixed, so that other points can be viewed over the same time.
 
-use crate::model::History;
 use crate::screens::prelude::*;
+use pfp_model::History;
 
 /// The lengths to choose from, seconds.
 const SPANS: [u64; 16] =

@@ -6,12 +6,12 @@ use ratatui::macros::line;
 use super::super::sums;
 use super::super::sums::{Sums, SumsTable, TextLine};
 use super::{DetailView, load};
-use crate::columns::{self, state_word};
-use crate::model::histogram::HistogramBar;
-use crate::model::threads::own_name;
-use crate::model::{Calls, HistogramWindow, Related, Who, WindowStats, histogram, lost};
 use crate::screens::prelude::*;
 use crate::styles::beside;
+use pfp_model::columns::{self, state_word};
+use pfp_model::histogram::HistogramBar;
+use pfp_model::threads::own_name;
+use pfp_model::{Calls, HistogramWindow, Related, Who, WindowStats, histogram, lost};
 use pfp_read::snapshot::Stats;
 
 /// Minimum width for showing the histogram beside the figures.

@@ -6,9 +6,9 @@ use ratatui::widgets::Paragraph;
 use super::super::detail::losses;
 use super::super::view::why_no_point;
 use super::PointsView;
-use crate::columns::{self, Column, Fit, Kind};
-use crate::model::PointWarning;
 use crate::screens::prelude::*;
+use pfp_model::PointWarning;
+use pfp_model::columns::{self, Column, Fit, Kind};
 
 const NO_POINT: &str = " no points yet: each appears here once the program reaches it; `pfp-top \
                         doctor PID` explains what may be missing";

@@ -5,8 +5,8 @@ use super::super::sums::{Sums, TextLine};
 use super::super::view::{draw_empty, why_none};
 use super::ThreadsView;
 use super::list::{TABLE, amiss, ended, name_of, open_for};
-use crate::model::threads::{Thread, find, parts, state_word};
 use crate::screens::prelude::*;
+use pfp_model::threads::{Thread, find, parts, state_word};
 
 /// Minimum height for showing the list above the points of a thread.
 const HIGH: u16 = 10;

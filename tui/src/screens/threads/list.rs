@@ -1,10 +1,10 @@
 //! The columns of the list of threads, and the words in them.
 
-use crate::columns;
-use crate::headline::clock_word;
-use crate::model::lost;
-use crate::model::threads::{Thread, own_name, process_of, state_word};
 use crate::screens::prelude::*;
+use pfp_model::columns;
+use pfp_model::headline::clock_word;
+use pfp_model::lost;
+use pfp_model::threads::{Thread, own_name, process_of, state_word};
 use pfp_read::snapshot::{LaneKind, Open};
 
 pub(super) static TABLE: Table<Thread, Common> = table! {

@@ -17,10 +17,10 @@ use ratatui::style::Modifier;
 
 use super::TimelineView;
 use super::place::step_above;
-use crate::model::timeline as model;
-use crate::model::timeline::columns::{ColumnRun, TimelineColumn, TimelineWindow, columns, runs};
-use crate::model::timeline::{ThreadTrack, TimelineLevel};
 use crate::screens::prelude::*;
+use pfp_model::timeline as model;
+use pfp_model::timeline::columns::{ColumnRun, TimelineColumn, TimelineWindow, columns, runs};
+use pfp_model::timeline::{ThreadTrack, TimelineLevel};
 
 /// Minimum number of columns between two marks of the axis.
 const BETWEEN_MARKS: u64 = 14;

@@ -5,9 +5,9 @@
 
 use std::collections::HashSet;
 
-use crate::model::timeline::columns::TimelineWindow;
-use crate::model::timeline::{Region, Timeline, TimelineRow};
 use crate::screens::prelude::*;
+use pfp_model::timeline::columns::TimelineWindow;
+use pfp_model::timeline::{Region, Timeline, TimelineRow};
 
 /// Minimum length of the visible part, nanoseconds.
 const SHORTEST_NS: u64 = 1_000;

@@ -3,9 +3,9 @@
 use ratatui::Frame as Canvas;
 
 use super::{TreeView, TreeWindow, WeightSource};
-use crate::grid::Sorted;
-use crate::model::tree::{Direction, Frame, Node, TreeRow};
 use crate::screens::prelude::*;
+use pfp_model::grid::Sorted;
+use pfp_model::tree::{Direction, Frame, Node, TreeRow};
 
 /// Minimum change of a share since the baseline that is coloured.
 const CHANGED: f64 = 0.05;

@@ -9,8 +9,8 @@
 use ratatui::Frame as Canvas;
 
 use super::{TreeView, draw};
-use crate::model::tree::Tree;
 use crate::screens::prelude::*;
+use pfp_model::tree::Tree;
 
 /// Minimum width of a bar with a name.
 const NAMED: u16 = 4;
@@ -134,8 +134,8 @@ pub(super) fn draw(tree: &TreeView, canvas: &mut Canvas, area: Rect, common: &Co
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Frame;
-    use crate::model::tree::Direction;
+    use pfp_model::Frame;
+    use pfp_model::tree::Direction;
 
     fn tree() -> Tree {
         let point = Frame::Point;

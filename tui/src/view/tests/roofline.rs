@@ -7,9 +7,9 @@ fn roofline_desk(ceilings: bool) -> Desk {
     let mut desk = desk();
     desk.press("7");
     if ceilings {
-        desk.screens.roofline.ceilings = Some(crate::roofline::tests::ceilings());
+        desk.screens.roofline.ceilings = Some(pfp_model::roofline::made_up_ceilings());
     }
-    let dot = |label: &str, intensity, flops_per_second| crate::roofline::Dot {
+    let dot = |label: &str, intensity, flops_per_second| pfp_model::roofline::Dot {
         label: label.into(),
         intensity,
         flops_per_second,

@@ -31,8 +31,8 @@ fn full() -> Desk {
     let mut desk = changed();
     records(&mut desk);
     desk.made().losses[Loss::BeginsRefused] = 12;
-    desk.screens.roofline.ceilings = Some(crate::roofline::tests::ceilings());
-    let dot = |label: &str| crate::roofline::Dot {
+    desk.screens.roofline.ceilings = Some(pfp_model::roofline::made_up_ceilings());
+    let dot = |label: &str| pfp_model::roofline::Dot {
         label: label.into(),
         intensity: 0.5,
         flops_per_second: 6e9,

@@ -1,0 +1,161 @@
+//! A process's measurements between two moments, as a snapshot of its own.
+//!
+//! ```text
+//! process  |--------------------|=====================|
+//!        start                from                    to
+//! ```
+//!
+//! The result looks as if the process had begun at `from`: sums, histograms and losses are the
+//! growth up to `to`, and times count from `from`. A point that was reset in between has its
+//! measurements since the reset. A minimum that is smaller than before `from` is exact, and so is a
+//! maximum that is greater; others are known to a bucket's width.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::histogram;
+use pfp_read::snapshot::{Cell, Edge, Point, Snapshot, Stats};
+
+/// The growth from `from` to `to`. `None` if `to` is of another process, or not later.
+pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
+    let is_same = from.process.segment_id == to.process.segment_id;
+    if !is_same || from.elapsed_ticks >= to.elapsed_ticks {
+        return None;
+    }
+    let was_reset =
+        |point: &&Point| from.point(point.id).is_some_and(|it| it.resets != point.resets);
+    let reset: HashSet<u32> = to.points.iter().filter(was_reset).map(|point| point.id).collect();
+    let before: HashMap<_, _> = from.cells.iter().map(|cell| (cell.key(), cell)).collect();
+    let cells = to.cells.iter().filter_map(|cell| {
+        match before.get(&cell.key()).filter(|_| !reset.contains(&cell.point)) {
+            Some(before) => since(before, cell).map(Arc::new),
+            None => Some(Arc::clone(cell)),
+        }
+    });
+    to.cells = cells.collect();
+    let edges: HashMap<_, &Edge> = from.edges.iter().map(|edge| (edge.key(), edge)).collect();
+    to.edges.retain_mut(|edge| {
+        if let Some(before) = edges.get(&edge.key()).filter(|_| !reset.contains(&edge.point)) {
+            edge.count = edge.count.saturating_sub(before.count);
+            edge.exclusive = edge.exclusive.saturating_sub(before.exclusive);
+            edge.inclusive = edge.inclusive.saturating_sub(before.inclusive);
+        }
+        edge.count > 0
+    });
+    for lane in &mut to.lanes {
+        if let Some(before) = from.lane(lane.id) {
+            lane.records_written = lane.records_written.saturating_sub(before.records_written);
+            lane.switches = lane.switches.saturating_sub(before.switches);
+        }
+        for open in &mut lane.open {
+            open.start = open.start.saturating_sub(from.elapsed_ticks);
+        }
+    }
+    // A process that joins a sum changes the number of resets, too. The sum's figures then include
+    // measurements from before `from`, so their begin is unknown.
+    let joined = to.process.members.iter().any(|member| !from.knows(member));
+    for point in &mut to.points {
+        let is_whole = reset.contains(&point.id);
+        point.since_ticks = match point.begin_ticks() {
+            _ if !is_whole && from.point(point.id).is_some() => Some(0),
+            Some(_) if is_whole && joined && point.process.is_none() => None,
+            begin => begin.map(|begin| begin.saturating_sub(from.elapsed_ticks)),
+        }
+        .filter(|since| *since > 0 || point.resets > 0);
+    }
+    to.losses = to.losses.since(&from.losses);
+    to.records.retain_mut(|record| {
+        let start = record.start.checked_sub(from.elapsed_ticks);
+        record.start = start.unwrap_or_default();
+        start.is_some()
+    });
+    to.elapsed_ticks -= from.elapsed_ticks;
+    to.process.started_unix_ns = from.taken_unix_ns;
+    Some(to)
+}
+
+/// The growth of a cell from `before` to `now`. `None` if it has no new measurements.
+fn since(before: &Cell, now: &Cell) -> Option<Cell> {
+    let (then, sum) = (before.total(), now.total());
+    let mut stats = sum.since(&then).filter(|grown| grown.count > 0)?;
+    let histogram = histogram::subtract(&now.histogram, &before.histogram);
+    let shortest = histogram.first().map_or(sum.min, |bucket| bucket.low);
+    let longest =
+        histogram.last().map_or(sum.max, |b| b.low.saturating_add(b.width.saturating_sub(1)));
+    stats.min = if sum.min < then.min { sum.min } else { shortest.max(sum.min) };
+    stats.max = if sum.max > then.max { sum.max } else { longest.min(sum.max) };
+    Some(Cell { stats, retired: Stats::default(), histogram, ..now.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PointWindow;
+    use pfp_read::snapshot::total;
+    use pfp_read::source::synthetic::Synthetic;
+    use pfp_read::source::{Change, Source};
+
+    #[test]
+    fn a_window_of_a_window_has_the_models_figures() {
+        let mut source = Synthetic::new();
+        let all: Vec<Snapshot> = source.polls(6);
+        let window = between(&all[2], all[5].clone()).unwrap();
+        assert_eq!(window.elapsed_ticks, all[5].elapsed_ticks - all[2].elapsed_ticks);
+        assert_eq!(window.process.started_unix_ns, all[2].taken_unix_ns);
+        for id in 1..8 {
+            let expected = PointWindow::between(Some(&all[2]), &all[5], id).unwrap();
+            let found = PointWindow::between(None, &window, id).unwrap();
+            assert_eq!(found, expected, "{id}");
+        }
+        for cell in &window.cells {
+            let stats = &cell.stats;
+            assert!(stats.count > 0 && stats.min <= stats.max, "{stats:?}");
+            let (first, last) = (cell.histogram[0], cell.histogram[cell.histogram.len() - 1]);
+            assert!((first.low..first.low + first.width).contains(&stats.min), "{stats:?}");
+            assert!((last.low..last.low + last.width).contains(&stats.max), "{stats:?}");
+        }
+        // Measuring it in two parts gives the same.
+        let parts = [between(&all[2], all[3].clone()), between(&all[3], all[5].clone())];
+        let sum = |s: &Snapshot| total(&s.cells);
+        let parts = parts.map(|part| sum(&part.unwrap()));
+        assert_eq!(parts[0].count + parts[1].count, sum(&window).count);
+        assert_eq!(parts[0].squares + parts[1].squares, sum(&window).squares);
+        assert_eq!(between(&all[5], all[2].clone()), None, "backwards");
+        assert_eq!(between(&all[5], all[5].clone()), None, "nothing");
+    }
+
+    #[test]
+    fn after_a_reset_a_window_has_later_measurements_only() {
+        let mut source = Synthetic::new();
+        let first = source.poll().unwrap();
+        source.act(Change::Reset(1)).unwrap();
+        let second = source.poll().unwrap();
+        let window = between(&first, second.clone()).unwrap();
+        let cells =
+            |s: &Snapshot| s.cells.iter().filter(|c| c.point == 1).cloned().collect::<Vec<_>>();
+        assert_eq!(cells(&window), cells(&second));
+    }
+
+    #[test]
+    fn the_time_of_a_point_begins_with_the_window_or_at_the_reset() {
+        let mut source = Synthetic::new();
+        let mut all: Vec<Snapshot> = source.polls(3);
+        source.act(Change::Reset(1)).unwrap();
+        all.extend(source.polls(5));
+        // Reset at the third poll.
+        for (from, to, seconds) in [(0, 7, 5.0), (2, 7, 5.0), (4, 7, 3.0), (0, 1, 1.0)] {
+            let window = between(&all[from], all[to].clone()).unwrap();
+            let found = PointWindow::between(None, &window, 1).unwrap();
+            assert_eq!(
+                found,
+                PointWindow::between(Some(&all[from]), &all[to], 1).unwrap(),
+                "{from}"
+            );
+            assert_eq!(found.length.unwrap().seconds, seconds, "{from}");
+        }
+        let window = between(&all[1], all[7].clone()).unwrap();
+        assert!(
+            window.points.iter().all(|point| (point.resets > 0) == point.since_ticks.is_some())
+        );
+    }
+}
