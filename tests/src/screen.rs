@@ -9,6 +9,7 @@
 //! [`Screen::wait_for`] waits for a condition.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -174,7 +175,7 @@ impl<'a> Screen<'a> {
     #[track_caller]
     pub fn wait_for_count(&self, name: &str, above: u64) -> String {
         self.wait_for(&format!("{name} to be counted"), |text| {
-            row(text, name).is_some_and(|row| row.has_counted_above(above))
+            row(text, name).is_some_and(|row| row.counts_above(above))
         })
     }
 
@@ -291,15 +292,33 @@ impl Row {
         &self.cells[1]
     }
 
-    /// The count, if it is small enough to be shown in full.
-    pub fn exact_count(&self) -> Option<u64> {
-        self.count().parse().ok()
+    /// The counts that are shown like its own: a count above 999 is shown with three digits, such as
+    /// `172k`. Empty if no count is shown.
+    pub fn counted(&self) -> Range<u64> {
+        let shown = self.count();
+        let (digits, factor) = match shown.char_indices().last() {
+            Some((at, 'k')) => (&shown[..at], 1e3),
+            Some((at, 'M')) => (&shown[..at], 1e6),
+            Some((at, 'G')) => (&shown[..at], 1e9),
+            _ => (shown, 1.0),
+        };
+        let Ok(number) = digits.parse::<f64>() else { return 0..0 };
+        let decimals = digits.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        // The last digit may be rounded or cut.
+        let error = if factor == 1.0 { 0.0 } else { factor / 10_f64.powi(decimals as i32) };
+        let count = number * factor;
+        (count - error).round() as u64..(count + error).round() as u64 + 1
     }
 
-    /// Whether the count exceeds `count`, which must be small enough to be shown in full. A
-    /// shortened count, such as `172k`, does.
-    fn has_counted_above(&self, count: u64) -> bool {
-        self.count().ends_with(['k', 'M', 'G']) || self.exact_count() > Some(count)
+    /// Whether its count is this one, as far as it is shown.
+    pub fn counts(&self, count: u64) -> bool {
+        self.counted().contains(&count)
+    }
+
+    /// Whether its count is certainly above this one.
+    pub fn counts_above(&self, count: u64) -> bool {
+        let counted = self.counted();
+        !counted.is_empty() && counted.start > count
     }
 }
 
