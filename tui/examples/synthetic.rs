@@ -11,11 +11,11 @@ use std::time::Instant;
 use pfp_read::files::json::{self, Existing};
 use pfp_read::source::Source;
 use pfp_read::source::synthetic::Synthetic;
+use pfp_remote::Machine;
 use pfp_top::app::App;
 use pfp_top::common::Options;
 use pfp_top::event_loop;
 use pfp_top::interrupt::Interrupt;
-use pfp_top::remote::Machine;
 use pfp_top::styles::Styles;
 
 fn main() -> anyhow::Result<()> {

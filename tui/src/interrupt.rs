@@ -79,6 +79,11 @@ impl Interrupt {
         Some(self.raised.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }
 
+    /// Waits until a signal asks the program to end.
+    pub fn wait(&self) {
+        while self.sleep(Duration::MAX) {}
+    }
+
     /// Sleeps, or returns early when asked to end; returns whether it slept the whole time.
     pub fn sleep(&self, time: Duration) -> bool {
         if !self.raised() {

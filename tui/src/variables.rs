@@ -95,8 +95,10 @@ mod tests {
             "probe/inject/src",
             "probe/tracing/src",
             "shm-layout/src",
+            "tui/export/src",
             "tui/model/src",
             "tui/read/src",
+            "tui/remote/src",
             "tui/src",
         ]
         .map(|folder| root.join(folder))

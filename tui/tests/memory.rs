@@ -13,9 +13,9 @@ use pfp_read::snapshot::{
 };
 use pfp_read::source::Source;
 use pfp_read::source::synthetic::{Synthetic, bucket_of};
+use pfp_remote::Machine;
 use pfp_top::app::App;
 use pfp_top::common::Options;
-use pfp_top::remote::Machine;
 use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use pfp_read::snapshot::{PointState, Snapshot};
 use pfp_read::source::synthetic::Synthetic;
 use pfp_read::source::{Change, Source};
+use pfp_remote::Machine;
 use pfp_top::app::App;
 use pfp_top::common::Options;
 use pfp_top::event_loop;
 use pfp_top::interrupt::Interrupt;
-use pfp_top::remote::Machine;
 
 struct Faulty(Synthetic);
 

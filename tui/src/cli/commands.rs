@@ -12,13 +12,13 @@ use super::target::ViaArgs;
 use super::{
     demo, diff, doctor, export, gate, manual, record, roofline, run as program, serve, show,
 };
-use crate::export::list;
 use crate::interrupt::Interrupt;
-use crate::remote;
-use crate::remote::Machine;
+use pfp_export::list;
 use pfp_read::files::json;
 use pfp_read::source::{self, Refusal};
 use pfp_read::text::{clean, warn};
+use pfp_remote as remote;
+use pfp_remote::Machine;
 
 /// Exit status of failures whose cause is not a [`Refusal`].
 const FAILURE: u8 = 2;
@@ -79,7 +79,7 @@ fn agent(enter: Option<u32>) -> Result<u8> {
     };
     // Installed after `enter`, which requires a single-threaded process: this starts a thread.
     let interrupt = Interrupt::install()?;
-    crate::agent::run(io::stdin(), io::stdout(), &mut finder, interrupt)?;
+    pfp_remote::agent::run(io::stdin(), io::stdout(), &mut finder, move || interrupt.wait())?;
     Ok(0)
 }
 

@@ -10,12 +10,12 @@ use super::arguments::percent;
 use super::missing::missing;
 use super::output::print;
 use super::target::TargetArgs;
-use crate::remote;
 use pfp_model::compare::{Baseline, Comparison, report};
 use pfp_model::span;
 use pfp_model::span::Span;
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source::{self, Moment};
+use pfp_remote as remote;
 
 /// Exit status of a comparison beyond the allowed limit.
 const SLOWER: u8 = 1;

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use hyper::Uri;
+use pfp_export::push::Uri;
 
 use super::arguments::interval;
 use super::output::{next_moment, print};
 use super::serve::Pooled;
 use crate::interrupt::Interrupt;
-use crate::push::{self, Pause, Pushed, Pusher};
-use crate::serve::Pool;
+use pfp_export::push::{self, Pause, Pushed, Pusher};
+use pfp_export::serve::Pool;
 use pfp_read::text::warn;
 
 /// Maximum time between two polls. It is short because the reset of a point discards what the point

@@ -11,7 +11,7 @@ use clap::Args;
 use super::missing::missing;
 use super::output::{Progress, check_new, print, print_json, write_file};
 use super::target::{LIVE, TargetArgs};
-use crate::export::{ExportedPoint, Subject, svg_roofline};
+use pfp_export::{ExportedPoint, Subject, svg_roofline};
 use pfp_model::Model;
 use pfp_model::filter::Filter;
 use pfp_model::roofline::columns::{TABLE, dot};

@@ -27,7 +27,6 @@ use super::output::{check_new, overwrite, written};
 use super::show;
 use crate::app::App;
 use crate::interrupt::Interrupt;
-use crate::remote;
 use pfp_model::Model;
 use pfp_model::compare::Baseline;
 use pfp_read::files::json;
@@ -36,6 +35,7 @@ use pfp_read::source::{
     self, Candidate, Collecting, Discovery, Finder, ProcessGroup, Selector, Source, Wanted,
 };
 use pfp_read::text::warn;
+use pfp_remote as remote;
 
 use inject::{InjectArgs, Note};
 use log::LogFile;

@@ -10,11 +10,11 @@ use super::arguments::interval;
 use super::output::print;
 use super::target::TargetArgs;
 use crate::interrupt::Interrupt;
-use crate::remote::newcomers;
-use crate::serve::{Pool, STAYS, Scope, http};
+use pfp_export::serve::{Pool, STAYS, Scope, http};
 use pfp_model::filter::Filter;
 use pfp_read::source::{Candidate, Discovery, ProcessGroup, Refusal, Selector};
 use pfp_read::text::warn;
+use pfp_remote::newcomers;
 
 /// Which processes to serve, and where.
 #[derive(Args, Clone, Debug)]
@@ -109,7 +109,7 @@ pub(super) fn run(serve: &ServeArgs) -> Result<u8> {
         ));
     }
     print(&format!("serving http://{address}/metrics\n"))?;
-    http::serve(listener, pool, is_local, interrupt)?;
+    http::serve(listener, pool, is_local, move || interrupt.wait())?;
     // The server runs until a signal ends it.
     Ok(0)
 }

@@ -12,10 +12,10 @@ use super::target::TargetArgs;
 use crate::app::App;
 use crate::event_loop;
 use crate::interrupt::Interrupt;
-use crate::remote;
-use crate::remote::Machine;
 use pfp_read::source::{self, Finder, Moment, Source, Wanted};
 use pfp_read::text::warn;
+use pfp_remote as remote;
+use pfp_remote::Machine;
 
 /// Shows the requested process.
 pub(super) fn watch(show: &ShowArgs, target: &TargetArgs) -> Result<u8> {

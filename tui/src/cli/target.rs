@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-use crate::remote;
-use crate::remote::Route;
 use pfp_read::files::input;
 use pfp_read::source::{
     Candidate, Choice, Finder, ProcessGroup, Selector, Source, Wanted, Which, choose,
 };
+use pfp_remote as remote;
+use pfp_remote::Route;
 
 /// The options that select running processes.
 pub(super) const LIVE: [&str; 4] = ["pid", "name", "all", "sum"];

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use pfp_read::snapshot::{PointState, ProcessState, Snapshot};
 use pfp_read::source::{self, Change, Source};
+use pfp_remote::Machine;
 use pfp_tests::script::{in_turn, pause, say};
 use pfp_tests::{os, stolen};
 use pfp_top::app::App;
 use pfp_top::common::Options;
-use pfp_top::remote::Machine;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 static FLICKER: pfp::Point = pfp::Point::new("flicker");

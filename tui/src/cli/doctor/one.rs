@@ -15,9 +15,9 @@ use pfp_shm_layout::segment::Segment;
 use super::checks::{directories, shared_memory};
 use super::processes::{failed, not_found_any_more, process};
 use super::{CheckResult, CheckVerdict};
-use crate::remote;
-use crate::remote::Whereabouts;
 use pfp_read::source::{self, LostSegment};
+use pfp_remote as remote;
+use pfp_remote::Whereabouts;
 
 const ABOUT: &str = "process";
 /// A text that every program built with pfp contains.
