@@ -314,7 +314,7 @@ impl ProcessMetrics {
             metrics.push(metric("pfp.call.exclusive", "s", about, data));
         }
         let scope = InstrumentationScope {
-            name: env!("CARGO_PKG_NAME").into(),
+            name: "pfp-top".into(),
             version: env!("CARGO_PKG_VERSION").into(),
             ..InstrumentationScope::default()
         };
