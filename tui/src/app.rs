@@ -27,6 +27,11 @@ use pfp_read::session::Session;
 use pfp_read::snapshot::{ProcessState, Snapshot};
 use pfp_read::source::{Finder, Source};
 
+/// How long figures that were requested from another place may take, beyond the moment of the poll,
+/// before the last ones are shown again.
+const IN_TIME: Duration = Duration::from_millis(100);
+/// Time between two looks whether requested figures have arrived.
+const CHECK: Duration = Duration::from_millis(10);
 /// The first interval is shorter, so that real rates show at once.
 const FIRST_INTERVAL: Duration = Duration::from_millis(300);
 
@@ -55,6 +60,8 @@ pub struct App {
     next_poll: Instant,
     next_sample: Instant,
     updates: u64,
+    /// While requested figures are on their way: the moment from which the last ones are shown again.
+    awaits_until: Option<Instant>,
 }
 
 impl App {
@@ -75,6 +82,7 @@ impl App {
             next_poll: now,
             next_sample: now,
             updates: 0,
+            awaits_until: None,
         }
     }
 
@@ -149,9 +157,28 @@ impl App {
         Screen::ALL.iter().any(|screen| self.screens.get(*screen).is_busy())
     }
 
+    /// Requests figures. Returns whether they are on their way, so that the poll has to be repeated
+    /// a moment later. The first figures may take any time.
+    fn awaits(&mut self, now: Instant) -> bool {
+        let Some(session) = &mut self.common.session else { return false };
+        session.source.set_interval(Some(self.common.interval));
+        session.source.prepare();
+        let until = *self.awaits_until.get_or_insert(now + IN_TIME);
+        let is_first = self.common.model.snapshot().is_none() && self.screen.tab().is_some();
+        if session.source.awaits() && (is_first || now < until) {
+            self.next_poll = now + CHECK;
+            return true;
+        }
+        self.awaits_until = None;
+        false
+    }
+
     /// Takes the next snapshot, or looks for a process if none is watched.
     pub fn poll(&mut self, now: Instant) {
         self.common.now = now;
+        if self.awaits(now) {
+            return;
+        }
         for screen in self.screens.all_mut() {
             screen.tick(&mut self.common);
         }
@@ -179,9 +206,6 @@ impl App {
     fn take_snapshot(&mut self) {
         let wants_records = self.view().wants_records();
         let Some(session) = &mut self.common.session else { return };
-        // Without a limit, the source waits for the first snapshot.
-        let within = self.common.model.snapshot().map(|_| self.common.interval);
-        session.source.set_interval(within);
         match session.poll_after(self.common.model.snapshot()) {
             Ok(mut snapshot) => {
                 if wants_records {
@@ -247,7 +271,6 @@ impl App {
     /// While the figures stand still, checks whether the process has ended.
     fn look_after_it(&mut self) {
         let Some(session) = &mut self.common.session else { return };
-        session.source.set_interval(Some(self.common.interval));
         let snapshot = match session.poll() {
             Ok(snapshot) => Arc::new(snapshot),
             Err(error) => {

@@ -148,7 +148,7 @@ impl Session {
     }
 
     fn put_back(&mut self) -> Result<()> {
-        let now = self.source.poll()?;
+        let now = self.source.poll_now()?;
         let mut failed = Ok(());
         for (id, toggled) in self.toggled.drain() {
             let state = now.point(id).map(|point| point.state);

@@ -23,7 +23,8 @@ mod which;
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
@@ -67,6 +68,21 @@ pub trait Source {
     /// With several sources, this is called for all of them before the first is polled.
     fn prepare(&mut self) {}
 
+    /// Takes a snapshot of a moment after this call. Unlike [`Self::poll`], it waits for figures that
+    /// are on their way, for up to a second; so it is not for a screen.
+    fn poll_now(&mut self) -> Result<Snapshot> {
+        let mut next = || {
+            self.prepare();
+            let until = Instant::now() + Duration::from_millis(500);
+            while self.awaits() && Instant::now() < until {
+                thread::sleep(Duration::from_millis(5));
+            }
+            self.poll()
+        };
+        // Figures that were requested before this call are of an earlier moment.
+        next().and_then(|_| next())
+    }
+
     /// Whether the process has certainly ended, but no snapshot shows that, because its segment
     /// cannot be read. To be called when [`Self::poll`] has failed.
     fn has_died(&self) -> bool {
@@ -81,6 +97,13 @@ pub trait Source {
     /// Whether the source has yielded no snapshot yet, but is expected to. To be called when
     /// [`Self::poll`] has failed.
     fn is_coming(&self) -> bool {
+        false
+    }
+
+    /// Whether the figures that [`Self::prepare`] has requested are still on their way, so that
+    /// [`Self::poll`] would return the last snapshot again, or fail without one. Never waits. False
+    /// for a source that delivers at once, and if the line is lost.
+    fn awaits(&mut self) -> bool {
         false
     }
 
@@ -188,6 +211,9 @@ pub trait Finder {
     fn places(&self) -> Vec<String> {
         Vec::new()
     }
+    /// Searches once, and waits for lines as long as that takes. From then on, no call waits for a
+    /// line. To be called before there is a screen.
+    fn ready_for_screen(&mut self) {}
     /// Places that cannot be reached now, if there are several.
     fn bad_places(&mut self) -> Vec<BadPlace> {
         Vec::new()

@@ -233,9 +233,17 @@ impl Source for GroupSource {
         coming.chain(members).for_each(|source| source.set_interval(within));
     }
 
+    fn prepare(&mut self) {
+        self.members.iter_mut().for_each(|member| member.source.prepare());
+    }
+
+    fn awaits(&mut self) -> bool {
+        self.members.iter_mut().any(|member| member.source.awaits())
+    }
+
     fn picture(&mut self) -> Result<Snapshot> {
         self.keep_last();
-        self.members.iter_mut().for_each(|member| member.source.prepare());
+        self.prepare();
         for member in self.members.iter_mut().filter(|member| !member.is_kept) {
             // A process that cannot be read now keeps its figures, as if it had ended.
             match member.source.poll() {

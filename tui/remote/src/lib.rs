@@ -92,6 +92,10 @@ impl Finder for Machine {
         Ok(group)
     }
 
+    fn ready_for_screen(&mut self) {
+        self.add_rooms(&mut Discovery::default());
+    }
+
     fn let_go(&mut self, segment_id: &str) {
         if let Some(collecting) = &self.collecting {
             collecting.let_go(segment_id);

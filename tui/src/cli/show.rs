@@ -24,10 +24,11 @@ pub(super) fn watch(show: &ShowArgs, target: &TargetArgs) -> Result<u8> {
     }
     let mut options = show.options(target.wanted());
     options.group = target.group();
-    let finder: Box<dyn Finder> = match options.group {
+    let mut finder: Box<dyn Finder> = match options.group {
         Some(_) if target.via.is_here() => Box::new(Machine::from_now_on(show.keep)),
         _ => remote::finder(&target.via.routes()?, show.keep, remote::IN_TIME_FOR_SCREENS)?,
     };
+    finder.ready_for_screen();
     let mut app = App::new(options, finder, Instant::now());
     if let Some(baseline) = show.baseline()? {
         app.compare_with(baseline);

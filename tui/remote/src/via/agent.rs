@@ -349,6 +349,18 @@ impl AgentProcess {
         }
     }
 
+    /// Whether the answer to a request has arrived; [`Self::wait`] then returns it at once.
+    pub(super) fn has_answered(&mut self, number: u32) -> Result<bool> {
+        loop {
+            if self.early.iter().any(|(reply, _)| reply.number == number) {
+                return Ok(true);
+            }
+            if matches!(self.hear(Duration::ZERO)?, ReplyKind::Nothing) {
+                return Ok(false);
+            }
+        }
+    }
+
     /// Waits for one reply and stores it in `early` if it was asked for.
     pub(super) fn hear(&mut self, patience: Duration) -> Result<ReplyKind> {
         let (reply, rest) = match self.replies.recv_timeout(patience) {

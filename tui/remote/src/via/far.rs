@@ -177,6 +177,14 @@ impl Connection {
         }
     }
 
+    /// Whether the answer to a request is still on its way. False if it never comes, because the
+    /// line is down.
+    pub(super) fn awaits(&mut self, asked: PendingRequest) -> bool {
+        asked.opened == self.opened
+            && matches!(self.state, ConnectionState::Up(_))
+            && self.with(|line| line.has_answered(asked.number)).is_ok_and(|has| !has)
+    }
+
     /// The error that says how long a request has had no answer.
     pub(super) fn silence(&self, asked: PendingRequest) -> anyhow::Error {
         let silent = asked.since.elapsed().as_secs();

@@ -34,6 +34,8 @@ pub(crate) struct RemoteFinder {
     found: Option<Discovery>,
     /// Deadline for waiting for the first answer.
     pub(super) until: Instant,
+    /// Whether there is a screen, which waits for no answer.
+    never_waits: bool,
 }
 
 impl RemoteFinder {
@@ -63,7 +65,8 @@ impl RemoteFinder {
     pub(super) fn of(far: Connection, place: Option<String>, is_elsewhere: bool) -> Self {
         let far = Rc::new(RefCell::new(far));
         let until = Instant::now() + TO_FIND;
-        Self { far, place, is_elsewhere, asked: None, found: None, until }
+        let never_waits = false;
+        Self { far, place, is_elsewhere, asked: None, found: None, until, never_waits }
     }
 
     /// This place, if it cannot be reached now.
@@ -155,6 +158,7 @@ impl RemoteFinder {
             is_elsewhere: self.is_elsewhere,
             unpacker: Unpacker::new()?,
             interval: None,
+            drains: false,
             rings: HashMap::new(),
             scale: None,
             missed: 0,
@@ -181,9 +185,11 @@ impl RemoteFinder {
         Ok(Box::new(self.watch(What::One(candidate.segment_id.clone()))?))
     }
 
-    fn watch_now(&self, what: What) -> Result<Box<dyn Source>> {
+    fn watch_in_time(&self, what: What) -> Result<Box<dyn Source>> {
         let mut remote = self.watch(what)?;
-        remote.wait_until_attached()?;
+        if !self.never_waits {
+            remote.wait_until_attached()?;
+        }
         Ok(Box::new(remote))
     }
 }
@@ -204,7 +210,11 @@ fn bound(discovery: &mut Discovery) {
 impl Finder for RemoteFinder {
     fn discover(&mut self) -> Result<Discovery> {
         let asked = self.ask()?;
-        let patience = if self.found.is_none() { TO_FIND } else { PATIENCE };
+        let patience = match (self.never_waits, &self.found) {
+            (true, _) => Duration::ZERO,
+            (false, None) => TO_FIND,
+            (false, Some(_)) => PATIENCE,
+        };
         match (self.take(asked, patience)?, &self.found) {
             (Some(found), _) => Ok(found),
             (None, Some(last)) => Ok(last.clone()),
@@ -213,10 +223,16 @@ impl Finder for RemoteFinder {
     }
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        self.watch_now(What::One(candidate.segment_id.clone()))
+        self.watch_in_time(What::One(candidate.segment_id.clone()))
     }
 
     fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-        self.watch_now(What::Several(group.clone()))
+        self.watch_in_time(What::Several(group.clone()))
+    }
+
+    fn ready_for_screen(&mut self) {
+        // If the search fails, the screen's own searches report the error.
+        let _ = self.discover();
+        self.never_waits = true;
     }
 }

@@ -167,6 +167,13 @@ impl Finder for PlacesFinder {
             .watch_later(candidate)
     }
 
+    fn ready_for_screen(&mut self) {
+        // If the search fails, the screen's own searches report the error.
+        let _ = self.discover();
+        let now = Instant::now();
+        self.0.borrow_mut().iter_mut().for_each(|place| place.via.until = now);
+    }
+
     fn places(&self) -> Vec<String> {
         self.0.borrow().iter().filter_map(|place| place.via.place.clone()).collect()
     }

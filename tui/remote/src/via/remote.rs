@@ -62,6 +62,9 @@ pub(super) struct RemoteSource {
     pub(super) asked: Option<PendingRequest>,
     /// The pending request for records.
     pub(super) asked_for_records: Option<PendingRequest>,
+    /// Whether records were taken with the last picture, so that [`Source::prepare`] requests the
+    /// next ones with the next picture.
+    pub(super) drains: bool,
     /// Requests for changes whose answers have not arrived yet, the oldest first.
     pub(super) acts: Vec<PendingRequest>,
     /// The last picture, unconverted.
@@ -155,9 +158,10 @@ impl RemoteSource {
         }
     }
 
-    /// How long to wait for a picture.
+    /// How long to wait for a picture. A screen never waits.
     pub(super) fn patience(&self) -> Duration {
         match (&self.last, self.interval) {
+            (_, Some(_)) => Duration::ZERO,
             (None, None) => MAX_PATIENCE,
             // Without a screen, a longer wait does no harm; but wait so long only once while the
             // line is silent.
@@ -276,12 +280,25 @@ impl RemoteSource {
 
 impl Source for RemoteSource {
     fn prepare(&mut self) {
-        let is_ready = self.attaching.is_none() && self.asked.is_none();
-        let opened = self.far.borrow().opened;
-        if is_ready && self.opened == opened {
-            // If the line is lost, the poll reports it.
-            let _ = self.ask_for_picture();
+        // If the line is lost, the poll reports it, and attaches again. The agent answers in order, so
+        // the request to attach may still be pending.
+        let is_attached = self.opened == self.far.borrow().opened;
+        if !is_attached || self.asked.is_some() || self.ask_for_picture().is_err() {
+            return;
         }
+        if std::mem::take(&mut self.drains) && self.asked_for_records.is_none() {
+            let lanes = self.last.iter().flat_map(|last| &last.lanes);
+            let next = |lane: &Lane| self.rings.get(&lane.id).map_or(0, |ring| ring.next);
+            let from = lanes.map(|lane| (lane.id, next(lane))).collect();
+            let ask = Ask::NewRecords { source: self.id, from };
+            self.asked_for_records = self.far.borrow_mut().ask(ask).ok();
+        }
+    }
+
+    fn awaits(&mut self) -> bool {
+        let asked = [self.attaching, self.asked, self.asked_for_records];
+        let mut far = self.far.borrow_mut();
+        asked.into_iter().flatten().any(|asked| far.awaits(asked))
     }
 
     fn set_interval(&mut self, within: Option<Duration>) {
@@ -316,6 +333,7 @@ impl Source for RemoteSource {
 
     /// Requests new records only.
     fn add_records(&mut self, snapshot: &mut Snapshot) {
+        self.drains = true;
         // The agent behind a reopened line has sent no picture yet.
         if self.opened != self.far.borrow().opened {
             return;
@@ -327,7 +345,7 @@ impl Source for RemoteSource {
             .filter(|(_, next, written)| next < written)
             .map(|(lane, next, _)| (lane, next))
             .collect();
-        if !from.is_empty() {
+        if !from.is_empty() || self.asked_for_records.is_some() {
             let new = self.records(Ask::NewRecords { source: self.id, from });
             for drained in new.ok().flatten().unwrap_or_default() {
                 self.rings.entry(drained.lane).or_default().add(drained);
