@@ -223,7 +223,7 @@ impl RemoteSource {
         snapshot
     }
 
-    /// How long to wait for records, or for the answer to a change.
+    /// How long to wait for the answer to a change.
     pub(super) fn more_patience(&self) -> Duration {
         match self.interval {
             None => MAX_PATIENCE,
@@ -236,7 +236,7 @@ impl RemoteSource {
     /// whatever it asks for.
     pub(super) fn records(&mut self, ask: Ask) -> Result<Option<Vec<Drained>>> {
         self.attach()?;
-        let patience = self.more_patience();
+        let patience = if self.interval.is_some() { Duration::ZERO } else { MAX_PATIENCE };
         let mut far = self.far.borrow_mut();
         let asked = match self.asked_for_records {
             Some(asked) => asked,
