@@ -158,7 +158,6 @@ impl RemoteFinder {
             is_elsewhere: self.is_elsewhere,
             unpacker: Unpacker::new()?,
             interval: None,
-            drains: false,
             rings: HashMap::new(),
             scale: None,
             missed: 0,

@@ -21,6 +21,8 @@ use pfp_read::source::{Change, LineStatus, ProcessGroup, Source};
 
 /// How long a subcommand without a screen waits for a picture other than the first.
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
+/// How long a screen waits for records, if no other answer is overdue: a key is not noticeably late.
+const FOR_RECORDS: Duration = Duration::from_millis(40);
 /// How long a screen waits for records or for the answer to a change, unless the line is late.
 const MORE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait until attached; and how long a subcommand without a screen waits for its first
@@ -62,9 +64,6 @@ pub(super) struct RemoteSource {
     pub(super) asked: Option<PendingRequest>,
     /// The pending request for records.
     pub(super) asked_for_records: Option<PendingRequest>,
-    /// Whether records were taken with the last picture, so that [`Source::prepare`] requests the
-    /// next ones with the next picture.
-    pub(super) drains: bool,
     /// Requests for changes whose answers have not arrived yet, the oldest first.
     pub(super) acts: Vec<PendingRequest>,
     /// The last picture, unconverted.
@@ -236,7 +235,11 @@ impl RemoteSource {
     /// whatever it asks for.
     pub(super) fn records(&mut self, ask: Ask) -> Result<Option<Vec<Drained>>> {
         self.attach()?;
-        let patience = if self.interval.is_some() { Duration::ZERO } else { MAX_PATIENCE };
+        let patience = match self.interval {
+            None => MAX_PATIENCE,
+            Some(_) if self.far.borrow_mut().is_late() => Duration::ZERO,
+            Some(_) => FOR_RECORDS,
+        };
         let mut far = self.far.borrow_mut();
         let asked = match self.asked_for_records {
             Some(asked) => asked,
@@ -283,20 +286,13 @@ impl Source for RemoteSource {
         // If the line is lost, the poll reports it, and attaches again. The agent answers in order, so
         // the request to attach may still be pending.
         let is_attached = self.opened == self.far.borrow().opened;
-        if !is_attached || self.asked.is_some() || self.ask_for_picture().is_err() {
-            return;
-        }
-        if std::mem::take(&mut self.drains) && self.asked_for_records.is_none() {
-            let lanes = self.last.iter().flat_map(|last| &last.lanes);
-            let next = |lane: &Lane| self.rings.get(&lane.id).map_or(0, |ring| ring.next);
-            let from = lanes.map(|lane| (lane.id, next(lane))).collect();
-            let ask = Ask::NewRecords { source: self.id, from };
-            self.asked_for_records = self.far.borrow_mut().ask(ask).ok();
+        if is_attached && self.asked.is_none() {
+            let _ = self.ask_for_picture();
         }
     }
 
     fn awaits(&mut self) -> bool {
-        let asked = [self.attaching, self.asked, self.asked_for_records];
+        let asked = [self.attaching, self.asked];
         let mut far = self.far.borrow_mut();
         asked.into_iter().flatten().any(|asked| far.awaits(asked))
     }
@@ -333,7 +329,6 @@ impl Source for RemoteSource {
 
     /// Requests new records only.
     fn add_records(&mut self, snapshot: &mut Snapshot) {
-        self.drains = true;
         // The agent behind a reopened line has sent no picture yet.
         if self.opened != self.far.borrow().opened {
             return;
@@ -345,7 +340,7 @@ impl Source for RemoteSource {
             .filter(|(_, next, written)| next < written)
             .map(|(lane, next, _)| (lane, next))
             .collect();
-        if !from.is_empty() || self.asked_for_records.is_some() {
+        if !from.is_empty() {
             let new = self.records(Ask::NewRecords { source: self.id, from });
             for drained in new.ok().flatten().unwrap_or_default() {
                 self.rings.entry(drained.lane).or_default().add(drained);
