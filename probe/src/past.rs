@@ -15,7 +15,7 @@ pub const fn wall_point(name: &'static str, file: &'static str, line: u32) -> Po
     Point::at(name, file, line).of_the_clock()
 }
 
-/// A point whose regions carry amounts, made from a point that has a name and a place.
+/// A point whose regions carry amounts, made from a point that has a name, a file and a line.
 #[must_use]
 pub const fn metered(point: Point, names: &'static [&'static str]) -> MeteredPoint {
     MeteredPoint::of(point, names)
@@ -44,8 +44,9 @@ pub fn record_wall_with(metered: &'static MeteredPoint, start: u64, elapsed: u64
     elsewhere::record_with(metered, (start, elapsed, NUMBER), &[amount, 0, 0, 0]);
 }
 
-/// Records past time that the calling thread spent outside its regions. If `is_inside`, the
-/// enclosing region counts the time as child ticks.
+/// Records past time of the calling thread that no region of this point has measured. With
+/// `is_inside`, the thread's innermost open region encloses the time, and counts its on-CPU part as
+/// child ticks.
 pub fn record(point: &'static Point, past: &Past, is_inside: bool) {
     elsewhere::record_past(point, past, is_inside);
 }

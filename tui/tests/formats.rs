@@ -175,7 +175,8 @@ fn a_copy_of_a_segment_with_a_note_is_read() {
     assert!((seconds - by_calendar).abs() < 0.01, "{seconds} and {by_calendar}");
     assert_eq!(figures(&snapshot, "\"quoted"), [5_150, 18_603, 56]);
     assert_eq!(figures(&snapshot, "reset in between"), [5_050, 18_405, 56]);
-    // The reset came in the first second, and before the 50 measurements that were made since.
+    // The program reset this point after its first 100 measurements, less than a second after its
+    // start.
     let point = snapshot.points.iter().find(|point| point.name == "reset in between").unwrap();
     let since = point.since_ticks.unwrap();
     assert!(0 < since && (since as f64) < snapshot.clock.ticks_per_second, "{since}");

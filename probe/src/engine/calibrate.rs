@@ -97,9 +97,9 @@ fn calibrate_fences(point: &'static Point, thread: &Thread) {
 /// now on. `call` calls an empty function that is measured as point 0. False if the measurement
 /// failed; then hooks count like a scope.
 ///
-/// With `again`, only one batch is measured. It counts only if a pair costs less than what is
-/// subtracted now: a whole calibration takes so little time that the machine may have been slow
-/// throughout.
+/// The first calibration takes so little time that the machine may have been slow during all of it.
+/// So the caller repeats it later with `again`, which measures a single batch. That batch replaces
+/// the known cost only if its pair of hooks, entry and exit, cost less.
 pub(crate) fn calibrate_hooks(call: fn(), again: bool) -> bool {
     let costs = [&overhead().hooks_inside, &overhead().hooks_pair];
     match copies::followed() {

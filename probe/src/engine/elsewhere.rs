@@ -1,4 +1,5 @@
-//! Measurements of time outside of regions: a device's, the clock's, or past time.
+//! Measurements without a region: time of a device, spans of wall-clock time, and a thread's time
+//! that is recorded after it has passed.
 
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::calls::ELSEWHERE;
@@ -78,8 +79,9 @@ fn record(
     thread.record_shared(&cell, measured, amounts);
 }
 
-/// Records time that the calling thread has spent outside its regions, after it has passed. If
-/// `is_inside`, the enclosing region counts it as child ticks.
+/// Records past time of the calling thread that no region of this point has measured. With
+/// `is_inside`, the thread's innermost open region encloses the time, and counts its on-CPU part as
+/// child ticks.
 pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
     by_leader!(record_past(point, past, is_inside));
     let thread = match prepare::target(point) {

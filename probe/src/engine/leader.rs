@@ -99,7 +99,8 @@ struct Search {
     elected: *mut CopyInfo,
     /// The leader, if one is found.
     leader: *const CopyInfo,
-    /// Whether to elect this copy, if no other copy was elected since.
+    /// Whether this is the second search, which elects this copy, unless another copy was elected
+    /// since the first search.
     elects: bool,
 }
 

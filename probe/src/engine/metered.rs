@@ -185,7 +185,8 @@ impl MeteredPoint {
         let mut tuples = self.tuples.iter();
         for pair in &self.pairs {
             let tuple = tuples.next();
-            // Pairs with the store in `add_under_lease`: the second amount, and the point.
+            // Pairs with the store of the first amount in `add_under_lease`, which makes the second
+            // amount and the point visible.
             if pair[0].load(Acquire) == a && pair[1].load(Relaxed) == b {
                 return tuple.filter(|_| a != NONE);
             }
@@ -196,7 +197,8 @@ impl MeteredPoint {
     /// The point of these amounts, if it is known.
     #[inline(always)]
     pub(crate) fn find(&'static self, amounts: &Amounts) -> Option<&'static Point> {
-        // Pairs with the store in `add_under_lease`: the amounts of these tuples, and their points.
+        // Pairs with the store in `add_under_lease`, which makes the amounts of these tuples and
+        // their points visible.
         let known = self.known.load(Acquire);
         let mut tuples = self.tuples.iter();
         for (place, words) in self.amounts.iter().enumerate() {

@@ -222,7 +222,8 @@ impl Region {
         self.inclusive.store(ticks, Relaxed);
     }
 
-    /// Whether the region has this tag, was begun by hand, and the clock has not changed since.
+    /// Whether the region has this tag, was begun by hand, and is not [`NOTED`]: the clock's time
+    /// off the CPU and its switches are still those of the region's begin.
     #[inline(always)]
     pub(super) fn is_by_hand(&self, tag: u64) -> bool {
         word::is::<Self, { offset_of!(Self, tag) }>(self, tag | BY_HAND)

@@ -349,7 +349,7 @@ mod tests {
     }
 
     /// If guards are dropped in the order of their creation, the first drop abandons all later
-    /// regions, which count as mismatches.
+    /// regions. It counts as a mismatch, and so does each later drop.
     #[test]
     fn guards_that_are_dropped_front_to_back_measure_once() {
         static FIRST: Point = Point::new("front to back");

@@ -127,7 +127,8 @@ pub(crate) struct Thread {
 #[repr(C, align(32))]
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// The control word that the cell follows; 0 while the thread has none.
+    /// The value of the point's control word when the cell was last made ready for it; 0 without a
+    /// cell. A begin that finds another value in the segment takes the slow path.
     follows: AtomicU64,
     /// Inclusive ticks of the ended regions, recursion counted once. A region stores the total when
     /// it begins. What has been added to the total when it ends was measured inside it.
@@ -142,7 +143,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The control word that the cell follows.
+    /// The value of the point's control word when the cell was last made ready for it.
     #[inline(always)]
     pub(crate) fn follows(&self) -> Control {
         Control(self.follows.load(Relaxed))

@@ -42,8 +42,9 @@ pub(crate) fn exit(id: u64) {
     }
 }
 
-/// Counts an exit out of order. Either the program drops guards in another order than it created
-/// them, or it holds a guard across an `await` and the span around it ends with the poll.
+/// Counts an exit of a span inside which another span is still entered. Either the program drops
+/// the outer span's guard first, or it holds the inner span's guard across an `await`, and the
+/// outer span is exited at the end of the poll.
 #[cold]
 fn out_of_order() {
     pfp::c::count_mismatch();

@@ -56,7 +56,8 @@ thread_local! {
     static ASKED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Filter that passes everything. `tracing` calls it for each span that some layer does not want.
+/// Filter that passes everything. `tracing` asks the filters at each span only if one of them does
+/// not want the span's callsite. So a call of this filter shows that pfp's layer does not want it.
 struct Asked;
 
 impl<S> Filter<S> for Asked {

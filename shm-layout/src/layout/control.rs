@@ -36,8 +36,9 @@
 //!
 //! The program and every viewer on its machine read the same clock. The header and the note of a
 //! [copied](crate::copy) segment have a reading of this clock, too, so a reader on another machine
-//! knows how long ago a reset was. A hostile viewer may write any time: readers bound it by the
-//! start of the process and by the moment of their picture.
+//! knows how long ago a reset was. A hostile viewer may write a wrong time. So readers
+//! move a time before the segment's creation to the creation, and a time after their picture to the
+//! moment of the picture.
 
 use crate::sync::{AtomicU64, Ordering, ord};
 

@@ -117,14 +117,14 @@ impl Histogram {
         self.counted = folded;
     }
 
-    /// Removes the measurements that no chunk holds.
+    /// Removes the measurements that [`Self::put_in`] has counted.
     pub(super) fn take_out(&mut self) {
         for (part, bucket) in self.added.drain(..) {
             self.parts.take_one(part.into(), bucket.into());
         }
     }
 
-    /// Counts a measurement that no chunk holds.
+    /// Counts a measurement whose record is not yet added to the segment's histogram.
     pub(super) fn put_in(&mut self, ticks: u64) -> Result<(), NoMemory> {
         let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
         let count = &mut self.parts.at(part)?.0[bucket / IN_LINE][bucket % IN_LINE];

@@ -55,7 +55,7 @@ fn light(dir: &Directory, change: impl FnOnce(&mut Info)) -> (Object, Box<Beacon
     change(&mut info);
     let beacon = loop {
         match Beacon::lit(dir, &info) {
-            // A sweeper has removed the draft first.
+            // A sweeper has taken the new beacon, not yet locked, for that of a dead process.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 info.object = Name::random().unwrap();
             }

@@ -1,10 +1,10 @@
 //! speedscope's own JSON: exclusive time by call path, and the last moments of every thread from
 //! the rings.
 //!
-//! The first profile is of all threads: exclusive nanoseconds by call path, with the sums and
-//! callers of the folded stacks. Then one profile follows for each thread with records, and for its
-//! tasks: every region from begin to end, time off the CPU included, in nanoseconds since the
-//! segment was created.
+//! The first profile is of all threads: exclusive nanoseconds by call path. It has the same paths
+//! and times as the export of [folded stacks](super::folded). Then one profile follows for each
+//! thread with records, and for its tasks: every region from begin to end, time off the CPU
+//! included, in nanoseconds since the segment was created.
 
 use std::io::{self, Write};
 

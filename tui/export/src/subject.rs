@@ -121,7 +121,7 @@ impl<'a> Subject<'a> {
         name.map_or_else(|| format!("lane {id}"), str::to_owned)
     }
 
-    /// The process of a point; if there are several processes, its own.
+    /// The process of a point: its own if the point has one, else the snapshot's.
     pub fn process(&self, figures: &'a Figures) -> &Process {
         figures.process().unwrap_or(&self.snapshot.process)
     }

@@ -359,8 +359,8 @@ impl Figures {
         self.open.as_ref()
     }
 
-    /// Smoothed share of one CPU; above 1 if several threads are in it. Open regions count if their
-    /// time is known.
+    /// Smoothed share of one CPU; above 1 if several threads are in the point at once. Open regions
+    /// count if their time is known.
     pub fn load(&self) -> Option<f64> {
         self.rates.load
     }

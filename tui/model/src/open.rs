@@ -126,8 +126,9 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
                 };
                 let all = on_cpu as f64 - next as f64;
                 let own = all - callees - calls * cost;
-                // The error of this estimate grows with the program's life, and so does the error
-                // by recursion through other points. Clamp the result to the region's time.
+                // The number of calls is an estimate. Its error grows as long as the program runs,
+                // and recursion through other points adds another one. So the time is limited to
+                // that of the region, except for a region that began before the last reset.
                 Some(if open.start < last_reset { own } else { own.clamp(0.0, all.max(0.0)) })
             });
             let Open { point, start, on_cpu } = *open;

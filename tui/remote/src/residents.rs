@@ -74,7 +74,8 @@ pub(super) struct Resident {
     pub(super) inside: u32,
 }
 
-/// The instrumented processes of other rooms that this process has the right to inspect.
+/// The instrumented processes that this process may inspect, and that belong to another user or see
+/// another file system: those of other rooms.
 pub(super) fn residents() -> Vec<(RoomKey, Resident)> {
     let own = own_room();
     let mut all = Vec::new();

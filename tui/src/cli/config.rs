@@ -113,7 +113,7 @@ impl Config {
         (config, wrong.into_iter().map(told).collect())
     }
 
-    /// Settings that are not the default of an option.
+    /// The settings that have no option on the command line: keys and colours.
     pub(super) fn chosen(&self) -> ScreenSettings {
         ScreenSettings { keys: self.keys.clone(), colors: self.colors }
     }

@@ -17,7 +17,7 @@ const NAME: usize = 32;
 pub struct LogView {
     /// Number of entries scrolled out at the bottom; 0 follows the newest.
     pub back: usize,
-    /// Number of entries that had ever been added at the last update.
+    /// Number of entries added from the start to the last update.
     pushed: u64,
 }
 

@@ -282,8 +282,8 @@ impl Part {
             return;
         }
         let mut until = ClockReading::now();
-        // The end is not known yet if this thread joins another region before the first thread
-        // reaches the join.
+        // The region ends when its first thread reaches the join. If this thread leaves for another
+        // region before that, the end is not known, and the wait is recorded up to now.
         if let Some(end) = self.team.end().filter(|&end| since(until.now, end) > 0) {
             until.now = end;
         }

@@ -72,7 +72,8 @@ fn wait_or_make() -> Option<&'static Process> {
     // anew.
     let lease = match MAKING.acquire_anew() {
         Ok(lease) => Some(lease),
-        // The thread that makes the process may not get the CPU for long, so this one makes it too.
+        // It may take long until the thread that makes the process gets the CPU again, so this
+        // thread makes it, too.
         Err(NotAcquired::HeldByOther) if !IS_CROWDED.load(Relaxed) => None,
         Err(_) => return current(),
     };

@@ -43,8 +43,9 @@ fn open_bytes(tag: u64) -> u64 {
     u64::from(tag as u32 >> (DEPTH_SHIFT - BYTES.trailing_zeros()))
 }
 
-/// The address of the calls plus the bytes of the open regions before one. The entry of this region
-/// and of the enclosing one are at constant distances from there, so both take one register.
+/// For an open region: the address of the calls, plus the size of the entries that precede the
+/// region's entry. The entries of the region and of the one that encloses it are at constant
+/// distances from this address, so one register suffices for both.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenAt(usize);
 

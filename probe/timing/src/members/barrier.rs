@@ -9,8 +9,9 @@
 //! | `group-complete` CAS | `group-pass` load | what all members did before they arrived, to those that go on |
 //! | `group-enter` store | `group-member` load | the member's identity, to members that check whether it is alive |
 //!
-//! All other accesses are relaxed: `complete_round` reads the words after its fence, and a thread
-//! that changes a word which another `complete_round` has missed calls `complete_round` afterwards.
+//! All other accesses are relaxed. `complete_round` reads the words after its fence, and each
+//! thread that changes a word on which a round depends calls `complete_round` afterwards. So if
+//! another thread's `complete_round` has missed the change, this thread's own call sees it.
 
 use core::time::Duration;
 use std::time::Instant;

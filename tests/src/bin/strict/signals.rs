@@ -126,8 +126,9 @@ pub(crate) fn claims(threads: u64) {
                 }
             }
         });
-        // Creating the segment allocates memory, which a handler may not. So handlers that come
-        // before it do nothing, and those that come during it may allocate.
+        // This program ends if a handler allocates memory, and creating the segment does. So a
+        // handler that runs before the creation does nothing, and one that runs during it measures
+        // without that check.
         let make = || {
             ACT.store(ACT_NOT, Relaxed);
             mask(libc::SIG_UNBLOCK, &sent);

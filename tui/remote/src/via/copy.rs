@@ -55,7 +55,7 @@ impl ProgramCopy {
     ///
     /// # Errors
     ///
-    /// If it cannot run there, or the line breaks.
+    /// If the program cannot run there, or the connection ends.
     pub(super) fn send(&self, there: &str, to: &mut impl Write) -> Result<()> {
         let mut words = there.split_ascii_whitespace();
         let (system, machine) =
