@@ -111,11 +111,13 @@ impl Stats {
         if other.count == 0 {
             return;
         }
+        // An empty histogram means that the quantiles are unknown. They stay unknown.
+        let is_unknown = |stats: &Self| stats.count > 0 && stats.histogram.is_empty();
+        let is_known = !is_unknown(self) && !is_unknown(other);
         let mut histogram = std::mem::take(&mut self.histogram);
-        if histogram.try_reserve(other.histogram.len()).is_ok() {
+        if is_known && histogram.try_reserve(other.histogram.len()).is_ok() {
             histogram.extend_from_slice(&other.histogram);
         } else {
-            // Memory ran out. An empty histogram means that the quantiles are unknown.
             histogram = Vec::new();
         }
         let histogram = merged(histogram);
@@ -285,6 +287,18 @@ mod tests {
                 ticks.iter().map(|&low| Bucket { low, width: 1, count: 1 }).collect(),
             ),
             ..Stats::default()
+        }
+    }
+
+    /// The memory for a histogram may run out once, and be there at the next merge.
+    #[test]
+    fn quantiles_that_are_unknown_stay_unknown() {
+        let unknown = || Stats { histogram: Vec::new(), ..of(&[3, 7]) };
+        for (mut one, other) in [(unknown(), of(&[5])), (of(&[5]), unknown())] {
+            one.merge(&other);
+            assert_eq!((one.count, one.quantile(0.5)), (3, None));
+            one.merge(&of(&[6]));
+            assert_eq!((one.count, one.quantile(0.5)), (4, None));
         }
     }
 

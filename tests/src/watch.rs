@@ -42,13 +42,8 @@ impl Watch {
         &self.reader
     }
 
-    /// Takes a picture of a running process.
+    /// Takes a picture of the process, running or ended.
     pub fn poll(&mut self) -> &Picture {
-        self.reader.poll()
-    }
-
-    /// Takes a picture of a process that has ended.
-    pub fn poll_dead(&mut self) -> &Picture {
         self.reader.poll()
     }
 

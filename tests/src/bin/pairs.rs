@@ -199,7 +199,7 @@ fn ticks() -> u64 {
 /// On other processors, the thread's clock replaces the counter.
 #[cfg(not(target_arch = "x86_64"))]
 fn ticks() -> u64 {
-    pfp::on_cpu_ticks()
+    pfp::on_cpu_ticks().unwrap_or(0)
 }
 
 /// One region for each of several points in turn.

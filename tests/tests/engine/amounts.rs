@@ -167,7 +167,7 @@ fn a_kill_loses_nothing() {
             known && watch::named(picture, "endless").count > 1000
         });
         target.kill();
-        let picture = watch.poll_dead();
+        let picture = watch.poll();
         let (count, amounts, ..) = sums(picture, "endless");
         assert_eq!((amounts[0], amounts[1]), (count * (count + 1) / 2, count));
     }

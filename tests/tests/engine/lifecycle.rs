@@ -251,7 +251,7 @@ fn a_crash_leaves_the_last_figures() {
     // A reader that attaches after the crash sees the figures, too.
     let mut late = Watch::open(&entry);
     for watch in [&mut early, &mut late] {
-        let picture = watch.poll_dead();
+        let picture = watch.poll();
         assert!(!picture.exited);
         for name in POINTS {
             assert_eq!(watch::named(picture, name).count, CALLS, "{name}");

@@ -180,7 +180,7 @@ fn the_table_is_the_same_from_fibres() {
     let loads: Vec<_> = LOADS.into_iter().chain([INTERRUPT]).collect();
     let mut watch = judge(&in_c("fibres"), &loads, 0.02);
     let records = watch.reader().records();
-    let picture = watch.poll_dead();
+    let picture = watch.poll();
     let total = |id| watch::total(picture, id);
     // A suspended task is off the CPU during the other task and the interrupt. The interrupt does
     // not nest in either.

@@ -110,7 +110,7 @@ fn a_job_of_processes_adds_up_and_leaves_its_launcher_alone() {
         let Some(&steps) = steps.get(&entry.info.process.pid) else { continue };
         assert_eq!(entry.state, Liveness::Dead);
         let mut watch = Watch::open(&entry);
-        assert_eq!(watch::named(watch.poll_dead(), "step").count, steps);
+        assert_eq!(watch::named(watch.poll(), "step").count, steps);
         left += 1;
     }
     // Two end by _exit, one by abort and one by SIGKILL.

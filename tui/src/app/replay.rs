@@ -50,7 +50,6 @@ impl App {
             grows: recording.grows(),
         });
         if let Some(remark) = recording.remark() {
-            let _now = Instant::now();
             self.common.notify(Severity::Problem, remark);
         }
     }

@@ -197,7 +197,7 @@ impl Segment {
             (next <= limit).then_some(next)
         })?;
         let at = self.geometry.strings() + offset as usize;
-        self.used.texts.back(at, length, |offset, len| self.back(offset, len)).ok()?;
+        self.used.texts.back(at, length, |offset, len| self.back_or_count(offset, len)).ok()?;
         for (to, from) in self.text(offset as usize, length)?.iter().zip(cut(text)) {
             to.store(from, Ordering::Relaxed);
         }
