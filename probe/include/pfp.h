@@ -108,7 +108,8 @@ typedef struct pfpStats {
     /* Mean and sample standard deviation of exclusive ticks. */
     double c_mean;
     double c_deviation;
-    /* Exclusive ticks of the last measurement; with several threads, of any of them. */
+    /* Exclusive ticks of the last measurement; with several threads, of the last measurement
+     * of one of them. */
     uint64_t c_last;
     /* Ticks including nested regions; recursion counts once. */
     uint64_t c_inclusive;
@@ -667,7 +668,8 @@ template <class T> inline __attribute__((always_inline)) uint64_t amount_(T x)
 #define PFP_NINTH_(a, b, c, d, e, f, g, h, i, ...) i
 #define PFP_AT_MOST_FOUR_(...)                                                       \
     PFP_ASSERT_(PFP_COUNT_(__VA_ARGS__) <= 4, "a region has at most four amounts")
-/* Pass exactly four amounts: the callers append zeros, and the surplus is dropped. */
+/* These macros pass on exactly four amounts: their callers append zeros, and the macros
+ * drop the surplus. */
 #define PFP_METERED_OF_(site, var, name, names, a, b, c, d, ...)                       \
     PFP_METERED_AT_(site, var, name, names, a, b, c, d)
 #define PFP_METERED_OF_POINT_(of, var, point, a, b, c, d, ...)                         \

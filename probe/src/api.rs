@@ -257,13 +257,13 @@ pub fn snapshot_over(path: impl AsRef<Path>) -> io::Result<()> {
 }
 
 /// Writes the figures of this process as one line of JSON: an array with an object for each thread.
-/// The object has an array for each label. The array has an object for each tuple of amounts, with
-/// `Bytes`, `Flops`, `Calls`, and `Min`, `Max`, `Avg` and `Stddev` of a call's exclusive time in
-/// seconds. `Bytes` and `Flops` are the amounts of one call, 0 for regions without them, and the
-/// mean for calls that are summed without their tuples. Other amounts have their own names. The
-/// line is written whole, unless writing to `out` fails.
+/// The object has an array for each name of a point. The array has an object for each tuple of
+/// amounts, with `Bytes`, `Flops`, `Calls`, and `Min`, `Max`, `Avg` and `Stddev` of a call's
+/// exclusive time in seconds. `Bytes` and `Flops` are the amounts of one call, 0 for regions
+/// without them, and the mean for calls that are summed without their tuples. Other amounts have
+/// their own names. The line is written whole, unless writing to `out` fails.
 ///
-/// Threads that used the same lane one after the other count as one thread.
+/// A thread and a later thread that reuses its memory for figures (its lane) count as one thread.
 ///
 /// ```
 /// # if cfg!(not(feature = "enabled")) { return Ok(()) }

@@ -1,9 +1,8 @@
 //! Functions for the C library in addition to the public interface.
 //!
-//! C has no guards and no counted references, so libpfp stores both in memory that its C callers
-//! provide. This module has the functions for that. C stores a guard as a tag, the word that
-//! identifies an open region. A point's word is its control word, whose lowest bit is set while the
-//! point is on.
+//! C has no destructors and no counted references. So a C caller stores a guard as a tag, the word
+//! that identifies an open region, and the contexts that libpfp makes are never freed. A point's
+//! word is its control word, whose lowest bit is set while the point is on.
 
 use std::ffi::{CStr, OsStr};
 use std::mem::{ManuallyDrop, offset_of};
@@ -93,13 +92,14 @@ pub fn begin_function(point: &'static Point, word: u64) -> u64 {
     measure::begin::<{ measure::FUNCTION }>(point, Control(word))
 }
 
-/// Measures the cost of the hooks. `call` calls an empty function that is measured as the point
-/// [`calibration`]. False if the measurement failed.
+/// Measures the cost of the hooks that a compiler inserts into functions. `call` calls an empty
+/// function that is measured as the point [`calibration`]. With `again`, the result replaces the
+/// known cost only if it is less. False if the measurement failed.
 pub fn calibrate_hooks(call: fn(), again: bool) -> bool {
     calibrate::calibrate_hooks(call, again)
 }
 
-/// The point of the calibration.
+/// The point that the calibration measures: number 0.
 #[must_use]
 pub fn calibration() -> &'static Point {
     &numeric::POINTS[0]
@@ -132,8 +132,8 @@ pub fn private_pages(bytes: usize) -> Option<*mut u8> {
     memory::private_pages(bytes)
 }
 
-/// Whether the point is on, or may be on: it is not registered yet, because other threads are
-/// registering points.
+/// Whether the point is on. Also true for a point that is not registered yet, since its word reads
+/// as on.
 #[inline]
 #[must_use]
 pub fn may_measure(point: &'static Point) -> bool {

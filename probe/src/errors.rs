@@ -40,8 +40,8 @@ pub enum InitError {
         /// The system's error; 0 if there is none. `EINVAL` means a kernel before Linux 4.14.
         errno: i32,
     },
-    /// Another thread is making the shared memory, or a signal handler has interrupted that. Try
-    /// again a moment later.
+    /// Another thread is making the shared memory, or the caller is a signal handler that has
+    /// interrupted that work. Try again a moment later.
     Busy,
     /// The caller runs in the memory of another process, like a child of `vfork`; or it is a child
     /// of a bare `clone`, of which the C library does not know.

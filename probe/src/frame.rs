@@ -12,11 +12,11 @@ use crate::point::Point;
 
 static FRAME: Point = Point::at("frame", "", 0).of_the_clock();
 
-/// Number in the records of frames, where the records of a device timer have the timer's number.
+/// Number that the records of frames contain in place of a context's number.
 const NUMBER: u32 = 1;
 
 thread_local! {
-    /// Counter at the end of the thread's last frame, plus 1; 0 before the first.
+    /// Counter at the end of the thread's last frame, plus 1; 0 if the thread has ended no frame.
     static ENDED: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -55,15 +55,15 @@
 //!   after it was killed. They count every call that had returned by then.
 //! - **Signal handlers** may measure once the thread has run a region outside of them. Call [`init`]
 //!   early if the first region might be in a handler, or before a seccomp filter is set.
-//! - **A forked child** gets a segment of its own at its first region, and never writes to its
-//!   parent's.
-//! - **Copies** in one process (a program and its plugins) find each other and share one segment,
-//!   even if different compilers have built them.
+//! - **A forked child** gets a segment (the shared memory with the figures) of its own at its first
+//!   region, and never writes to its parent's.
+//! - **Copies** of pfp in one process (a program and its plugins) find each other and share one
+//!   segment, even if different compilers have built them.
 //!
 //! There is one danger that the library cannot avert without a signal handler: if this user, or
-//! root, truncates the program's object in `/dev/shm`, the next region that touches the missing
-//! part ends the program with SIGBUS. For the rest, see `docs/in-a-host.md` and `RELIABILITY.md` in
-//! the repository.
+//! root, truncates the program's segment in `/dev/shm`, the next region that touches the missing
+//! part ends the program with SIGBUS. For the library's other effects on its host, see
+//! `docs/in-a-host.md` and `RELIABILITY.md` in the repository.
 //!
 //! # Ways to measure
 //!
@@ -84,7 +84,7 @@
 //! [`#[all_functions]`](macro@all_functions), [`#[skip]`](macro@skip), [`register_thread!`] and
 //! [`finish_frame!`] have the syntax of the crate `profiling`.
 //!
-//! Consecutive regions need one reading of the clock between them instead of two:
+//! With laps, consecutive regions need one reading of the clock between them instead of two:
 //!
 //! ```
 //! let mut lines = "a,b\nc".lines();
@@ -94,9 +94,9 @@
 //! loop {
 //!     pfp::lap!("read");
 //!     let Some(line) = lines.next() else { break };
-//!     pfp::lap!("split"); // ends "read"; and the next "read" ends this
+//!     pfp::lap!("split"); // ends "read"; the next lap "read" ends "split"
 //!     fields.extend(line.split(','));
-//! } // the end of the block of `laps!` ends the last
+//! } // the end of the block that contains `laps!` ends the last lap
 //! assert_eq!(fields, ["a", "b", "c"]);
 //! ```
 //!
@@ -115,14 +115,14 @@
 //!   exponential average if requested, and a histogram. A measurement counts for at most 2^47
 //!   exclusive ticks: 13 hours at 3 GHz.
 //!
-//! On-CPU time is what the kernel counts as the thread's CPU time. The kernel does not report time
-//! that a hypervisor steals, so a thread that measures reads its CPU time after each switch and
-//! once a millisecond. If the kernel subtracts stolen time, pfp subtracts it from the region in
-//! which it fell. Time that was stolen within a millisecond of the last reading may be subtracted
-//! from a later region instead. If the subtraction leaves nothing of a region, the minimum and the
-//! histogram count the region like the shortest region that was never off the CPU. The clock `wall`
-//! (see `PFP_CLOCK` below) notices no switches, so its figures include off-CPU time, and the viewer
-//! says so.
+//! On-CPU time is what the kernel counts as the thread's CPU time. A thread that measures reads its
+//! CPU time after each switch. It also reads it once a millisecond, because a hypervisor can steal
+//! time without a switch. If the kernel subtracts stolen time from the CPU time, pfp subtracts it
+//! from the region in which it fell. Time that is stolen less than a millisecond after a reading
+//! may be noticed only at the next reading, and is then subtracted from a later region. If the
+//! subtraction leaves nothing of a region, the minimum and the histogram count the region like the
+//! shortest region that was never off the CPU. The clock `wall` (see `PFP_CLOCK` below) notices no
+//! switches, so its figures include off-CPU time, and the viewer says so.
 //!
 //! The overhead is the time of a begin and an end with nothing between them. A processor executes a
 //! part of it in parallel with the work of the enclosing region, but all of it is subtracted from
@@ -307,7 +307,7 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 #[macro_export]
 macro_rules! scope {
     ($name:expr) => {
-        // The static is in a block of its own, so that one scope can have several points.
+        // The static is in a block of its own, so that a block can contain several `scope!`.
         let __pfp_guard = {
             static __PFP_POINT: $crate::Point = $crate::Point::new($name);
             __PFP_POINT.measure()
@@ -334,7 +334,7 @@ macro_rules! scope {
 macro_rules! function_scope {
     () => {
         let __pfp_guard = {
-            // The path of a function inside the caller, from which its own name is cut.
+            // The type name of this inner function is the caller's path and `::__pfp_here`.
             fn __pfp_here() {}
             fn __pfp_name() -> &'static str {
                 $crate::__name_around(__pfp_here)
@@ -345,7 +345,7 @@ macro_rules! function_scope {
     };
     ($($amount:ident = $value:expr),+ $(,)?) => {
         let __pfp_guard = {
-            // The path of a function inside the caller, from which its own name is cut.
+            // The type name of this inner function is the caller's path and `::__pfp_here`.
             fn __pfp_here() {}
             fn __pfp_name() -> &'static str {
                 $crate::__name_around(__pfp_here)
@@ -397,10 +397,11 @@ macro_rules! register_thread {
 /// # }
 /// ```
 ///
-/// The row `frame` has the number of frames, and their mean, minimum, maximum and quantiles, like
-/// any other row. Waiting is part of a frame. A frame is not a region: it may end while regions are
-/// open, and takes no time from them. Loads and the shares of threads leave out its time, so that
-/// nothing is counted twice; the viewer marks the row `(device)`. All threads share the point.
+/// In the viewer, the row `frame` has the number of frames, and their mean, minimum, maximum and
+/// quantiles, like any other row. Waiting is part of a frame. A frame is not a region: it may end
+/// while regions are open, and takes no time from them. The viewer's loads and shares of threads
+/// leave out the time of frames, so that nothing is counted twice; the row is marked `(device)`.
+/// All threads share the point.
 #[macro_export]
 macro_rules! finish_frame {
     () => {

@@ -263,7 +263,7 @@ mod tests {
         search.1
     }
 
-    /// Not on musl, where programs are static by default and have no loader.
+    /// Excluded on musl, where programs are static by default and have no loader.
     #[cfg(target_env = "gnu")]
     #[test]
     fn every_way_finds_what_the_loader_has_listed() {

@@ -8,11 +8,12 @@
 //!
 //! ```text
 //!   marked word --> frame: | marker |    the frame exists: the work is in progress
-//!               --> frame: | else   |    the frame is gone: the work is never finished
+//!               --> frame: | other  |    the frame is gone: the work is never finished
 //! ```
 //!
 //! A handler may switch to another fibre, which then finds the marker. The frame is not on that
-//! fibre's stack, so its address does not show whether it still exists.
+//! fibre's stack, so comparing its address with the stack pointer does not show whether it still
+//! exists. The bit [`HERE`] is set in the markers whose address may be compared.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -67,8 +68,8 @@ pub(crate) fn holder(word: &AtomicU64) -> Holder {
             return Holder::Live;
         }
         compiler_fence(SeqCst);
-        // If the word differs, a handler switched to that fibre and back, and the fibre has
-        // finished.
+        // If the word has changed, a handler has switched to the fibre that set the marker and
+        // back, and that fibre has finished its work.
         if word.load(Relaxed) == marker {
             return Holder::Gone;
         }
@@ -150,9 +151,9 @@ const NEAR: u64 = 256 << 10;
 /// Minimum size of the frame that the kernel pushes when it calls a signal handler.
 const SIGNAL_FRAME: u64 = 1 << 10;
 
-/// Whether `place` is below all frames on this stack that a signal handler, if one is calling, may
-/// have interrupted. Then the frame of the marker is gone, although `place` may still hold the
-/// marker: it may be a word of the handler's own frames that nothing has overwritten yet.
+/// Whether `place` is so far down this stack that only frames of a calling signal handler can be
+/// there, and no frame that the handler has interrupted. Then the frame of the marker is gone.
+/// `place` may still hold the marker, because the handler's frames need not overwrite every word.
 fn is_below(place: u64) -> bool {
     let here = 0u8;
     let here = (&raw const here).addr() as u64;

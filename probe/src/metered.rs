@@ -108,7 +108,7 @@ impl MeteredPoint {
     }
 
     /// The sum of each amount, with its name, over all regions since the last reset and over all
-    /// threads; 0 before the first. Exact, except for what running regions add during the call.
+    /// threads; 0 without a region. Exact, except for what running regions add during the call.
     #[must_use]
     pub fn amounts(&'static self) -> Vec<(&'static str, u128)> {
         self.sums()

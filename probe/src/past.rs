@@ -5,8 +5,7 @@ pub use crate::engine::elsewhere::Past;
 use crate::engine::{by_hand, elsewhere};
 use crate::{MeteredPoint, Point};
 
-/// Number in the records of this module, where the records of a device timer have the timer's
-/// number.
+/// Number that the records of wall-clock time contain in place of a context's number.
 const NUMBER: u32 = 2;
 
 /// A point with wall-clock time, which does not count as CPU time.

@@ -39,7 +39,8 @@ pub fn now() -> Option<u64> {
     reading::now()
 }
 
-/// The core's true clock in hertz, given the counter's rate. `None` if it cannot be measured.
+/// The core's actual clock frequency in hertz, computed from the counter's rate. `None` if it
+/// cannot be measured.
 #[must_use]
 pub fn core_hz(ticks_per_second: f64) -> Option<f64> {
     reading::core_hz(ticks_per_second)
@@ -51,7 +52,8 @@ pub fn next_number() -> u32 {
     context::next_context()
 }
 
-/// Records a measurement of a device, for a point [of a device](of_a_device).
+/// Records a measurement of a device, for a point [of a device](of_a_device): `ticks` from `start`
+/// on. `number` is the timer's, see [`next_number`].
 pub fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
     elsewhere::record_of_a_device(point, start, ticks, number);
 }

@@ -60,7 +60,8 @@ pub(crate) fn write_at_exit(process: &Process, path: &Path) {
     let _ = write(process, path, Existing::Keep);
 }
 
-/// A file that refuses writes in a child, which is forked during the write and inherits the file.
+/// A file that refuses writes in a child process. A child that is forked during the write inherits
+/// the file, and must not write to it.
 struct OwnFile<'a> {
     process: &'a Process,
     file: &'a mut WholeFile,
@@ -198,8 +199,8 @@ impl Taken<'_> {
         let created = self.facts.created_ticks;
         let records = self.records.iter().filter_map(|(lane, record)| {
             let start = record.start.saturating_sub(created);
-            // A snapshot has no records later than itself, so those that were written since the
-            // poll are left out.
+            // Records of regions that ended after `elapsed_ticks`, the time of the snapshot, are
+            // left out.
             (start.saturating_add(record.span) <= self.elapsed_ticks)
                 .then_some((lane, start, record))
         });

@@ -36,7 +36,8 @@ pub struct Stats {
     pub min: u64,
     /// Maximum of the exclusive ticks.
     pub max: u64,
-    /// Exclusive ticks of the last measurement. With several threads, the last one of any of them.
+    /// Exclusive ticks of the last measurement. With several threads, the last measurement of one
+    /// of them, which need not be the latest.
     pub last: u64,
     /// Exponential average of the exclusive ticks. The averages of several threads are weighted by
     /// their counts. 0 while averaging is off.
@@ -196,7 +197,8 @@ impl Stats {
         self.time(self.max as f64)
     }
 
-    /// Exclusive time of the last measurement. With several threads, the last one of any of them.
+    /// Exclusive time of the last measurement. With several threads, the last measurement of one of
+    /// them, which need not be the latest.
     #[must_use]
     pub fn last(&self) -> Duration {
         self.time(self.last as f64)
@@ -290,7 +292,7 @@ mod tests {
         }
     }
 
-    /// The memory for a histogram may run out once, and be there at the next merge.
+    /// Memory for a histogram may run out at one merge, and be available at the next.
     #[test]
     fn quantiles_that_are_unknown_stay_unknown() {
         let unknown = || Stats { histogram: Vec::new(), ..of(&[3, 7]) };

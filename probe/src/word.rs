@@ -120,8 +120,7 @@ mod x86_64 {
         read!("sub", "{of} + {further} + {word}", of, value, further)
     }
 
-    /// Bitwise OR of a value and a word. Other processes may write the two halves of the word
-    /// separately.
+    /// Bitwise OR of a value and a word whose two halves other processes may write separately.
     #[inline(always)]
     pub(crate) fn or_halves<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
         read!("or", "{of} + {word}", of, value)

@@ -76,7 +76,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Creates a group with a memory limit in bytes, which is not inside another group.
+    /// Creates a top-level group with a memory limit in bytes.
     ///
     /// # Errors
     ///

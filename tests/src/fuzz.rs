@@ -1,5 +1,5 @@
-//! Functions that read arbitrary bytes, for a fuzzer: one input per call, in a way that is fast for
-//! its kind. `fuzz/` has a target for each of [`TARGETS`], and `assets/fuzz/` its corpus.
+//! Functions that a fuzzer calls with arbitrary bytes, one input per call. `fuzz/` has a target for
+//! each of [`TARGETS`], and `assets/fuzz/` its corpus.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{LazyLock, OnceLock};
@@ -106,7 +106,8 @@ pub fn segment(input: &[u8]) {
             input.as_chunks::<11>().0.iter().map(|change| {
                 let place = usize::from(u16::from_le_bytes([change[0], change[1]]));
                 let value = u64::from_le_bytes(change[3..].try_into().expect("eight bytes"));
-                // The input can reach the front, the words that are not zero, and all words.
+                // A quarter of the changes hit the counters, a quarter hit words that are not zero,
+                // and the others hit any word.
                 let word = match change[2] % 4 {
                     0 => FRONT / 2 + place % (FRONT / 2),
                     1 => told()[place % told().len()],

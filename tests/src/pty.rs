@@ -29,7 +29,8 @@ pub struct Pty {
 pub type Settings = [libc::tcflag_t; 4];
 
 impl Pty {
-    /// Starts a command in a terminal of this size, which becomes the command's own.
+    /// Starts a command in a terminal of this size, which becomes the command's controlling
+    /// terminal.
     ///
     /// # Panics
     ///

@@ -5,8 +5,8 @@
 //!   |  <-- text --    |
 //! ```
 //!
-//! A terminal belongs to a [`Place`], and is closed before it. No test waits for a time to pass:
-//! [`Screen::wait_for`] waits for a condition.
+//! A terminal belongs to a [`Place`], and is closed before the place is removed. No test waits for
+//! a time to pass: [`Screen::wait_for`] waits for a condition.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -292,8 +292,9 @@ impl Row {
         &self.cells[1]
     }
 
-    /// The counts that are shown like its own: a count above 999 is shown with three digits, such as
-    /// `172k`. Empty if no count is shown.
+    /// The range of true counts that the screen may show as this text. It has more than one value
+    /// for a count above 999, which is shown with three digits, such as `172k`. Empty if no count
+    /// is shown.
     pub fn counted(&self) -> Range<u64> {
         let shown = self.count();
         let (digits, factor) = match shown.char_indices().last() {

@@ -35,8 +35,8 @@ pub fn trace_me() {
 /// Stops the calling thread, if it is traced, until the tracer continues it.
 #[inline(never)]
 pub fn stop_here() {
-    // A breakpoint always delivers its signal with its cause. A signal that is sent loses its cause
-    // if this user has too many pending.
+    // [`Stepper`] recognizes this stop by the `si_code` of its signal. A breakpoint always sets it,
+    // but a sent signal loses it if this user has too many pending signals.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the process is traced, so the tracer takes the breakpoint's signal before it is
     // delivered.

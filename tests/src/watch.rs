@@ -76,12 +76,14 @@ fn named_points<'a>(picture: &'a Picture, name: &str) -> impl Iterator<Item = &'
     picture.points.iter().filter(move |point| point.name == name && point.tuple.is_none())
 }
 
-/// The cells of a point, on all lanes; for a metered point, those that sum all its tuples.
+/// The cells of a point, on all lanes; for a metered point, one sum per lane, over the point's own
+/// cell and its tuples' cells.
 pub fn cells(picture: &Picture, point: u32) -> impl Iterator<Item = &CellReading> {
     picture.cells.iter().filter(move |cell| cell.point == point && !is_own(picture, cell))
 }
 
-/// Whether a cell is a metered point's own, which sums the measurements without a tuple.
+/// Whether a cell is a metered point's own cell, which sums the measurements that are in no tuple's
+/// cell.
 #[must_use]
 pub fn is_own(picture: &Picture, cell: &CellReading) -> bool {
     let is_tuple = |point: &PointPicture| point.id == cell.point && point.tuple.is_some();
@@ -100,7 +102,7 @@ pub fn named(picture: &Picture, name: &str) -> Sums {
     total(picture, id(picture, name))
 }
 
-/// All of one lane's figures.
+/// The sums over all points of one lane.
 #[must_use]
 pub fn of_lane(picture: &Picture, lane: u32) -> Sums {
     sum(picture.cells.iter().filter(|cell| cell.lane == lane && !cell.is_part))

@@ -112,7 +112,8 @@ pub struct Witness {
     pub pause: AtomicU64,
     /// Number of viewers that have attached and seen the program.
     pub attached: AtomicU64,
-    /// CPU time of the last of these viewers from its start until then, in nanoseconds.
+    /// CPU time that the viewer which attached last used from its start until it had attached, in
+    /// nanoseconds.
     pub attached_in: AtomicU64,
     /// Number of times that a viewer was about to switch a point.
     pub switching: AtomicU64,
@@ -160,11 +161,12 @@ pub struct Calls {
     pub ends: AtomicU64,
     /// Number of ends that have returned.
     pub returned: AtomicU64,
-    /// Lower bound of the ticks of those regions, including the cost of measuring.
+    /// Lower bound of the ticks of the regions in `returned`, including the cost of measuring.
     pub least: AtomicU64,
-    /// Upper bound of the ticks of those regions.
+    /// Upper bound of the ticks of the regions in `returned`.
     pub most: AtomicU64,
-    /// Begins and ends inside those regions, whose cost pfp subtracts.
+    /// Number of begin and end pairs in the regions in `returned`, including their own pairs. pfp
+    /// subtracts the cost of each pair.
     pub inside: AtomicU64,
     /// Earliest time at which the region that is ending now can have begun.
     pub since: AtomicU64,
@@ -209,7 +211,7 @@ pub struct Span {
     pub outer: u64,
     /// Ticks from after the begin until before the end.
     pub inner: u64,
-    /// Begins and ends inside it, including its own.
+    /// Number of begin and end pairs in the region, including its own pair.
     pub pairs: u64,
 }
 

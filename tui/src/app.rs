@@ -216,8 +216,8 @@ impl App {
                 }
                 let snapshot = Arc::new(snapshot);
                 self.common.observe(&snapshot);
-                // If one of several places is lost, the others continue. Remember that, so that the
-                // line about places stays on the screen.
+                // If one of several places is lost, the others continue. Remember that a place was
+                // lost, so that the notice about places stays on the screen.
                 let session = self.common.session.as_ref();
                 self.common.had_bad_places |=
                     session.is_some_and(|session| !session.source.bad_places().is_empty());
@@ -227,9 +227,9 @@ impl App {
                 }
                 let was_life = self.common.model.basis() == Basis::Life;
                 let news = self.common.model.fold(snapshot);
-                // The first order was by averages over whole lives. If the user has not moved the
-                // cursor, it goes to the top of the new order; a screen about one point keeps its
-                // point.
+                // Until now, the rows were sorted by averages over whole lives. If the user has not
+                // moved the cursor, it goes to the top of the new order; a screen about one point
+                // keeps its point.
                 if was_life
                     && self.common.model.basis() == Basis::Interval
                     && self.common.frozen_until.is_none()

@@ -135,7 +135,8 @@ pub struct Common {
     pub(crate) session: Option<Session>,
     /// End of the time in which rows stay in place.
     pub(crate) frozen_until: Option<Instant>,
-    /// Whether a place was unreachable at any time. Then the line about places stays on the screen.
+    /// Whether a place (a machine, container or user) was ever unreachable. If so, the notice about
+    /// places stays on the screen.
     pub(crate) had_bad_places: bool,
     /// How the process ended while the figures were paused.
     pub(crate) ended_unseen: Option<ProcessState>,

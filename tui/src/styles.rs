@@ -64,7 +64,7 @@ pub(crate) fn wrapped(text: &str, width: usize, style: Style) -> Vec<Line<'stati
 pub(crate) trait DrawRows<R, C> {
     /// The row of the titles, with a sign at the column by which rows are sorted.
     fn heading(&self, chosen: &TableLayout, styles: &Styles) -> Line<'static>;
-    /// The aligned cells of a row, its mark first; pictures are drawn as bars.
+    /// The aligned cells of a row, its mark first. A [`Kind::Picture`] is drawn as a bar.
     fn cells(&self, mark: String, row: &R, with: &C, styles: &Styles) -> Vec<String>;
     /// A row over the whole width.
     fn line(&self, mark: String, row: &R, with: &C, styles: &Styles) -> String;

@@ -126,7 +126,7 @@ mod tests {
         let unread: Vec<_> = known.difference(&read).collect();
         let unknown: Vec<_> = read.difference(&known).collect();
         assert!(unknown.is_empty(), "not in the list: {unknown:?}");
-        // Some are read through a constant, not by this name.
+        // The sources read these variables through a constant of this file, not by a literal name.
         assert!(
             unread
                 .iter()

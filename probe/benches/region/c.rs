@@ -119,7 +119,7 @@ fn built() -> io::Result<PathBuf> {
 fn build(library: &str) -> io::Result<PathBuf> {
     let (probe, built) = (Path::new(env!("CARGO_MANIFEST_DIR")), built()?);
     let program = built.join(format!("region-{library}"));
-    // Not through pkg-config, which needs an installed library.
+    // The paths do not come from pkg-config, because that needs an installed library.
     run(Command::new("cc")
         .args(["-std=c99", "-D_GNU_SOURCE", "-O2"])
         .arg(format!("-I{}", probe.join("include").display()))

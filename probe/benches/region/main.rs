@@ -3,7 +3,7 @@
 //! docs/costs.md quotes the table, and states the maximum for each figure. Each case runs in its
 //! own process, all of them in turn for many rounds (see `pfp-bench`). A figure is the ratio of the
 //! case's median to the median of two bare readings of the time-stamp counter in the same run.
-//! Criterion measures each case separately.
+//! In addition to the table, Criterion measures each case separately.
 //!
 //! `cargo bench -p pfp-probe`; add `-- --quick` for a short run, or `-- table` for the table alone.
 

@@ -13,7 +13,7 @@ use pfp_shm_layout::segment::Segment;
 
 use crate::cases::SCOPE;
 
-/// The viewer's default interval.
+/// The viewer's default interval between polls.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Ratio of a region's cost in a process that is polled to its cost in one without a viewer.

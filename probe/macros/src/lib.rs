@@ -117,7 +117,7 @@ fn measured(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// Measures the rest of the block in laps: `pfp::laps!("first")` begins a region, and each
 /// following [`lap!`] ends the current region and begins the next. The end of the block ends the
 /// last one. `pfp::laps!()` begins no region, which suits a loop in which the first lap follows the
-/// last lap of the previous round. The crate's page has an example.
+/// last lap of the previous round. The first page of `pfp-probe` has an example.
 ///
 /// Both macros accept amounts, like `pfp::scope!`: `pfp::lap!("read", bytes = n)`.
 #[proc_macro]
@@ -165,8 +165,8 @@ fn lap_with(krate: &syn::Path, name: &LitStr, amounts: &Amounts) -> proc_macro2:
     }}
 }
 
-/// The variable that [`laps!`] declares and [`lap!`] uses. If there is none, the compiler's error
-/// shows its name.
+/// The variable that [`laps!`] declares and [`lap!`] uses. Without a `laps!`, the compiler reports
+/// that this variable is missing, so its name states the mistake.
 fn guard() -> Ident {
     Ident::new("pfp_lap_without_laps", Span::call_site())
 }

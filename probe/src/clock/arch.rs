@@ -10,8 +10,8 @@ use crate::errno;
 macro_rules! read_by {
     ($($instruction:literal),+ $(; $($operand:tt)*)?) => {{
         let word: usize;
-        // SAFETY: the instructions write `{word}`, the operands and the flags only. Linux lets user code
-        // read the registers, and the memory is the thread's own or a static.
+        // SAFETY: the instructions write `{word}`, the operands and the flags only. Linux lets user
+        // code read the registers, and the memory is the thread's own or a static.
         unsafe {
             std::arch::asm!(
                 $($instruction),+,
@@ -32,8 +32,8 @@ pub(crate) use read_by;
 /// compiler moves no memory access across the reading, so the program's work stays in its region.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
-    // This is not the intrinsic, because that leaves the sum in a register that the end of a region
-    // by hand needs next, which costs one instruction more.
+    // This is assembly, because the compiler's intrinsic leaves the sum in a register that
+    // `Point::end` needs next, which costs one instruction more.
     #[cfg(target_arch = "x86_64")]
     {
         read_by!("rdtsc", "shl rdx, 32", "lea {word}, [rax + rdx]"; out("rax") _, out("rdx") _)
@@ -305,7 +305,8 @@ pub(crate) fn unix_ns() -> u64 {
     read_clock(libc::CLOCK_REALTIME).unwrap_or(0)
 }
 
-/// CPU time of the calling thread in nanoseconds. It includes time that a hypervisor steals.
+/// CPU time of the calling thread in nanoseconds. It includes time that a hypervisor steals, unless
+/// the kernel subtracts that time.
 pub(crate) fn cpu_time_ns() -> Option<u64> {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }

@@ -1,8 +1,8 @@
 //! Measures the rates of the counter and of the core.
 //!
-//! The rate is measured against CLOCK_MONOTONIC_RAW: roughly when the process starts, and more
-//! exactly whenever a cold path runs later. Each measurement starts at the same first instant, so
-//! the errors of the two readings matter less as the time between them grows.
+//! The counter's rate is measured against CLOCK_MONOTONIC_RAW: roughly when the process starts, and
+//! more exactly whenever a cold path runs later. Each measurement starts at the same first instant,
+//! so the errors of the two readings matter less as the time between them grows.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -18,8 +18,8 @@ fn state() -> &'static Calibration {
     &shared::state().calibration
 }
 
-/// Maximum relative change of the rate by a more exact measurement. A larger change means that one
-/// of the clocks continued while the other stood still.
+/// Maximum relative change of the rate by a more exact measurement. A larger change means that the
+/// counter or CLOCK_MONOTONIC_RAW stood still while the other one continued.
 const RATE_NEAR: f64 = 0.005;
 
 /// Ticks per second of [`stamp`], with or without a segment. The first call measures the rate,
@@ -106,14 +106,15 @@ pub(crate) fn refine() {
     }
 }
 
-/// One instant on both clocks.
+/// One instant, by the counter and by CLOCK_MONOTONIC_RAW.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Instant {
     pub(crate) ticks: u64,
     pub(crate) ns: u64,
 }
 
-/// Reads both clocks at nearly the same moment. The fastest of several readings counts.
+/// Reads the counter and CLOCK_MONOTONIC_RAW at nearly the same moment. The fastest of several
+/// readings counts.
 pub(crate) fn instant() -> Instant {
     let mut best = (u64::MAX, Instant::default());
     for _ in 0..8 {

@@ -23,13 +23,13 @@ pub(crate) struct Facts<'a> {
     /// Whether the processor reports that the counter has a constant rate, independent of the
     /// core's.
     pub(crate) invariant: bool,
-    /// The kernel's clock source. `None` if it cannot be read.
+    /// The clocksource that the kernel uses, such as `tsc`. `None` if it cannot be read.
     pub(crate) source: Option<&'a str>,
-    /// The clock sources that the kernel could use, separated by spaces.
+    /// The clocksources that the kernel could use, separated by spaces.
     pub(crate) available: &'a str,
 }
 
-/// Clock sources that are the counter itself, or are computed from it.
+/// The kernel's clocksources that are the counter itself, or are computed from it.
 const COUNTERS: [&str; 6] =
     ["tsc", "tsc-early", "arch_sys_counter", "kvm-clock", "xen", "hyperv_clocksource_tsc_page"];
 
@@ -40,7 +40,7 @@ pub(crate) fn is_steady(facts: Facts<'_>) -> bool {
     match facts.source {
         None => facts.invariant,
         // The kernel withdraws a counter that it found unsteady. A counter stays available if the
-        // user only chose another source.
+        // user only chose another clocksource.
         Some(source) => {
             COUNTERS.contains(&source)
                 || facts.available.split_whitespace().any(|source| source == "tsc")
@@ -125,8 +125,8 @@ pub(crate) fn stamp_and_cpu() -> (u64, Option<u32>) {
     (if state().source.load(Acquire) == COUNTER { ticks } else { stamp_slow() }, cpu)
 }
 
-/// The counter, or the fallback clock if reading the counter would raise SIGSEGV. The fast paths
-/// read the counter directly: in that case they are never taken, see `engine::local`.
+/// The counter, or the fallback clock if reading the counter would raise SIGSEGV. In the latter
+/// case, no thread takes the fast paths, which read the counter directly; see `engine::local`.
 #[inline(always)]
 pub(crate) fn ticks_or_stamp() -> u64 {
     if arch::is_forbidden() { stamp() } else { source::ticks() }
@@ -183,9 +183,9 @@ pub(crate) fn replace(ticks: u64) {
     shared::watch_closely();
 }
 
-/// The counter is replaced when it goes astray for the eighth time. All reports within this time
-/// count as one: after a suspend or a move to another machine, all threads of a program report at
-/// the same time.
+/// The counter is replaced when it goes astray for the eighth time. All reports within
+/// [`ONE_TIME_NS`] count as one: after a suspend or a move to another machine, all threads of a
+/// program report at the same time.
 const TIMES: u32 = 8;
 const ONE_TIME_NS: u64 = 100_000_000;
 

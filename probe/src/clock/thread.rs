@@ -25,13 +25,14 @@ const LEAST_SWITCH_NS: u64 = 500;
 /// time. In virtual machines under load, 3.9 us were seen.
 const SWITCH_ERROR_NS: u64 = 10_000;
 
-/// A further error, as a share of the off-CPU time (1/256, as a shift): the kernel subtracts the
-/// time that a hypervisor stole from the CPU time of any thread that runs next. The error is
-/// limited to ten times [`SWITCH_ERROR_NS`].
+/// A further error, as a share of the off-CPU time (1/256, as a shift). If a hypervisor steals
+/// time, the kernel shortens the CPU time of the thread that runs next, whichever that is. The
+/// error is limited to ten times [`SWITCH_ERROR_NS`].
 const STOLEN_SHIFT: u32 = 8;
 
-/// Each reading reduces [`ThreadClock::late`] by this share, as a shift: a sixteenth. So on average
-/// `late` holds the sum of 16 readings, which is more than one reading finds, except in rare cases.
+/// Each reading without a switch reduces [`ThreadClock::late`] by this share, as a shift: a
+/// sixteenth. So `late` is about 16 times the ticks that such a reading adds on average, and one
+/// reading rarely adds more than that.
 const LATE_SHIFT: u32 = 4;
 
 /// A thread that measures reads its CPU time at least after this many ticks, about once a
@@ -194,9 +195,9 @@ impl ThreadClock {
             || word::minus::<Self, { offset_of!(Self, looked) }>(self, now) > source::stale_after()
     }
 
-    /// Whether the last reading is too old, `elapsed` ticks after a begin that found the clock up
-    /// to date, or the counter ran backwards. An end tests this instead of the second half of
-    /// [`Self::is_outdated`], together with [`Self::was_switched`].
+    /// Whether an end must call [`Self::refresh`], `elapsed` ticks after its begin found the clock
+    /// up to date: the last reading may be too old, or the counter ran backwards. An end tests this
+    /// and [`Self::was_switched`] instead of [`Self::is_outdated`].
     #[inline(always)]
     pub(crate) fn is_due_after(elapsed: u64) -> bool {
         elapsed > source::stale_after()
@@ -208,9 +209,9 @@ impl ThreadClock {
         self.looked.load(Relaxed) & DISTURBED != 0
     }
 
-    /// Makes the next stamp take the slow path, even if this interrupts a refresh: the clock no
-    /// longer has the state that an interrupted begin or end may have read. Returns the new value
-    /// of `looked`.
+    /// Makes the next stamp take the slow path, because a begin or end in progress may have read a
+    /// state that the clock no longer has. A signal handler may call this during a refresh. Returns
+    /// the new value of `looked`.
     pub(crate) fn disturb(&self) -> u64 {
         let disturbed = self.looked.load(Relaxed).wrapping_add(1) | DISTURBED;
         self.looked.store(disturbed, Relaxed);
@@ -421,8 +422,9 @@ impl ThreadClock {
         let last = self.last_anchor();
         let (last_ticks, last_ns) = (last.ticks.load(Relaxed), last.ns.load(Relaxed));
         let residue = last.residue.load(Relaxed);
-        // A thread's CPU time never decreases. So the caller is a child in its parent's memory, as
-        // after `vfork`, and the reading does not belong to this thread, which waits for the child.
+        // A thread's CPU time never decreases. If it is less than before, the caller is a child in
+        // its parent's memory, as after `vfork`. The reading is then the child's, but this clock
+        // belongs to the parent's thread, which waits for the child.
         if (cpu_ns.wrapping_sub(last_ns) as i64) < 0 {
             return stamps;
         }
@@ -581,8 +583,7 @@ impl ThreadClock {
     fn release_page(&self) {
         let page = self.perf_page.swap(0, Relaxed);
         if page != 0 {
-            // SAFETY: the address was stored by `take_source`, and its word is no
-            // longer watched.
+            // SAFETY: `take_source` stored the address, and the page's word is no longer watched.
             unsafe { perf::Page::release(page) };
         }
     }

@@ -34,7 +34,7 @@ const NEW: u64 = 0;
 const RUNNING: u64 = 1;
 const STOPPED: u64 = 2;
 
-/// Readings of both clocks.
+/// A reading of the wall clock and of a thread's CPU time.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Reading {

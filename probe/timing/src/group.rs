@@ -85,9 +85,9 @@ impl ThreadGroup {
 ///
 /// This process is a member from [`join`](Self::join) until this value is dropped or the process
 /// ends, in any way. A killed process delays the others by about a tenth of a second at most. The
-/// group's memory is a shared-memory object beside the segments, which only this user can open. The
-/// last member to leave removes it; after killed processes, it is removed together with their
-/// segments.
+/// group's memory is an object in `/dev/shm`, which only this user can open. The last member to
+/// leave removes it. If that member was killed, pfp removes it when it removes the shared memory of
+/// ended programs.
 #[derive(Debug)]
 pub struct ProcessGroup {
     pub(super) processes: Processes,

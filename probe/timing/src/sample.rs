@@ -8,10 +8,12 @@ use pfp::reading::{core_hz, now, stamp};
 
 /// Confidence of the interval.
 const CONFIDENCE: f64 = 0.95;
-/// Probability below which chance no longer explains a difference between the halves.
+/// Probability below which chance no longer explains a difference between the first and the second
+/// half of the samples.
 const TREND_BY_CHANCE: f64 = 0.01;
 /// Difference between the halves, as a fraction of the mean, up to which it does not count as a
-/// trend. Needed because with many samples, chance explains only tiny differences.
+/// trend. Needed because with many samples, chance does not explain even differences that are too
+/// small to matter.
 const TREND_THAT_MATTERS: f64 = 0.01;
 /// Maximum deviation within a stable window, as a fraction of its mean.
 const STABLE: f64 = 0.05;

@@ -18,7 +18,7 @@ use pfp_tests::script::say;
 
 /// Points whose control words are not overwritten.
 static ALONE: [Point; 2] = [Point::new("alone 0"), Point::new("alone 1")];
-/// Points that stay enabled; all other bits of their control words are overwritten.
+/// Points whose control words are overwritten with any value that leaves the point enabled.
 static ON: [Point; 6] = [
     Point::new("on 0"),
     Point::new("on 1"),
@@ -71,7 +71,7 @@ fn main() {
     Point::numbered(NUMBERED_ANY).enable();
     Point::numbered(NUMBERED_ANY).set_name("numbered any");
     pfp::init().ok();
-    // This round registers every point before the other process looks.
+    // This round registers every point, so that the other process finds all their control words.
     round(&pfp::ExecutionContext::new(), &pfp::ExecutionContext::new(), 0);
     let mut lines = std::io::stdin().lock().lines();
     thread::scope(|scope| {

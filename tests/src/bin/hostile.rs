@@ -2,7 +2,7 @@
 //! and not the test's. It limits the memory and the CPU time of each poll.
 //!
 //! ```text
-//! hostile mutations COPY FIRST COUNT FORMS     change a segment, look, change it back
+//! hostile mutations COPY FIRST COUNT FORMS     change a segment, read it, change it back
 //! hostile lengths COPY STEP                    cut an object, before and while it is mapped
 //! hostile files FILE STEP                      cut a file at each STEPth byte
 //! hostile headers COPY COUNT                   put the words of the header in another order
@@ -306,8 +306,9 @@ impl Places {
     }
 }
 
-/// Reads each changed segment as a segment of a running process and as a file. Every `forms`th seed
-/// is read in every form, and every fourth of these seeds on every screen.
+/// Reads each changed segment as a segment of a running process and as a file. For every `forms`th
+/// seed, the figures are also written in every export format, and for a quarter of these seeds they
+/// are shown on every screen.
 fn mutations(stand: &Stand, first: u64, count: u64, forms: u64) {
     let places = Places::new(stand);
     let file = Memory::new(&stand.original).expect("there is memory");

@@ -40,7 +40,8 @@ fn main() {
         for number in 0..threads {
             scope.spawn(move || work(number, points, reached, pause));
         }
-        // The test sends nothing; an error ends the reading, too.
+        // Nothing is sent to standard input. The copy ends when its other end is closed, or on an
+        // error.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         RUNNING.store(false, Relaxed);
     });

@@ -66,7 +66,8 @@ mod stepping {
 
     // ---- an action at one instruction ----
 
-    /// Ticks of each piece of work now, and of the interrupted work.
+    /// Ticks that each piece of work lasts. `stepped` sets them to `INTERRUPTED_LASTS` for the work
+    /// that it interrupts; they are [`LONG`] otherwise.
     static LASTS: AtomicU64 = AtomicU64::new(LONG);
     static INTERRUPTED_LASTS: AtomicU64 = AtomicU64::new(LONG);
     static ACTION: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
@@ -368,7 +369,7 @@ mod stepping {
         amounts_by_hand();
     }
 
-    /// One region of [`POINT`], with a scope of it in the handler.
+    /// One region of [`POINT`], interrupted by a handler that measures a scope of the same point.
     const PLAIN: Case = Case {
         name: "",
         prepare: || (),
@@ -658,7 +659,8 @@ mod stepping {
     static CHILDREN: AtomicU64 = AtomicU64::new(0);
     static KILLED: AtomicU64 = AtomicU64::new(0);
     static IS_CHILD: AtomicBool = AtomicBool::new(false);
-    /// Whether the C library knows about the children.
+    /// Whether the C library makes the children. A bare `clone` bypasses it, so its fork handlers
+    /// do not run, and such a child measures nothing.
     static IS_KNOWN: AtomicBool = AtomicBool::new(true);
     static SIGNAL: AtomicI32 = AtomicI32::new(0);
 

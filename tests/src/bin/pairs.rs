@@ -192,7 +192,7 @@ fn spin() {
 
 #[cfg(target_arch = "x86_64")]
 fn ticks() -> u64 {
-    // SAFETY: every processor of this architecture has the counter, and Linux lets programs read it.
+    // SAFETY: every x86-64 processor has the counter, and Linux lets programs read it.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 

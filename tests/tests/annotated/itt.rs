@@ -108,7 +108,7 @@ fn a_domain_that_is_off_costs_the_program_nothing() {
     let said = target.reach("rested").clone();
     let called = |key: &str| said.one::<u64>(key);
     assert_eq!(["on", "open", "span"].map(called), [10, MANY, MANY]);
-    // The client notices after some ten thousand calls.
+    // The client notices only after some ten thousand calls that the domain is off.
     assert!(called("closed") < MANY / 4, "{said:?}");
     assert_eq!(["rests", "forked"].map(called), [0, 0]);
     watch.change(all[0], Change::Enable);

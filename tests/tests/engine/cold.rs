@@ -157,8 +157,8 @@ fn a_thread_that_stops_while_creating_the_segment_is_replaced() {
             let place = Place::new();
             let mut target = place.start(&program, &[stop]);
             let said = target.reach("done").clone();
-            // Over its lifetime, a thread waits at most 900 us for others. The rest of the time is
-            // for creating a segment and for a thousand calls.
+            // Over its lifetime, a thread waits at most 900 us for others. The remaining time of
+            // the limit is for creating a segment and for a thousand calls.
             let waited = said.one::<u64>("waited_us");
             assert!(waited < 10_000, "{link:?} {stop}: {waited} us");
             assert_eq!(place.lit().len(), 1, "{link:?} {stop}");

@@ -27,7 +27,7 @@ fn run(
     let account = Outside::of(target.pid());
     target.reach("done");
     let stolen_ms = account.stolen().as_secs_f64() * 1e3;
-    // The script prints lines split at blanks, with the key as the first word.
+    // `Said` has split each line at blanks, with its first word as the key.
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (key, values) in target.said().lines() {
         lines.entry(key.trim_end_matches(':').to_owned()).or_default().push(values.join(" "));
@@ -68,7 +68,8 @@ fn phases_are_counted_and_only_the_runs_averaged() {
     }
     let all = numbers(&lines["all"][0]);
     let own_ms = own as f64 / picture.clock.ticks_per_second * 1e3;
-    // All phases together take at most the timer's time on the CPU.
+    // The exclusive times of the phases add up to at most the on-CPU time that the example's timer
+    // shows.
     let said = format!("{own_ms} ms of {all:?}, {stolen_ms} ms stolen");
     figure(&format!("phases: {said}"));
     assert!(all[1] <= all[0] + 0.5 && own_ms <= all[1] * 1.02 + stolen_ms, "{said}");
@@ -314,7 +315,8 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
     assert_eq!(lanes, threads.min(trajectories) as usize, "{program}: one lane a thread");
     assert_eq!(watch::total(picture, id).count, u64::from(trajectories));
 
-    // The bytes and operations of a call. One step is computed with numbers that count each operation.
+    // The bytes and operations of a call. One step is computed with numbers that count each
+    // operation.
     COUNTED.set(0);
     lorenz_step([1.0, 2.0, 3.0].map(Counted));
     let (steps, trajectories) = (u64::from(steps), u64::from(trajectories));
@@ -350,7 +352,7 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
     let columns = "name,avg,min,max,bytes,flops,intensity";
     let point = &table(&mut viewer, target.pid(), columns)["trajectory"];
     let [bytes, flops] = of_call.map(|of_call| (trajectories * of_call) as f64);
-    // Both know the counter's rate, but the viewer has measured it for longer.
+    // The viewer and this test use the counter's rate, but the viewer has measured it for longer.
     let near = |found: f64, expected: f64| {
         assert!(
             (found / expected - 1.0).abs() < 0.01,

@@ -40,7 +40,7 @@ fn device_time_and_launch_time_are_separate() {
         timer.start();
         stand_in.launch(ptr::null_mut(), ms);
         timer.stop();
-        // The stand-in's clock has not advanced since, so the work is not finished.
+        // The stand-in's clock has not advanced since the launch, so the work is not finished.
         for _ in 0..3 {
             assert_eq!(timer.elapsed_ms(), None);
         }

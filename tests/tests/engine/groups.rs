@@ -141,7 +141,7 @@ fn a_member_that_never_arrives_is_waited_for_once() {
     let synced = pfp_timing::synchronize(SyncScope::Internal(&group));
     assert_eq!((synced.absent, synced.not_member), (1, false));
     assert!(began.elapsed() >= patience, "{:?}", began.elapsed());
-    // It waits for the missing member once, and not in each round.
+    // The member that arrives waits for the missing one in the first round only.
     let began = Instant::now();
     assert_eq!(pfp_timing::synchronize(SyncScope::Internal(&group)).absent, 1);
     figure(&format!("a round without who never came: {:?}", began.elapsed()));
@@ -310,7 +310,8 @@ fn threads_of_processes_begin_together() {
 
 #[test]
 fn a_group_has_one_size_and_a_forked_child_is_not_a_member() {
-    // The group's file is in the default directory, since this process already has one there.
+    // The group's file is in the default directory, which other runs of this test use, too. So the
+    // name contains the process id.
     let name = format!("sizes {}", std::process::id());
     let group = ProcessGroup::join(&name, 1).expect("it can be joined");
     let other = ProcessGroup::join(&name, 2).map(|_| ()).expect_err("it is of another size");

@@ -8,7 +8,8 @@
 //! minimum does not include them. The instructions of the empty loop are subtracted.
 //!
 //! The program runs under `PFP_CLOCK=wall`, so that a region makes no system call. Callgrind does
-//! not support restartable sequences; with this clock, it takes the same path as the machine.
+//! not support restartable sequences; with this clock source, a region takes the same path under
+//! callgrind as without it.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -77,8 +78,8 @@ const TOLERANCE: f64 = 5.0;
 const TRIES: usize = 3;
 /// Maximum number of processes that count a case.
 const PROCESSES: usize = 4;
-/// Number of times that a case with a wrong number is counted again: the clock can only add
-/// instructions.
+/// Number of times that a case with a wrong number is counted again. A count may be too high, since
+/// the clock causes slow paths, which add instructions.
 const AGAIN: usize = 6;
 
 /// Difference up to which two counts are equal, in percent. Some calls take the slow path because

@@ -158,7 +158,8 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
                 outcome.end
             };
             let mut ends = [short, LATE].map(judged);
-            // A thread that waits for a CPU takes the slow path, which folds no page.
+            // If the thread waits for a CPU, its end takes the slow path. That folds the few
+            // records so far, so no full page is folded.
             let is_folded = |end: u64| !is_page || end > 1_000;
             for _ in 0..3 {
                 if !is_folded(ends[0]) {
@@ -186,7 +187,8 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
     figure(&format!("interrupted, {action}: {steps} instructions, {children} children, {bad} bad"));
 }
 
-/// The clock with the fast paths: on `rseq`, a single step looks like a switch.
+/// The clock source on which regions take the fast paths. On `rseq`, a single step looks like a
+/// context switch.
 const CLOCKS: &[&str] = &["wall"];
 
 #[test]

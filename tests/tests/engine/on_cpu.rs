@@ -161,7 +161,7 @@ fn a_region_of_fixed_work_has_its_true_length() {
         [Point::new("around short, competing"), Point::new("around long, competing")],
     ];
     for ((points, around), competitors) in POINTS.iter().zip(&AROUND).zip([0, 4]) {
-        // Numbers of steps that take roughly half a microsecond and ten.
+        // Numbers of steps that take roughly half a microsecond and ten microseconds.
         for ((point, around), steps) in points.iter().zip(around).zip([1_600, 32_000]) {
             // The first region of a thread or a point begins late, after its lane and cell are
             // made, so it is measured here and reset.
@@ -226,7 +226,8 @@ fn a_region_of_fixed_work_has_its_true_length() {
             );
             figure(&format!("on_cpu {said}"));
             assert!(missing <= stolen + stolen::SWITCH, "{said}");
-            // The minimum may be anywhere in its bucket.
+            // `missing` is 0 if the upper end of the lowest bucket reaches `shortest`. The minimum
+            // itself may be lower by the width of that bucket.
             let least = time(sums.min) * 20 / 19;
             assert!(missing > Duration::ZERO || least >= shortest, "{said}");
             // If another thread's time slice counted for the region, the maximum would be

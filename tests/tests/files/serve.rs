@@ -87,8 +87,8 @@ fn losing_one_machine_keeps_the_others_served() {
     let (_one, _) = start(&place);
     let (two, _) = start(&other);
     let viewer = pfp_top().display();
-    // This place runs the script. It cannot restart while the file `down` exists; the other place
-    // is not affected.
+    // The script starts the agent of the place `far`, and fails while the file `down` exists. The
+    // place `near` is not affected.
     let far = place.path("far");
     let script = format!(
         "#!/bin/sh\n[ -e down ] && exit 9\necho $$ >pid\nexec env PFP_DIR={} {viewer} agent\n",
@@ -314,7 +314,7 @@ fn requests_change_nothing_and_slow_clients_block_no_others() {
         let dawdler = |number: usize| {
             let mut stream = TcpStream::connect(address).expect("it still listens");
             let part = ["GET /met", "", "GET /metrics HTTP/1.1\r\nhost: here\r\n\r\n"][number % 3];
-            // The server may have closed it to accept another one.
+            // The server may have closed this connection to accept another one.
             let _ = stream.write_all(part.as_bytes());
             if part.ends_with("\r\n\r\n") {
                 // The reply has arrived, so its slot is free, and no other connection is closed for
@@ -355,7 +355,8 @@ fn requests_change_nothing_and_slow_clients_block_no_others() {
         let (times, closed): (Vec<_>, Vec<_>) = tried.unzip();
         let few = count - count * 3 / 5;
         assert!(closed.iter().any(|&closed| closed <= few), "of {count} dawdlers {closed:?}");
-        // Polling many connections takes longer than one; their own time limit is seconds.
+        // The server polls all connections, so a scrape beside many takes longer, but far less than
+        // the seconds after which the slow ones time out.
         let (alone, beside): (Vec<_>, Vec<_>) = times.into_iter().unzip();
         let (alone, beside) = (median(alone), median(beside));
         figure(&format!("serve: {alone:?} alone, {beside:?} beside {count} dawdlers"));

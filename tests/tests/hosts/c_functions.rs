@@ -112,7 +112,8 @@ fn every_way_out_of_a_function_is_seen() {
             };
             check("tail", &[("tail_even", 5000), ("tail_odd", 5000)]);
             // `catches` is called 1,000 times. Each call leaves one to five calls of `jumps` by a
-            // longjmp. `catches_often` does so with 200,000 more.
+            // longjmp. `catches_often` is called once, and leaves 200,000 more calls of `jumps` by
+            // a longjmp.
             check(
                 "longjmp",
                 &[("catches", 1000), ("jumps", 203_000), ("leaf", 1002), ("catches_often", 1)],

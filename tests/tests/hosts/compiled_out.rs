@@ -47,7 +47,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Writes a file unless it has this content already: then cargo's build of it stays valid.
+/// Writes a file unless it has this content already, so that cargo does not build it again.
 fn write(to: &Path, text: &str) {
     if fs::read_to_string(to).is_ok_and(|there| there == text) {
         return;

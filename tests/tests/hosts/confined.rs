@@ -107,8 +107,8 @@ fn after_the_start_only_documented_calls_are_made() {
     figure(&format!("confined: {begins} regions with nothing but {}", list(&published)));
 }
 
-/// During the start, also beside another program, and in a forked child, pfp makes only the calls
-/// that are documented.
+/// During the start and in a forked child, pfp makes only the calls that are documented, even if
+/// another program is measuring with the same folder of beacons.
 #[test]
 fn calls_of_the_start_and_of_a_child_are_documented() {
     let place = Place::new();
@@ -127,8 +127,8 @@ fn calls_of_the_start_and_of_a_child_are_documented() {
     other.end();
 }
 
-/// Without any of the documented calls the program is killed: so the filter works, each of them is
-/// needed, and the program's own calls are not counted as pfp's.
+/// If any one of these documented calls is not allowed, the program is killed. So the filter works,
+/// each of these calls is needed, and the program's own calls are not counted as pfp's.
 #[test]
 fn each_documented_call_is_needed() {
     assert_eq!(end_of("plain", OWN).status.code(), ORDERLY);
@@ -154,7 +154,7 @@ fn losses_by_refused_calls_are_counted() {
     let (mut tried, mut missed) = (0, 0);
     for (mode, calls) in [("refuse", &later), ("refuse-start", &start)] {
         let alone = calls.iter().map(|call| list([call]));
-        // Without this call the program could not start its own threads.
+        // Without `mmap` the program could not start its own threads.
         let all = calls.iter().filter(|call| mode == "refuse" || *call != "mmap");
         for refused in alone.chain([list(all)]) {
             let run = run(mode, &refused, 40, "128");

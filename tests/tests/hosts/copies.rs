@@ -363,8 +363,8 @@ fn incompatible_copies_stay_apart_and_are_reported() {
     let doctor = String::from_utf8(place.pfp_top(&["doctor"]).stdout).expect("it is text");
     assert!(doctor.contains("copies of pfp that do not fit together"), "{doctor}");
     target.end_well();
-    // Both copies have the same file name for their last snapshot: the first one to write it keeps
-    // it.
+    // Both copies have the same file name for their last snapshot. The copy that ends first writes
+    // the file, and the other copy does not overwrite it.
     let taken: Value =
         serde_json::from_slice(&std::fs::read(&file).expect("it was written")).expect("it is JSON");
     let is_there = |name: &str| {

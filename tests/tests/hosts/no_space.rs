@@ -164,8 +164,8 @@ fn a_host_that_locks_its_memory_locks_only_pages_in_use() {
     target.end_well();
 }
 
-/// Little memory for cells and histograms: regions that get memory are counted exactly, and the
-/// rest counts as missed.
+/// Little memory for cells and histograms: regions that get memory are counted exactly, and all
+/// others are counted as missed.
 #[test]
 fn a_small_pool_measures_what_fits() {
     const THREADS: u64 = 40;

@@ -32,7 +32,8 @@ const OF_A_SERVICE: &[u16] = &[
     434, 435, 436, 437, 439, 440, 441, 449, 450,
 ];
 
-/// Makes the kernel kill a program for any other system call, which is systemd's default.
+/// Makes the kernel kill a program for any system call that is not in [`OF_A_SERVICE`], as systemd
+/// does by default.
 fn confine(command: &mut Command) {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;

@@ -42,7 +42,8 @@ fn pythons(what: &str) -> Option<Pythons> {
     Some(Pythons { all, pygments })
 }
 
-/// An interpreter on the path, or one of pyenv's, whose own commands start only the version in use.
+/// An interpreter on the path, or one that pyenv has installed. The latter is searched for in
+/// pyenv's folder, since pyenv's commands on the path start only the version in use.
 fn other(name: &str) -> Option<PathBuf> {
     if tools::is_there(name) {
         return Some(name.into());

@@ -254,8 +254,8 @@ fn a_killed_viewer_has_made_a_change_completely_or_not_at_all() {
         let (stage, early) = (asked(), wall());
         let steers = matches!(stage, stage::SWITCH | stage::RESET);
         let mut words = Vec::new();
-        // Switching and resetting take few instructions, so all are checked; of the other stages,
-        // only the first.
+        // Switching and resetting take few instructions, so the state is checked after each of
+        // them. In the other stages, only the first instructions are checked.
         let mut left = if steers { u64::MAX } else { size(5_000, 2_000_000) };
         let halt = loop {
             if left == 0 {

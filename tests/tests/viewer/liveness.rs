@@ -95,7 +95,7 @@ fn a_death_shows_at_once_and_restarts_keep_three() {
         os::signal(pid, libc::SIGKILL);
         wait_for("it to be dead", || !runs(pid));
         let dead = UNIX_EPOCH.elapsed().expect("it is later").as_secs_f64();
-        // One poll may have begun before the death, and its update have a later time.
+        // A poll that began before the death may print its update after the death.
         let late = viewer.says("crashed").into_iter().filter(|&time| time > dead).count();
         assert!(late <= 1, "{late} updates have taken a dead process for a living one");
         slowest = slowest.max(killed.elapsed());
@@ -163,8 +163,8 @@ fn a_reused_id_does_not_revive_a_dead_process() {
         for state in ["running", "ended"] {
             assert!(listed.contains(&(pid, state.to_owned())), "{listed:?}");
         }
-        // With the lock held by another process, the id and the start time alone still distinguish
-        // them.
+        // While the test holds the lock on the dead process's beacon, only the id and the start
+        // time show that the process is dead.
         let alive = place.entry(pid).expect("it was found");
         assert_ne!(alive.info.object, dead.info.object);
         if alive.info.process.start != dead.info.process.start {
@@ -176,7 +176,8 @@ fn a_reused_id_does_not_revive_a_dead_process() {
         }
         // A sweep removes the dead process' segment, and not the living one's.
         let removed = wait_for("the dead one to be swept", || {
-            // While a viewer looks at the beacon, it holds its lock, so the sweep is repeated.
+            // A viewer holds the lock on a beacon while it looks at the beacon, and a sweep then
+            // skips it. So the sweep is repeated.
             let swept = find::gc(&place.directory()).expect("the directory can be read");
             Some(swept.removed.len()).filter(|removed| *removed > 0)
         });
@@ -248,7 +249,8 @@ fn a_process_in_a_container_is_recognized_from_outside() {
         }
         let killed = Instant::now();
         os::signal(outside, libc::SIGKILL);
-        // Its parent reaps it at once.
+        // The parent, `unshare`, reaps the process at once, so only the kernel can report how it
+        // ended.
         let state = if os::tells_ends() { "crashed" } else { "ended" };
         viewers.iter_mut().for_each(|viewer| drop(viewer.says(state)));
         figure(&format!("liveness: {what}, dead {:?} after the signal", killed.elapsed()));

@@ -97,8 +97,8 @@ fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// The names between backticks in a line: `name` or `name()`. The line that opens a block of code has
-/// none.
+/// The names between backticks in a line: `name` or `name()`. The line that opens a block of code
+/// has none.
 fn names(line: &str) -> impl Iterator<Item = &str> {
     let line = if line.contains("```") { "" } else { line };
     let quoted = line.split('`').skip(1).step_by(2);

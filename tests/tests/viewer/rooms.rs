@@ -434,7 +434,7 @@ fn segments_without_a_process_are_not_counted_among_the_unseen() {
     assert!(text.contains(&seen("3")) && text.contains(&seen("2")), "{text}");
 }
 
-/// A loaded library's path may have been replaced by any file.
+/// The file at the path of a loaded library may have been replaced, even by a named pipe.
 #[test]
 fn doctor_waits_for_no_pipe_at_the_path_of_a_library() {
     let place = Place::new();

@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-/// "Alice's Adventures in Wonderland"; `alice29.txt` is a link to the copy in assets/, whose README names its origin.
+/// "Alice's Adventures in Wonderland"; `alice29.txt` is a link to the copy in assets/, whose README
+/// names its origin.
 pub(crate) const BOOK: &str = include_str!("../alice29.txt");
 
 /// Number of chapters in the book.

@@ -2,8 +2,8 @@
 
 use std::mem;
 
-/// Confines the calling thread, and those it will start, to the first `most` of the CPUs that it may use.
-/// Returns how many it has now.
+/// Confines the calling thread, and the threads that it will start, to the first `most` of the CPUs
+/// that it may use. Returns how many it has now.
 pub(crate) fn confine_to(most: usize) -> usize {
     // SAFETY: a `cpu_set_t` is plain bits; all zeros is the empty set.
     let mut allowed: libc::cpu_set_t = unsafe { mem::zeroed() };

@@ -1,8 +1,8 @@
 //! The housekeeper: wakes ten times a second, reads the memory use, and now and then starts an
 //! errand, a short-lived thread.
 //!
-//! Shows a region that runs at a fixed period with an exponential average, and the numeric interface with
-//! a loop that starts with `end`.
+//! Shows a region that runs at a fixed period with an exponential average, and the numeric
+//! interface with a loop that starts with `end`.
 
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};

@@ -1,4 +1,5 @@
-//! The program that `pfp-top demo` watches: real work on a real text, in a form that shows what pfp measures.
+//! The program that `pfp-top demo` watches: real work on a real text, in a form that shows what pfp
+//! measures.
 //!
 //! Each module shows one use of the library, so reading them is also the shortest way to learn it:
 //!

@@ -92,7 +92,8 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut taken = HashSet::new();
     for (place, track) in tracks(subject).iter().enumerate() {
         let own = Some(u64::from(track.lane.tid)).filter(|tid| track.strand == 0 && *tid > 0);
-        // Readers would merge two tracks with the same id.
+        // A track without a free thread id gets an id of its own: readers would merge two tracks
+        // with the same id.
         let tid = own.filter(|tid| taken.insert(*tid)).unwrap_or(OTHERS + place as u64);
         events.say("thread_name", tid, NameArgs { name: &track.name(subject) })?;
         events.say("thread_sort_index", tid, Order { sort_index: place })?;

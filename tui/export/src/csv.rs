@@ -5,8 +5,9 @@
 //! `load` is the share of one CPU. A text that a spreadsheet would take for a formula begins with
 //! an apostrophe ([`pfp_read::text::cell`]). A missing figure is an empty field. Three fields have all
 //! amounts of a point, as in `bytes=2400;flops=200`: their sums, the sums per second of exclusive
-//! time, and the sums per second of wall-clock time. Rates and loads are the model's: for a file,
-//! or a single poll of a process, they are over its whole life or since the point's reset.
+//! time, and the sums per second of wall-clock time. The model computes rates and loads. For a
+//! file, or a single poll of a process, they are averages over the whole life of the process, or
+//! since the point's reset.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -78,7 +79,8 @@ struct CsvRow<'a> {
     calls_per_second: Option<f64>,
     load: Option<f64>,
     quantiles: Option<[u64; QUANTILES.len()]>,
-    /// The sums, and the sums per second of exclusive time and of the clock.
+    /// The sums of the amounts; the sums per second of exclusive time; the sums per second of
+    /// wall-clock time.
     amounts: [String; 3],
 }
 
@@ -102,7 +104,7 @@ impl<'a> CsvRow<'a> {
         }
     }
 
-    /// Rates and load are over all the time since the point's figures began.
+    /// Averages the rates and the load over the whole time since the point's figures began.
     fn of_thread(subject: &'a Subject<'a>, shown: &'a ExportedPoint<'a>, cell: &Arc<Cell>) -> Self {
         let sums = cell.total();
         let point = shown.figures.point();

@@ -11,7 +11,7 @@ use hdrhistogram::{CreationError, Histogram};
 
 use super::subject::{ExportedPoint, Subject};
 
-/// Significant digits.
+/// Number of significant decimal digits of the values in a histogram.
 const DIGITS: u8 = 3;
 
 /// The points that have measured, with their exclusive times.
@@ -45,7 +45,8 @@ fn histogram(
     let extremes = [(min, within(min, first)), (max, within(max, last) && sums.count > 1)];
     let extremes: Vec<u64> =
         extremes.iter().filter(|(_, is)| *is).map(|(value, _)| *value).collect();
-    // No real program reaches this count; it keeps sums of a damaged file from overflowing.
+    // This limit on the total count keeps sums of a damaged file from overflowing. No real program
+    // reaches it.
     let mut room = u64::MAX / 4;
     for bucket in &buckets {
         let mut count = bucket.count.min(room);

@@ -24,11 +24,11 @@
 //! `point`, made unique in its process; with threads, also `thread` and `lane`;
 //! `amount`, its name. A reset of a point is a reset of its counters.
 //!
-//! The buckets of the histograms end at 10 ns times powers of two, up to 86 s. Each counts only
-//! measurements that are certainly not longer: a bucket of the segment, which is at most a
-//! thirty-second of its value wide, counts beyond such an end if it spans the end. In protobuf,
-//! with the feature `native-histograms`, there are native histograms as well: eight buckets to an
-//! octave, so that a quantile is off by at most a twentieth.
+//! The buckets of the histograms end at 10 ns times powers of two, up to 86 s. A bucket counts only
+//! measurements that are certainly not longer than its end. If a bucket of the segment, which is at
+//! most a thirty-second of its value wide, spans such an end, the next bucket counts its
+//! measurements. In protobuf, with the feature `native-histograms`, there are native histograms as
+//! well: eight buckets to an octave, so that a quantile is off by at most a twentieth.
 
 #[cfg(feature = "native-histograms")]
 mod native;

@@ -189,8 +189,8 @@ impl ProcessMetrics {
         }
     }
 
-    /// Adds a sum that begins at this moment, or earlier if the wall clock was put back: no data
-    /// point may be before its start.
+    /// Adds a sum that begins at `begin_unix_ns`. If the wall clock was set back since then, the
+    /// begin is moved to the time of the snapshot, since a sum must not begin after its data point.
     fn sum(
         &mut self,
         of: NumberKind,

@@ -190,7 +190,7 @@ struct Trace<'a> {
     categories: Interned<&'static str>,
     annotations: Interned<&'static str>,
     places: Interned<(String, u32)>,
-    /// Number of the last track.
+    /// Id of the newest track.
     uuid: u64,
     /// Thread ids that have a track.
     threads: std::collections::HashSet<u32>,

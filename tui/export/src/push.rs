@@ -75,11 +75,12 @@ pub struct Pusher {
 pub struct Pushed {
     /// Number of requests that the collector accepted, in whole or in part.
     pub taken: u64,
-    /// The first final rejection or remark of the collector.
+    /// The first final rejection by the collector, or the first remark with which it accepted a
+    /// request.
     pub refused: Option<String>,
     /// Why the push must be tried again, and the pause that the collector asked for.
     pub again: Option<(String, Option<Duration>)>,
-    /// Whether the collector rejected a whole request; the others were sent.
+    /// Whether the collector rejected a whole request for good. The other requests were still sent.
     pub is_lost: bool,
 }
 

@@ -125,8 +125,8 @@ fn grid(picture: &mut SvgPicture<'_>, axes: &SvgAxes) -> io::Result<()> {
     picture.text((LEFT - 6.0, TOP - 8.0), "end", QUIET, "FLOP/s")
 }
 
-/// Draws the lines of a roof: each bandwidth up to the best arithmetic, and each arithmetic from
-/// where the best bandwidth reaches it.
+/// Draws the lines of a roof: a rising line for each bandwidth, up to the best arithmetic rate; and
+/// a level line for each arithmetic rate, from the point where the best bandwidth reaches it.
 fn roof(
     picture: &mut SvgPicture<'_>,
     axes: &SvgAxes,

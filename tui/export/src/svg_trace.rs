@@ -1,8 +1,9 @@
 //! The last moments of every thread as a picture: a row for each level of regions, a colour for
 //! each of the points that take the most time, time from left to right.
 //!
-//! The more its thread was off the CPU, the paler a bar. Bars too narrow to see are drawn as one,
-//! so that the picture does not grow with the rings. Time that a ring no longer holds is hatched.
+//! A bar is paler if its thread was off the CPU for more of it. Bars too narrow to see are drawn as
+//! one, so that the picture does not grow with the rings. Time that a ring no longer holds is
+//! hatched.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -43,7 +44,7 @@ struct TraceWindow {
 }
 
 impl TraceWindow {
-    /// The window that half of the rings with lost records still cover completely.
+    /// The longest window that at least half of the rings with lost records still cover completely.
     fn of(subject: &Subject<'_>, tracks: &[ExportTrack]) -> Self {
         let slices = || tracks.iter().flat_map(|track| &track.slices);
         let taken = subject.whole_ns(subject.snapshot().elapsed_ticks);

@@ -32,12 +32,12 @@ pub(super) struct ExportTrack {
     pub(super) lost: Option<LostRecords>,
 }
 
-/// Records that are gone.
+/// The records of a thread that its ring has overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LostRecords {
     /// Number of lost records.
     pub(super) records: u64,
-    /// Regions that ended before this are lost, nanoseconds.
+    /// Regions that ended before this time are lost, nanoseconds.
     pub(super) until_ns: u64,
 }
 
@@ -127,8 +127,8 @@ impl ExportTrack {
     }
 }
 
-/// The tracks of a subject's points. A thread without regions has a track if it lost records or
-/// runs.
+/// The tracks of a subject's points. A running thread has a track even if its ring has no records;
+/// an ended thread without records has none.
 pub(super) fn tracks(subject: &Subject<'_>) -> Vec<ExportTrack> {
     let timeline = Timeline::of(subject.snapshot(), None);
     timeline.tracks.iter().flat_map(|thread| of_thread(subject, thread)).collect()

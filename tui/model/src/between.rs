@@ -114,7 +114,7 @@ mod tests {
             assert!((first.low..first.low + first.width).contains(&stats.min), "{stats:?}");
             assert!((last.low..last.low + last.width).contains(&stats.max), "{stats:?}");
         }
-        // Measuring it in two parts gives the same.
+        // Two parts of the window add up to the whole.
         let parts = [between(&all[2], all[3].clone()), between(&all[3], all[5].clone())];
         let sum = |s: &Snapshot| total(&s.cells);
         let parts = parts.map(|part| sum(&part.unwrap()));

@@ -47,8 +47,8 @@ impl Busy {
         }
     }
 
-    /// The end of a scale that fits all loads on the screen and nearly all of the last polls: a
-    /// round share of a CPU, or a number of whole CPUs.
+    /// The upper end of a scale for all loads on the screen, and for nearly all loads of the last
+    /// polls: a round share of a CPU, or a number of whole CPUs.
     pub(super) fn scale(&self) -> f64 {
         let mut tops: Vec<f64> = self.tops.iter().copied().collect();
         tops.sort_by(|a, b| b.total_cmp(a));

@@ -206,7 +206,7 @@ impl Column {
         Self::Imbalance,
     ];
 
-    /// The columns for programs unless the user chooses others.
+    /// The columns of output for other programs (JSON and CSV), unless the user chooses others.
     pub const PRINTED: [Self; 17] = [
         Self::On,
         Self::Id,

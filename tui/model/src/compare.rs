@@ -22,10 +22,10 @@
 //!   difference. It has to be beyond 0.56, or below 0.44: the "small" effect of A. Vargha and H. D.
 //!   Delaney (J. Educ. Behav. Stat. 25, 2000). The median or the mean also has to change in the
 //!   same direction by 5 %, which is more than the width of a bucket.
-//! - **The tail** is a hundredth of the measurements and does not change a rank sum. So the shares
-//!   beyond the longest hundredth of both windows together are compared as well, by the chi-squared
-//!   test of two proportions. One share has to be twice the other, and the 99th percentile has to
-//!   change by a quarter, since long measurements come in bursts.
+//! - **The tail** is a hundredth of the measurements and does not change a rank sum. So a second
+//!   test takes the longest hundredth of both windows together, and compares the share of each
+//!   window that is in it (chi-squared, two proportions). One share has to be twice the other, and
+//!   the 99th percentile has to change by a quarter, since long measurements come in bursts.
 //! - **Many points** are tested at once: a hundred tests at 1 % find one difference by chance. The
 //!   levels are adjusted after Y. Benjamini and Y. Hochberg (J. R. Stat. Soc. B 57, 1995), so that
 //!   at most a hundredth of the reported differences is expected to be false.

@@ -359,8 +359,8 @@ impl Figures {
         self.open.as_ref()
     }
 
-    /// Smoothed share of one CPU; above 1 if several threads are in the point at once. Open regions
-    /// count if their time is known.
+    /// Smoothed load, as a share of one CPU. It may exceed 1, since several threads can be in the
+    /// point at once. Open regions count if their time is known.
     pub fn load(&self) -> Option<f64> {
         self.rates.load
     }
@@ -472,7 +472,7 @@ impl Figures {
         })
     }
 
-    /// Number of threads that were in it.
+    /// Number of lanes on which the point was measured.
     pub fn threads(&self) -> usize {
         self.cells.len()
     }

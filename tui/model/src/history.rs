@@ -107,7 +107,7 @@ impl History {
         Some(LoadBucket { until: next.until, mean: mean as f32, peak })
     }
 
-    /// The last `n` samples that are stored one by one, oldest first.
+    /// The last `n` samples of the finest tier, which are single polls, oldest first.
     pub fn last(&self, n: usize) -> impl Iterator<Item = Sample> {
         let finest = self.tiers.first().into_iter();
         let samples = finest.flat_map(move |t| t.range(t.len().saturating_sub(n)..));

@@ -70,8 +70,8 @@ use pfp_read::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 /// Default time constant of the smoothed load, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
 
-/// Maximum number of histogram buckets that are added up before the next frame is drawn, which
-/// takes some milliseconds. If there are more, an older sum is shown.
+/// Maximum number of histogram buckets that are added up before the next frame is drawn; this many
+/// take some milliseconds. If there are more, some rows show older figures.
 pub(crate) const BUCKETS_AT_ONCE: usize = 1 << 20;
 
 /// The time over which rates and loads are taken.
@@ -248,7 +248,7 @@ impl Model {
         self.busy.cpus
     }
 
-    /// The upper end of a scale that fits all loads on the screen, and nearly all of the last
+    /// The upper end of a scale for all loads on the screen, and for nearly all loads of the last
     /// polls.
     pub fn load_scale(&self) -> f64 {
         self.busy.scale()

@@ -60,8 +60,8 @@ pub struct EventLog {
     own: HashMap<u32, Own>,
 }
 
-/// A change by this viewer. Its confirmation may come late over a slow line, or from one of several
-/// places.
+/// A change by this viewer. The snapshot that confirms it may come late if the process is on
+/// another machine, and processes of several machines confirm it one by one.
 #[derive(Debug, Default)]
 struct Own {
     state: Option<PointState>,
@@ -71,7 +71,7 @@ struct Own {
     until_unix_ns: u64,
 }
 
-/// The changes of a point that this viewer made.
+/// Which of a point's changes this viewer made.
 #[derive(Default)]
 struct OwnChanges {
     state: bool,

@@ -105,7 +105,7 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
     }
     let cost = snapshot.clock.overhead_pair as f64;
     let was_reset = snapshot.points.iter().any(|point| point.resets > 0);
-    // A reset makes only regions wrong that began before it.
+    // A reset only affects regions that began before it.
     let resets = snapshot.points.iter().filter(|point| point.resets > 0);
     let last_reset = resets.map(|point| point.since_ticks.unwrap_or(u64::MAX)).max().unwrap_or(0);
     let mut regions = Vec::new();
@@ -118,8 +118,8 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
                 let ended = ended_callees(snapshot, place);
                 let callees = around.callees as f64 - ended;
                 let calls = inside.of(place);
-                // Ended regions of the point made some of the calls inside: estimate that number by
-                // their share of the time.
+                // `calls` includes calls from ended regions of the point. Estimate those from the
+                // open region by its share of the callees' time.
                 let calls = match around.callees {
                     0 => calls,
                     all => calls * (callees / all as f64).clamp(0.0, 1.0),

@@ -1,8 +1,8 @@
 //! The recent measurements of all points of a process.
 //!
-//! A window begins at a stored snapshot. Besides the marked snapshot, at most two are stored, since
-//! a snapshot of a large program takes much memory. So the window of recent measurements is 10 to
-//! 20 seconds long, and shorter at first.
+//! A window begins at a stored snapshot. Besides the snapshot that the user has marked, at most two
+//! are stored, since a snapshot of a large program takes much memory. So the window of recent
+//! measurements is 10 to 20 seconds long, and shorter at first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Recent {
 }
 
 impl RecentSnapshot {
-    /// The model's snapshot, without histograms and records. `None` if it has only sums.
+    /// The model's snapshot, without histograms and records. `None` if the model has no snapshot.
     fn of(model: &Model) -> Option<Self> {
         let whole = model.snapshot()?;
         let lean = |cell: &Arc<Cell>| {

@@ -108,7 +108,7 @@ impl Region {
         self.end.saturating_sub(self.start)
     }
 
-    /// Share of its own time on a CPU; 1 where unknown.
+    /// Share of the region's time, without nested regions, in which it was on a CPU; 1 if unknown.
     pub fn on_share(&self) -> f64 {
         let own = self.span().saturating_sub(self.nested);
         match self.away {
@@ -205,8 +205,8 @@ impl Timeline {
         track.levels.iter().find(|level| (level.strand, level.depth) == (line.strand, line.depth))
     }
 
-    /// The time back from now that the records cover, in ticks. If threads have lost records, the
-    /// shortest time of such a thread.
+    /// How far back from now the records reach, in ticks. If threads have lost records, the
+    /// shortest reach of these threads.
     pub fn reach(&self) -> u64 {
         let back = |to: u64| self.taken.saturating_sub(to);
         // A remote source sends no records of threads that are out of view, so leave such threads
@@ -243,8 +243,8 @@ impl ThreadTrack {
         let lost = lane.records_written.saturating_sub(records.len() as u64);
         let (of_devices, records): (Vec<&Record>, Vec<&Record>) =
             records.iter().copied().partition(|record| devices.contains(&record.point));
-        // Devices are left out: a record of a device is written some time after its end, so it does
-        // not show up to when records are lost.
+        // Records of devices are written some time after the work ended, so their ends do not show
+        // which records are lost.
         let first_end = records.iter().map(|record| record.end()).min();
         let lost_until = (lost > 0).then(|| first_end.unwrap_or(taken).min(taken));
 

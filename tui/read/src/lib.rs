@@ -31,12 +31,12 @@
 //!
 //! | module | what it is | must not know |
 //! |---|---|---|
-//! | [`source`] | processes and files that snapshots come from | who shows them |
+//! | [`source`] | processes and files that snapshots come from | the views that show them |
 //! | [`snapshot`] | an immutable picture of one process, plain data | everything else |
 //! | [`files`] | snapshots and recordings, read and written | where snapshots come from |
-//! | [`session`] | a source, and what this program changed in it | who asks for it |
-//! | [`pattern`] | how points, threads and processes are named | what has names |
-//! | [`text`], [`units`], [`local_time`] | words, numbers and times for people | what they are about |
+//! | [`session`] | a source, and what this program changed in it | the user interface |
+//! | [`pattern`] | how points, threads and processes are named | what the names belong to |
+//! | [`text`], [`units`], [`local_time`] | words, numbers and times for people | what the texts describe |
 
 pub mod files;
 pub mod local_time;

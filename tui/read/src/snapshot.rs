@@ -42,8 +42,8 @@ pub struct Snapshot {
     pub elapsed_ticks: u64,
     /// The watched process.
     pub process: Process,
-    /// The ages of several processes when their figures were read, in ticks, in the order of
-    /// [`Process::members`]. Empty for one process.
+    /// If the snapshot combines several processes: the age of each when its figures were read, in
+    /// ticks, in the order of [`Process::members`]. Otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ages: Vec<u64>,
     /// The process's clock, and how reliable it is.
@@ -82,7 +82,7 @@ pub struct Usage {
 }
 
 impl Snapshot {
-    /// The places whose newer figures are overdue.
+    /// The places (other machines, containers or users) whose newer figures are overdue.
     pub fn late_places(&self) -> Vec<BadPlace> {
         let mut places: Vec<BadPlace> = Vec::new();
         for member in &self.process.members {
@@ -154,7 +154,7 @@ impl Snapshot {
         is_running(&self.process) && (members.is_empty() || members.iter().any(is_running))
     }
 
-    /// Its process, or all of several processes.
+    /// The snapshot's process or, if it combines several, each of them.
     pub fn processes(&self) -> &[Process] {
         match self.process.members.as_slice() {
             [] => std::slice::from_ref(&self.process),
@@ -167,20 +167,21 @@ impl Snapshot {
         self.process.members.get(place? as usize)
     }
 
-    /// Whether it contains this process.
+    /// Whether [`Process::members`] contains this process, by its segment id.
     pub fn knows(&self, member: &Process) -> bool {
         self.process.members.iter().any(|known| known.segment_id == member.segment_id)
     }
 }
 
-/// A place that is late, or whose line is down.
+/// A place (another machine, container or user) that sends no new figures: they are overdue, or the
+/// connection to the place is down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPlace {
     /// The place's name, as in `node1`.
     pub name: String,
-    /// How long the place has been late or its line has been down.
+    /// How long figures have been overdue or the connection has been down.
     pub age: Duration,
-    /// Why the line is down. `None` if the place is late.
+    /// Why the connection is down. `None` if figures are only overdue, or if the reason is unknown.
     pub why: Option<String>,
 }
 
@@ -201,16 +202,16 @@ pub struct Process {
     pub host: String,
     /// Creation of the segment, nanoseconds since the Unix epoch.
     pub started_unix_ns: u64,
-    /// Whether it still ran.
+    /// Whether the process ran when the snapshot was taken.
     pub state: ProcessState,
-    /// Whether a signal had stopped it.
+    /// Whether a signal had stopped the process when the snapshot was taken.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
     /// How it ended, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,
-    /// For one of several processes whose place is late or down: the time of its last figures,
-    /// nanoseconds since the Unix epoch.
+    /// The time of the process's last figures, nanoseconds since the Unix epoch, if newer ones are
+    /// overdue. Only set for one of several processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_since_unix_ns: Option<u64>,
     /// The processes that this one combines, if it combines several.
@@ -231,7 +232,7 @@ impl Process {
         self.name.rsplit_once('@').map(|(_, place)| place)
     }
 
-    /// Marks it as dead, if the segment itself does not show that; `end` says how it ended.
+    /// Marks a process as dead whose state is still "running". `end` says how the process ended.
     pub fn died(&mut self, end: Option<End>) {
         if self.state == ProcessState::Running {
             self.state = ProcessState::of_dead(false, end.as_ref());
@@ -343,8 +344,9 @@ pub struct Point {
 pub const OPENMP: &str = "openmp";
 
 impl Point {
-    /// Its domain, if it is an annotation for another tool: `nvtx:app`, or only the tool's system,
-    /// as in `openmp`. The domain is stored in place of the file, with line 0.
+    /// The domain of a point that comes from an annotation for another tool: the tool's system and
+    /// the program's domain, as in `nvtx:app`, or only the system, as in `openmp`. The domain is
+    /// stored in place of the file, with line 0.
     pub fn domain(&self) -> Option<&str> {
         let of_system = |system: &str| {
             let rest = self.file.strip_prefix(system);
@@ -466,10 +468,10 @@ pub struct Open {
     pub on_cpu: Option<u64>,
 }
 
-/// The measurements of a point on a lane that one caller called, since the point's last reset. The
-/// edges of a point may count fewer measurements than its cells: measurements in a context that
-/// another thread has begun, on the overflow lane, or on a lane without room for another edge have
-/// no edge.
+/// The measurements of one point on one lane that have the same caller, since the point's last
+/// reset. The edges of a point may count fewer measurements than its cells: measurements in a
+/// context that another thread has begun, on the overflow lane, or on a lane without room for
+/// another edge have no edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edge {
     /// Id of the point that was called.

@@ -1,7 +1,7 @@
 //! Sources of snapshots: running processes, ended processes, and files.
 //!
-//! A [`Source`] yields successive [`Snapshot`]s and passes on the user's changes. The modules above
-//! this one do not depend on the kind of source, and data from below is not trusted. [`discover`],
+//! A [`Source`] yields successive [`Snapshot`]s and passes on the user's changes. Modules that use
+//! a source do not depend on its kind. Data from processes and files is not trusted. [`discover`],
 //! [`attach`] and [`open()`] are the only entry points; everything that they return is validated
 //! and safe to show (see [`crate::text`]).
 
@@ -60,8 +60,8 @@ pub trait Source {
         Ok(snapshot)
     }
 
-    /// Sets the maximum time until the next poll. `None`, as without a call, is for a command: it
-    /// has no screen that a long wait would block.
+    /// Sets the maximum time until the next poll. `None`, the default, means that the caller is a
+    /// subcommand without a screen, so that a poll may wait longer.
     fn set_interval(&mut self, _within: Option<Duration>) {}
 
     /// Requests the next picture, if the source is remote, so that its poll need not wait as long.
@@ -111,16 +111,16 @@ pub trait Source {
     /// moment. They are many, and only files and the timeline need them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}
 
-    /// The stacks of open points, outermost first, by the lane's id, for each thread in any region.
-    /// `None` if only [`Self::poll`] can read them. A call takes microseconds and may be made many
-    /// times between two polls.
+    /// For each thread that is in a region: the id of its lane, and the ids of its open points,
+    /// outermost first. `None` if only [`Self::poll`] can read them. A call takes microseconds and
+    /// may be made many times between two polls.
     fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
         None
     }
 
-    /// The records of the rings from a number on, up to the moment of a snapshot that this source
-    /// has just yielded. `from` maps a lane's id to that number. Lanes without new records are left
-    /// out.
+    /// For each lane, the records of its ring from a number on, up to the moment of a snapshot that
+    /// this source has just yielded. `from` maps the lane's id to that number. Lanes without such
+    /// records are left out.
     fn new_records(&mut self, _snapshot: &Snapshot, _from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
         Vec::new()
     }
@@ -154,8 +154,8 @@ pub trait Source {
         None
     }
 
-    /// The line over which its pictures come from another place, such as another machine. `None`
-    /// for this machine.
+    /// The state of the connection, if pictures come from another place, such as another machine.
+    /// `None` for this machine.
     fn line(&self) -> Option<LineStatus> {
         None
     }
@@ -166,16 +166,16 @@ pub trait Source {
     }
 }
 
-/// A line to another place.
+/// The state of the connection to another place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineStatus {
-    /// The command that leads there.
+    /// The user's command that opens the connection, or a name of the place.
     pub via: String,
     /// Age of the last picture, if the next one is overdue.
     pub late: Option<Duration>,
     /// Why no picture arrives, if known.
     pub why: Option<String>,
-    /// Maximum age of the last picture.
+    /// Time since the last picture was requested, so its figures are at most this old.
     pub age: Duration,
 }
 

@@ -182,7 +182,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// Points of a percentage with their sign, in at most six columns: `+3.2`.
+/// The change of a share in percentage points, with its sign, in at most six columns: `+3.2`.
 pub fn points(change: f64) -> String {
     let points = change * 100.0;
     match points.abs() {

@@ -8,10 +8,11 @@
 //! signal ------^              written parts of a reply <------'
 //! ```
 //!
-//! The line counts as lost if the input ends without a goodbye, or if the viewer is silent for
-//! longer than it announced. Then the agent restores points that were toggled over the line, and
-//! also when a signal ends the agent. A separate thread writes replies: if the viewer stops
-//! reading, a blocked write must not hide the end of the input.
+//! Input and output together are the line to the viewer. The line counts as lost if the input ends
+//! without a goodbye, or if the viewer is silent for longer than it announced. When the line is
+//! lost or a signal ends the agent, the agent restores points that were toggled over the line. A
+//! separate thread writes replies: if the viewer stops reading, a blocked write must not hide the
+//! end of the input.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Read, Write};

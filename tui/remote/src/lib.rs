@@ -1,5 +1,5 @@
-//! Processes as a whole: those of this user, of other users and in containers, of other places, and
-//! several of them as one source.
+//! Finds and watches the processes of this user, of other users, in containers and at other places,
+//! and combines several processes into one source.
 
 pub mod agent;
 mod group;
@@ -104,8 +104,9 @@ impl Finder for Machine {
 }
 
 /// A finder of the processes of this machine, or of the places that commands lead to. With `keep`,
-/// points toggled there stay toggled if the line is lost. With several places, this returns after
-/// `in_time`, and the lines to places that have not answered continue to open in the background.
+/// points toggled there stay toggled if the connection is lost. With several places, this waits
+/// `in_time` at most, or longer if a command asks for a password. Places that have not answered by
+/// then are connected in the background.
 ///
 /// # Errors
 ///

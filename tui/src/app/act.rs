@@ -21,7 +21,6 @@ use pfp_read::source::{Change, Refusal};
 use pfp_read::text;
 use pfp_read::units::Unit;
 
-/// Message for an action that needs more than sums, when the rest has not arrived in time.
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
 

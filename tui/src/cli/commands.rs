@@ -87,7 +87,7 @@ fn snapshot(Saving { target, output, force }: &Saving) -> Result<u8> {
     let mut source = target.resolve()?;
     let mut snapshot = source.poll()?;
     source.add_records(&mut snapshot);
-    // A signal takes effect after the file is written, if that is quick.
+    // A signal now ends the process only after the file is written, unless that takes long.
     let _interrupt = Interrupt::install()?;
     written(json::write(&snapshot, output, overwrite(*force)), output)?;
     Ok(missing(source.as_ref()))

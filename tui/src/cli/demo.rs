@@ -12,8 +12,8 @@ use pfp_read::source::{self, Source};
 
 /// Maximum time until the demo program has a segment.
 const START: Duration = Duration::from_secs(10);
-/// Maximum time until the program of a trial run has a segment. It is shorter, since the doctor
-/// tries out setups that may be broken.
+/// Maximum time until the program of a trial run has a segment. It is shorter than [`START`], since
+/// the doctor tries out setups that may be broken.
 const TRIAL: Duration = Duration::from_secs(3);
 /// How long the program runs before tables are printed.
 const WARM_UP: Duration = Duration::from_secs(1);

@@ -345,7 +345,7 @@ struct ProgramFinder {
     /// Whether this finder looks for the members of a group.
     is_of_group: bool,
     log: Option<PathBuf>,
-    /// Why the program was not seen. Cached, since finding out takes long.
+    /// Why the program recorded nothing. Cached, since finding out takes long.
     unseen: Rc<OnceCell<String>>,
 }
 

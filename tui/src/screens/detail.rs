@@ -86,7 +86,7 @@ impl DetailView {
         }
     }
 
-    /// Starts the marked window of the point now.
+    /// Lets the window since the mark begin now, and shows it.
     fn mark(&mut self, common: &Common) {
         self.follow(common);
         let snapshot = common.model.snapshot();
@@ -96,8 +96,8 @@ impl DetailView {
         }
     }
 
-    /// The point's measurements in the window. `None` for the window of all, or if they are
-    /// unknown.
+    /// The point's measurements in the window. `None` if the window has all measurements, or if its
+    /// measurements are unknown.
     pub fn window_stats(&self, common: &Common) -> Option<WindowStats> {
         let snapshot = common.model.snapshot()?;
         let rate = snapshot.clock.ticks_per_second;

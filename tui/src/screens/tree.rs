@@ -389,8 +389,8 @@ impl View for TreeView {
         self.baseline = Some(model);
         self.recent.see(&common.model);
         self.recent.mark(&common.model);
-        // Shares are compared over the time since the baseline. A baseline file has no such moment
-        // in this process.
+        // Show the time since the baseline was taken, so that a share in the baseline is compared
+        // with the share since then. For a baseline from a file, this process has no such moment.
         if baseline.file().is_none() || common.replay.is_some() {
             (self.source, self.window) = (WeightSource::Time, TreeWindow::Mark);
         }
@@ -414,7 +414,7 @@ impl View for TreeView {
         common.select_among(&common.order.clone());
     }
 
-    /// The filter applies to the points of all frames.
+    /// The points that pass the filter. The frames of other points have no time of their own.
     fn points(&self, common: &Common) -> Option<Vec<u32>> {
         Some(common.order.clone())
     }

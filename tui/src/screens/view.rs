@@ -187,7 +187,7 @@ pub trait View {
         false
     }
 
-    /// Whether the screen shows the rings' records, which are read only then.
+    /// Whether the screen shows the rings' records. They are read only for such a screen.
     fn wants_records(&self) -> bool {
         false
     }

@@ -93,7 +93,7 @@ struct Palette {
     selected: (Rgb, Rgb),
     /// Colours that distinguish points.
     points: [Rgb; 8],
-    /// Colour of the letters on these colours.
+    /// Colour of letters on the colours of points.
     letters: Rgb,
 }
 

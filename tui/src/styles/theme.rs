@@ -189,15 +189,15 @@ pub struct Glyphs {
     pub levels: [char; 8],
     /// Characters that fill an eighth to all of a cell, from the left.
     pub parts: [char; 8],
-    /// Between two values of a range.
+    /// Sign between two values of a range.
     pub to: &'static str,
-    /// Before a standard deviation.
+    /// Sign before a standard deviation.
     pub plus_minus: &'static str,
     /// The empty part of a bar that shows a share.
     pub rest: char,
     /// The part of a column from the mean up to the peak.
     pub peak: char,
-    /// Bars of regions that ran nearly always, sometimes, hardly.
+    /// Characters of bars of regions whose thread ran nearly always, sometimes, or hardly ever.
     pub ran: [char; 3],
     /// The start of a bar.
     pub edge: char,

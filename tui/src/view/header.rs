@@ -100,7 +100,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
         [Span::styled(shown, part.style), Span::raw("  ")]
     });
     frame.render_widget(Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans)), area);
-    // Styled spans, not a styled line: that would style the whole area.
+    // Style the spans and not the line: a styled line would style the whole area.
     frame.render_widget(words, area);
 }
 

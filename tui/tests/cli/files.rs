@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 const MIB: u64 = 1 << 20;
-/// Maximum memory of a refusal.
+/// Limit of the peak memory of a command, in bytes.
 const MOST: u64 = 64 * MIB;
 
 /// The result of a program, with its peak memory.

@@ -4,7 +4,7 @@
 //! spans that it receives, because the cost of an exporter is not fastrace's. All other settings
 //! are the defaults.
 //!
-//! Switched off, a thread has no local parent: "If no local context is set,
+//! To switch fastrace off, the case sets no local parent: "If no local context is set,
 //! `LocalSpan::enter_with_local_parent()` will do nothing." A program decides that at each root.
 //! Without the feature `enable`, fastrace is compiled out.
 

@@ -3,9 +3,10 @@
 //! the server that `hotpath console` reads live. The page "Profiling modes" of <https://hotpath.rs>
 //! recommends `HotpathGuardBuilder` for programs that decide when profiling begins, like this one.
 //!
-//! Switched off by `HOTPATH_FOCUS` (page "Configuration"), which selects the functions to measure;
-//! here it selects no function. The variable is read once, when the program starts. hotpath can
-//! also be compiled out: without its feature `hotpath`, "all macros are noop".
+//! The environment variable `HOTPATH_FOCUS` (page "Configuration") selects the functions to
+//! measure. The case that is switched off selects no function. The variable is read once, when the
+//! program starts. hotpath can also be compiled out: without its feature `hotpath`, "all macros are
+//! noop".
 
 use std::sync::Once;
 

@@ -1,12 +1,12 @@
 //! metrics: `histogram!` with the time since an `Instant`, as the crate's documentation shows for
-//! libraries, and the Prometheus recorder installed with `install_recorder`. Its documentation
-//! ("Upkeep and maintenance") then asks for regular calls of `run_upkeep`: a thread makes one every
-//! 5 seconds, like the exporter's own task by default. Nothing scrapes the figures, because the
-//! exporter does not listen.
+//! libraries, and the Prometheus recorder installed with `install_recorder`. The exporter's
+//! documentation ("Upkeep and maintenance") then asks for regular calls of `run_upkeep`: a thread
+//! makes one every 5 seconds, like the exporter's own task by default. Nothing scrapes the figures,
+//! because the exporter does not listen.
 //!
-//! Switched off, the program installs no recorder: "a noop recorder lives in its place, which has
-//! an incredibly low overhead". That is decided once, when the program starts, and the clock is
-//! still read.
+//! To switch metrics off, the program installs no recorder: "a noop recorder lives in its place,
+//! which has an incredibly low overhead". The program decides that once, when it starts. The clock
+//! is still read.
 
 use std::sync::Once;
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 //! `GlobalFrameView` with its defaults receives the frames, as for puffin's own viewers: it keeps
 //! the last 1,000 frames and the slowest 256.
 //!
-//! Switched off with `set_scopes_on(false)`, which is possible at any time and affects all scopes.
+//! `set_scopes_on(false)` switches puffin off, at any time and for all scopes.
 
 use std::cell::Cell;
 use std::sync::{Once, OnceLock};

@@ -1,10 +1,10 @@
 //! tracing with tracing-timing, which tracing's documentation names for timing metrics ("Related
-//! crates"). Set up as in tracing-timing's first example: a `TimingSubscriber` with histograms of
-//! up to 1,000,000 ns and two significant digits, and a span with an event at its end, since
+//! crates"). The setup follows tracing-timing's first example: a `TimingSubscriber` with histograms
+//! of up to 1,000,000 ns and two significant digits, and a span with an event at its end, since
 //! tracing-timing measures the time up to an event. The subscriber is the global default, as in
 //! tracing-timing's second example.
 //!
-//! Switched off by a level filter that is reloaded at run time, as in the documentation of
+//! A level filter that is reloaded at run time switches tracing off, as in the documentation of
 //! `tracing_subscriber::reload`. Only the case that is switched off has that filter: "this layer
 //! introduces a (relatively small) amount of overhead".
 

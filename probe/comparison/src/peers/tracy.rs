@@ -4,9 +4,9 @@
 //! connects. `only-localhost` is added, so that the comparison does not open a port to the network;
 //! it does not affect the cost of a span.
 //!
-//! Switched off, the feature `ondemand` ("start collecting traces only when a server connects to
-//! the client") is used without a viewer, because the binding has no other switch that works at run
-//! time. With a viewer, the feature makes spans more expensive.
+//! To switch Tracy off, the case uses the feature `ondemand` ("start collecting traces only when a
+//! server connects to the client") without a viewer, because the binding has no other switch that
+//! works at run time. With a viewer, the feature makes spans more expensive.
 
 use crate::row::{Row, Subject};
 

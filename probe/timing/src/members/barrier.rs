@@ -6,12 +6,12 @@
 //! |---|---|---|
 //! | `group-change` fence | itself | two changes at once (a member arrives, enters, leaves or is removed) to the thread that passes the fence later |
 //! | `group-arrive` store | `group-look` load | what a member did before it arrived, and its stamp |
-//! | `group-complete` CAS | `group-pass` load | what all members did before they arrived, to those that go on |
+//! | `group-complete` CAS | `group-pass` load | what all members did before they arrived, to the members that go on |
 //! | `group-enter` store | `group-member` load | the member's identity, to members that check whether it is alive |
 //!
-//! All other accesses are relaxed. `complete_round` reads the words after its fence, and each
-//! thread that changes a word on which a round depends calls `complete_round` afterwards. So if
-//! another thread's `complete_round` has missed the change, this thread's own call sees it.
+//! All other accesses are relaxed. Each thread that changes a word on which a round depends calls
+//! `complete_round` afterwards, which reads the words after its fence. So of two threads that
+//! change words at the same time, the one whose fence is later sees both changes.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"pfpgroup");
 pub(super) const VERSION: u64 = 1;
 /// Minimum and maximum time to sleep before a check for missing members.
 const NAPS: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(64)];
-/// Loads of the word before going to sleep. They take a few microseconds.
+/// Number of loads of `completed` before a thread goes to sleep. They take a few microseconds.
 const SPINS: u32 = 400;
 
 /// The words of the group as a whole.

@@ -147,8 +147,8 @@ impl Membership {
         self.words().arrive(self.place, stamp)
     }
 
-    /// Waits until all members have arrived in a round, or are dead. Waits at most `patience`, and
-    /// only once, for members that were stated and have never joined.
+    /// Waits until all members have arrived in a round, or are dead. For members that were stated
+    /// and have never joined, it waits at most `patience`; later rounds do not wait for them.
     pub(super) fn wait(&self, round: u32, patience: Duration) -> Arrived {
         let here = Identity::of_this_process();
         let words = self.words();
@@ -158,8 +158,8 @@ impl Membership {
     }
 
     /// Whether a member is alive. It is dead if its lock is gone, since the lock ends with its
-    /// process. If the lock is held or cannot be read, it is dead if its process cannot exist any
-    /// more.
+    /// process. If the lock is held or cannot be read, the member is dead only if its identity
+    /// shows that its process no longer exists.
     fn is_alive(&self, index: u32, who: &Identity, here: &Identity) -> bool {
         let file = Directory::open(&self.directory)
             .and_then(|directory| directory.open_to_lock(&self.file_name))

@@ -18,8 +18,9 @@ pub(crate) struct Processes {
     membership: Membership,
     wait: Option<&'static Point>,
     patience: Duration,
-    /// For waits of all threads of a thread group: the key and the round of the thread group for
-    /// which this process has arrived last, and the round of this group in which it arrived.
+    /// The last arrival of this process for a thread group: the key and the round of the thread
+    /// group, and the round of this process group. The first thread arrives and stores this; the
+    /// other threads of its round find it here.
     round: Mutex<Option<((u64, u32), u32)>>,
 }
 

@@ -30,11 +30,12 @@ pub(crate) struct Filter {
     others: u32,
 }
 
-/// Runs under a filter that is set right after the start.
+/// Runs under a filter of system calls that is set right after the start of pfp.
 ///
 /// `mode` is `allow` (any call that is not named kills the process), `refuse` (a named call fails
-/// with EPERM), `allow-start` and `refuse-start` (like these two, set before the start),
-/// `allow-in-child` (a forked child measures, too) or `plain` (like `allow`, without a region).
+/// with EPERM), `allow-start` and `refuse-start` (like `allow` and `refuse`, but with a filter that
+/// is set before the start), `allow-in-child` (a forked child measures, too) or `plain` (like
+/// `allow`, without a region).
 pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
     const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
     const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;

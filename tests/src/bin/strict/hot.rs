@@ -19,7 +19,8 @@ const IN_A_ROUND: u64 = 6;
 /// their histogram parts exist. They reach a tenth of a second.
 const OCTAVES: u32 = 28;
 
-/// The last step: the confined thread stores [`WARM`] and [`DONE`], the main thread [`GO`].
+/// The step that was reached last. The confined thread stores [`WARM`] and [`DONE`], the main
+/// thread stores [`GO`].
 static STEP: AtomicU64 = AtomicU64::new(0);
 const WARM: u64 = 1;
 const GO: u64 = 2;

@@ -103,7 +103,7 @@ fn work(begin: &Barrier) -> u64 {
 }
 
 /// Starts threads that live for a few calls, under signals that no other thread accepts. Most
-/// signals come early in a thread's life, while it claims a lane; some come before, while the
+/// signals come early in a thread's life, while it claims a lane; some come even earlier, while the
 /// segment is created.
 pub(crate) fn claims(threads: u64) {
     const AT_ONCE: u64 = 2;
@@ -126,9 +126,9 @@ pub(crate) fn claims(threads: u64) {
                 }
             }
         });
-        // This program ends if a handler allocates memory, and creating the segment does. So a
-        // handler that runs before the creation does nothing, and one that runs during it measures
-        // without that check.
+        // A handler that allocates memory ends this program, but the creation of the segment has to
+        // allocate. So handlers measure nothing until the creation begins, and may allocate until
+        // it has ended.
         let make = || {
             ACT.store(ACT_NOT, Relaxed);
             mask(libc::SIG_UNBLOCK, &sent);

@@ -145,7 +145,7 @@ pub(crate) fn short_of_room(pages: u64) {
         drop(filler);
         roomy.wait();
     });
-    // Regions of the first round, and of the rounds of the threads.
+    // A round has two regions. One round ran first, and each thread ran its rounds twice.
     say("begins", &[&(2 + 2 * THREADS * 2 * ROUNDS)]);
     let mut watch = own::watch();
     let picture = watch.poll();

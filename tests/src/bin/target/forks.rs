@@ -94,7 +94,8 @@ pub(crate) fn run(forks: u64) {
         if child == 0 {
             in_child(number / 5);
         }
-        // A child in this memory measures its call here.
+        // A child of `vfork` shares this memory, so the call that it measures counts in this
+        // process.
         shared += u64::from(matches!(way, ChildKind::Vfork));
         bad += wait_for_all();
         if number % 100 == 0 {

@@ -204,7 +204,7 @@ impl Me {
         let on = POINTS[point::TOGGLED].is_enabled();
         calls.ends.store(calls.ends.load(Relaxed) + 1, Release);
         drop(POINTS[point::TOGGLED].measure());
-        // The point was measured before `switching` is read again.
+        // The fence keeps the second read of `switching` after the measurement.
         fence(SeqCst);
         let sure = switched == switching && self.witness.switching.load(Relaxed) == switching;
         if sure && on {

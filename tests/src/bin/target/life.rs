@@ -380,8 +380,9 @@ pub(crate) fn many_points(threads: u64) {
 }
 
 /// Threads reach new points at the very moment at which another thread disables everything, or
-/// enables it. Prints how many of the points then differed from all others. One of the two threads
-/// sleeps while it waits, so that the other soon gets a CPU on a busy machine, too.
+/// enables it. Prints how many of the new points ended in the wrong state: on while everything was
+/// disabled, or off while everything was enabled. The thread that reaches the points sleeps while
+/// it waits, so that the other thread soon gets a CPU even on a busy machine.
 pub(crate) fn latecomers(rounds: u64) {
     pfp::init().ok();
     let (turn, done) = (AtomicU64::new(0), AtomicU64::new(0));

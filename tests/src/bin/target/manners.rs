@@ -48,8 +48,8 @@ fn work(seed: u64) -> u64 {
     sum
 }
 
-/// A host that has locked all its memory, present and future. Prints a line if it lacks the right
-/// to.
+/// A host that has locked all its memory, present and future. Prints a line if the system does not
+/// permit the locking.
 pub(crate) fn locked() {
     // SAFETY: locks only pages of this process.
     if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {

@@ -66,7 +66,8 @@ pub(crate) fn saved(path: &Path) {
     pause("done");
 }
 
-/// Makes an orderly exit: alone, after its forked children, or with a limit on the size of files.
+/// Ends in an orderly way: without children, after its forked children, or under a limit on the
+/// size of files.
 pub(crate) fn ends(how: &str) {
     measure();
     match how {

@@ -1,5 +1,5 @@
-//! Thousands of points, each measured once. A line `PLACE TIMES` on standard input measures one of
-//! them TIMES more.
+//! Thousands of points, each measured once. A line `PLACE TIMES` on standard input measures the
+//! point with the index PLACE another TIMES times.
 
 use std::io::BufRead;
 

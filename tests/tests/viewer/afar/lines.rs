@@ -116,7 +116,7 @@ fn a_slow_line_gets_fewer_pictures_and_nothing_piles_up() {
     assert_eq!(now().most_owed, 1, "{:?}", now());
 }
 
-/// The timeline requests the records of a thread from the last one on that it has.
+/// The timeline requests only those records of a thread that it does not have yet.
 #[test]
 fn each_record_is_requested_once() {
     needs_a_screen!();

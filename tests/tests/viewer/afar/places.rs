@@ -465,7 +465,7 @@ fn the_imbalance_of_a_sum_is_that_over_all_places() {
     let least = count(&near.0.snapshot(&one), "tick").min(count(&other.snapshot(&two), "tick"));
     let all = tick[0]["count"].as_u64().expect("a count");
     assert!(all > 6 && least > 0, "{shown}");
-    // The busiest divided by the mean of two is between 1 and 2.
+    // The load of the busiest of two, divided by their mean load, is between 1 and 2.
     let imbalance = tick[0]["imbalance"].as_f64().expect("an imbalance");
     assert!((1.0..=2.0).contains(&imbalance), "{shown}");
 }

@@ -23,7 +23,8 @@ pub const STAYS: Duration = Duration::from_secs(60);
 const PROCESSES: usize = 256;
 /// The clock of a process younger than this is still being calibrated.
 const SETTLED_SECONDS: f64 = 1.0;
-/// Two rates that differ by less than this share are of the same clock, whose rate was refined.
+/// If a new rate differs from the old one by less than this share, the rate of the same clock was
+/// refined. Otherwise the process has another clock.
 const SAME_RATE: f64 = 0.01;
 /// Maximum number of names that a lane has in labels. Each name is another series in a database,
 /// and some programs give every thread a new number in its name.
@@ -65,7 +66,8 @@ struct PoolMember {
     source: Box<dyn Source>,
     lifetime: Lifetime,
     model: Model,
-    /// Ticks per second for its figures. `None` while its clock is being calibrated.
+    /// Ticks per second of the process's clock, as exported. `None` while the clock is being
+    /// calibrated.
     rate: Option<f64>,
     overhead_pair: u64,
     /// See [`Begin::watched_unix_ns`].
@@ -75,7 +77,7 @@ struct PoolMember {
     /// Names that each lane has had.
     names: HashMap<u32, Vec<String>>,
     ended: Option<Instant>,
-    /// Whether the connection to it delivers no new figures.
+    /// Whether the connection to the process delivers no new figures.
     is_late: bool,
 }
 

@@ -15,7 +15,8 @@ pub struct Sorting {
     pub descending: bool,
 }
 
-/// A row keeps its place until its load has changed by this share of a CPU, or by half.
+/// A row keeps its place until its load has changed by more than this share of a CPU, or by more
+/// than half.
 const KEPT_WITHIN: f64 = 0.001;
 
 /// The loads by which the rows are sorted. They follow the points' loads with hysteresis, so that

@@ -6,7 +6,7 @@ use crate::grid::{Table, table};
 use pfp_read::local_time::time_of_day;
 use pfp_read::units::{self, Scale};
 
-/// Keys of the columns that a screen colours.
+/// Key of the column of names.
 pub const NAME: &str = "name";
 /// Key of the column of verdicts.
 pub const VERDICT: &str = "verdict";

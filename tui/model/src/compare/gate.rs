@@ -183,8 +183,8 @@ impl Limit {
         format!("{}={}%", self.metric.word(), (self.share * 1e6).round() / 1e4)
     }
 
-    /// The change of the metric's logarithm that is the share `of` of the limit; always positive,
-    /// which is the worse direction.
+    /// A part of the limit, as a change of the metric's logarithm: `of` is the part, from 0 to 1.
+    /// The result is positive for all metrics; positive is worse.
     fn distance(self, of: f64) -> f64 {
         let sign = self.metric.sign();
         sign * (sign * self.share * of).ln_1p()

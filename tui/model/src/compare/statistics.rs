@@ -7,8 +7,8 @@ pub(super) const TAIL: f64 = 0.01;
 /// The least expected number of tail measurements in each window.
 const FEWEST_IN_TAIL: f64 = 10.0;
 
-/// The number of measurements of the first and of the second window in each bucket that either
-/// uses, the bucket of the shortest first.
+/// For each bucket that either window uses, the number of measurements of the first and of the
+/// second window in it. Buckets are in rising order of their values.
 pub(crate) fn side_by_side(before: &PointWindow, since: &PointWindow) -> Vec<(f64, f64)> {
     let mut both = Vec::with_capacity(before.spread.len().max(since.spread.len()));
     let (mut a, mut b) = (before.spread.iter().peekable(), since.spread.iter().peekable());

@@ -4,10 +4,10 @@
 //! called nine times as often. So calls and load have verdicts of their own, by two criteria, like
 //! the time of a call:
 //!
-//! - **Chance.** A figure `A` over `t` seconds varies by `u A / t`. For independent calls `u` is 1
-//!   for their number (Poisson), and for their load the mean square of a call's time over its mean
-//!   (compound Poisson). Calls that come in bursts vary by more. The polls since the baseline show
-//!   by how much: with an amount `c` in a poll of `d` seconds,
+//! - **Chance.** A figure `A` over `t` seconds has the variance `u A / t`. For independent calls
+//!   `u` is 1 for their number (Poisson), and for their load the mean square of a call's time over
+//!   its mean (compound Poisson). Calls that come in bursts vary by more. The polls since the
+//!   baseline show by how much: with an amount `c` in a poll of `d` seconds,
 //!
 //!   ```text
 //!   u A = (sum c^2 / d - (sum c)^2 / sum d) / (polls - 1)        (batch means)

@@ -86,7 +86,8 @@ impl Figures {
         (items > 0).then(|| self.total.exclusive as f64 / items as f64)
     }
 
-    /// A sum divided by the exclusive time of its measurements, in ticks.
+    /// A sum per second of the exclusive time of its measurements. `exclusive` is that time in
+    /// ticks.
     fn per_cpu_second(&self, sum: u128, exclusive: u64) -> Option<f64> {
         let seconds = exclusive as f64 / self.snapshot.clock.ticks_per_second;
         (seconds > 0.0 && seconds.is_finite()).then(|| sum as f64 / seconds)

@@ -91,7 +91,8 @@ impl Grid {
         self.line(self.slots.iter().map(|slot| &slot.title))
     }
 
-    /// Key of the column at this place, counted from the left.
+    /// Key of the column that the user clicked on. `place` is the distance from the left edge of
+    /// the table, in characters.
     pub fn key_at(&self, place: usize) -> Option<&'static str> {
         let mut right = 0;
         let slot = self.slots.iter().find(|slot| {

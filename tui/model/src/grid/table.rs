@@ -309,8 +309,8 @@ impl<R, C: CellContext> Table<R, C> {
         }
     }
 
-    /// All columns of these rows as text, below their titles; the first column is as wide as
-    /// needed.
+    /// All columns of these rows as text, below their titles. The first column is as wide as its
+    /// cells, but at most `most` characters.
     pub fn text(&self, rows: &[R], with: &C, most: usize) -> String {
         let name = self.0.first().into_iter().flat_map(|column| {
             let title = text::width(column.heading.title);

@@ -36,7 +36,7 @@ pub(super) fn of(known: &[Process], snapshot: &Snapshot) -> Vec<MemberEvent> {
         };
         Some(MemberEvent { text, is_problem })
     };
-    // Processes that ended in the same way share a line.
+    // Processes that ended in the same way share an event.
     let newly = members.iter().filter(|process| ran(process));
     let ways: BTreeSet<_> = newly.filter_map(|it| Some((it.state as u8, it.ended()?))).collect();
     let ended = ways.into_iter().map(|(state, how)| {

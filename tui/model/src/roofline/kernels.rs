@@ -146,7 +146,8 @@ impl Triad {
     pub(super) fn run(&mut self, rounds: u64) -> f64 {
         for _ in 0..rounds.max(1) {
             self.pass();
-            // Keep every pass, although all passes write the same values.
+            // Without this, the compiler could remove passes, since all passes write the same
+            // values.
             std::hint::black_box(&mut self.a);
         }
         rounds.max(1) as f64 * (24 * self.a.len()) as f64

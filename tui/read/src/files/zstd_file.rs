@@ -15,8 +15,8 @@ const LEVEL: i32 = 3;
 /// Maximum unpacked size of a copy of a segment, in bytes; nearly all of it is zeros that take no
 /// memory.
 const LIMIT: u64 = 4 << 30;
-/// Maximum number of bytes of text that one byte may unpack to. Snapshots unpack to some 15, or to
-/// 200 if all cells are alike. The text stays in memory until it is parsed.
+/// Maximum ratio of unpacked to packed bytes of a text. That of snapshots is some 15, or 200 if all
+/// cells are alike. The text stays in memory until it is parsed.
 const TIMES: u64 = 1024;
 /// Unpacked size that is allowed for every file, however small it is, in bytes.
 const MIN_BYTES: u64 = 16 << 20;
@@ -166,7 +166,7 @@ mod tests {
 
     fn unpacked(bytes: &[u8]) -> Result<Vec<u8>> {
         let text = unpack(bytes)?.text()?;
-        // The other reader yields the same bytes.
+        // `reader` yields the same bytes as `text`.
         let mut read = Vec::new();
         unpack(bytes)?.reader().read_to_end(&mut read)?;
         assert_eq!(read, text);

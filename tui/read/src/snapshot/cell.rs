@@ -122,8 +122,8 @@ macro_rules! declare {
             $average: u64,
         }
 
-        /// What has changed from a cell's figures to its later ones, modulo 2^64: small numbers,
-        /// for a line.
+        /// The differences between a cell's figures and its later ones, modulo 2^64. A connection
+        /// to another place carries these, since small numbers take few bytes.
         #[derive(Debug, Serialize, Deserialize)]
         pub struct FigureChanges {
             $($live: i64,)*
@@ -149,7 +149,7 @@ macro_rules! declare {
                 }
             }
 
-            /// The later figures.
+            /// The later figures; `old` has the earlier ones.
             pub fn after(&self, old: &Stats) -> Stats {
                 Stats {
                     $($live: old.$live.wrapping_add_signed(self.$live),)*

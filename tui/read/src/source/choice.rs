@@ -19,7 +19,7 @@ impl Wanted {
             && self.name.as_ref().is_none_or(|name| NamePattern::means(name, &candidate.name))
     }
 
-    /// Whether any process matches.
+    /// Whether every process matches, because the user asked for no particular one.
     pub fn is_any(&self) -> bool {
         *self == Self::default()
     }

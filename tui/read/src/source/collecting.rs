@@ -1,6 +1,6 @@
-//! Collects the segments of processes that end while the viewer watches all: the viewer reads each
-//! segment once more and then removes it. The segments of processes that did not exit cleanly stay,
-//! but only the last few of each program.
+//! Collects the segments of processes that end while the viewer watches all processes: the viewer
+//! reads each segment once more and then removes it. The segments of processes that did not exit
+//! cleanly stay, but only the last few of each program.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -46,7 +46,7 @@ impl Collecting {
         Self { collectors: places.filter_map(start).collect(), before, staying: RefCell::default() }
     }
 
-    /// Marks the found processes that have ended since the start.
+    /// Marks the found processes that have ended since collecting started.
     pub fn note(&self, discovery: &mut Discovery) {
         if self.collectors.is_empty() {
             return;

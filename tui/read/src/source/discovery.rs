@@ -50,7 +50,8 @@ impl Candidate {
         self.state == ProcessState::Running
     }
 
-    /// The process id that `ps` shows here, if known.
+    /// The process id that `ps` shows here or, if unknown, the id in the process's own pid
+    /// namespace.
     pub fn visible_pid(&self) -> u32 {
         self.pid_here.unwrap_or(self.pid)
     }

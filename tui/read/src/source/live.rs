@@ -49,7 +49,7 @@ pub fn discover() -> Result<Discovery> {
         ));
         discovery.refuse(None, why);
     }
-    // The namespace of each candidate, and its id there.
+    // The pid namespace of each candidate, and its process id in that namespace.
     let mut insides = Vec::new();
     for mut place in found {
         if let Ok(dir) = Directory::open(&place.looked_in) {

@@ -42,7 +42,7 @@ pub fn namespace_of(process: &str, kind: &str) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{process}/ns/{kind}")).ok()?.ino())
 }
 
-/// The words after `line`, which begins a line of a process's status file.
+/// The words of one line of a process's status file, without its beginning, `line`.
 pub fn words_of<'a>(status: &'a str, line: &str) -> Option<SplitAsciiWhitespace<'a>> {
     Some(status.lines().find_map(|it| it.strip_prefix(line))?.split_ascii_whitespace())
 }

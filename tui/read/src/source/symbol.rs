@@ -69,7 +69,7 @@ fn outline(symbol: &str) -> String {
         true => symbol.to_owned(),
         false => format!("{}<…>", names.join("::")),
     };
-    // Limit the result: `readable` leaves short symbols alone, so it does not change its own
+    // Keep the result short: `readable` shortens only long names, so it does not change its own
     // result.
     let most = SHORT - 20;
     if outline.len() <= most {

@@ -1,4 +1,4 @@
-//! Several files, shown as one like several processes.
+//! Combines several files into one source, as [`super`] combines several processes.
 
 use std::path::{Path, PathBuf};
 

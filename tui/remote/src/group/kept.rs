@@ -31,7 +31,7 @@ impl GroupMember {
         let Self { last, points, lanes, cells, .. } = self;
         let is_known = last.points.iter().all(|point| points.contains_key(&point.id))
             && last.lanes.iter().all(|lane| lanes.contains_key(&lane.id));
-        // The picture was never merged, so the group has no ids for its points and lanes.
+        // If the picture was never merged, the group has no ids for its points and lanes.
         if !is_known {
             return;
         }

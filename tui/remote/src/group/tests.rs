@@ -25,20 +25,21 @@ impl Source for Here {
 }
 
 /// Made-up processes by their ids, which the test can change. Processes with odd ids run on this
-/// machine, and the others behind a line. The first flag makes the line late.
+/// machine, and the others on another machine. The first flag makes figures of the other machine
+/// late.
 #[derive(Clone, Default)]
 struct Machines(
     Rc<RefCell<Vec<(u32, Shared)>>>,
     Rc<std::cell::Cell<bool>>,
-    /// Whether processes behind a line refuse all changes.
+    /// Whether processes of the other machine refuse all changes.
     Rc<std::cell::Cell<bool>>,
-    /// Whether processes behind a line have died.
+    /// Whether processes of the other machine have died.
     Rc<std::cell::Cell<bool>>,
 );
 
 type Shared = Rc<RefCell<Synthetic>>;
 
-/// A process behind a line, which is late if the flag is set.
+/// A process of the other machine; its figures are late while `is_late` is set.
 struct Distant {
     made: Shared,
     is_late: Rc<std::cell::Cell<bool>>,

@@ -24,7 +24,7 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 pub(super) const SILENT: Duration = Duration::from_secs(3);
 /// How long a command may take until its agent answers: the user may have to type a password.
 pub(super) const TO_OPEN: Duration = Duration::from_secs(120);
-/// Interval at which a start checks whether its caller has given up.
+/// Interval at which the start of an agent checks whether its caller has given up.
 const LOOK: Duration = Duration::from_millis(10);
 /// Maximum number of unread replies; the agent's writes block beyond that.
 const UNREAD: usize = 2;
@@ -126,7 +126,8 @@ pub(super) struct AgentProcess {
     pub(super) early: VecDeque<(Reply, Vec<u8>)>,
     /// Moment of the last reply.
     pub(super) heard: Instant,
-    /// Since when the agent has sent nothing although an answer is due. `None` if no answer is due.
+    /// Moment since which the agent has sent nothing although an answer is due. `None` if no answer
+    /// is due.
     pub(super) silent_since: Option<Instant>,
     /// Whether the agent may not have read all requests. Then the line is closed without a goodbye,
     /// and the agent restores toggled points.
@@ -388,9 +389,9 @@ impl AgentProcess {
         Ok(self.silent_since.is_some_and(|since| since.elapsed() >= PATIENCE))
     }
 
-    /// Closes the command's input, which should end it; otherwise sends SIGTERM. If the command is
-    /// stopped, this returns `None` after [`TO_END`] each: once the command continues, it restores
-    /// toggled points and ends.
+    /// Closes the command's input, which should end the command. If it still runs after [`TO_END`],
+    /// sends SIGTERM and waits as long again. Returns `None` if it runs even then, for instance
+    /// because a signal has stopped it: once it continues, it restores toggled points and ends.
     pub(super) fn end(&mut self) -> Option<ExitStatus> {
         self.requests = None;
         if let Some(status) = self.wait_for_end(TO_END) {

@@ -412,7 +412,8 @@ impl Drop for RemoteSource {
         if self.opened != far.opened {
             return;
         }
-        // If the line is late while the screen is left, the switched points there are unknown.
+        // If the line is late when the user leaves the screen, it is unknown which points are still
+        // toggled there. Cutting the line makes the agent restore them.
         let cuts = self.interval.is_some() && far.is_late();
         let owed = [self.attaching, self.asked, self.asked_for_records];
         for asked in owed.into_iter().flatten().chain(self.acts.drain(..)) {

@@ -7,10 +7,11 @@
 //! message: whole length u32 | length of the head u32 | head, JSON | rest
 //! ```
 //!
-//! Numbers are little-endian. Each request has a number and gets one reply, in order. The head of a
-//! picture is followed by a line with data that files do not have, and by the text of a recording's
-//! frame: the first picture is a key, each further one has the differences from the previous one,
-//! followed by the [growth](growth) of its cells and edges.
+//! Numbers are little-endian. Each request has a number and gets one reply, in order. The rest of a
+//! picture's message has a line of text with data that files do not have, and then the text of a
+//! recording's frame. The first picture is a key frame. Each further one has the differences from
+//! the previous one, and after them the [growth](growth) of its cells and edges.
+//!
 //! All pictures of a process are one Zstandard stream, flushed after each. Records are JSON; each
 //! answer is a stream of its own.
 
@@ -409,7 +410,7 @@ mod tests {
         assert_eq!(second.cells, all[1].cells);
     }
 
-    /// Cells grow, are reset, come and go; a list of edges does.
+    /// Between pictures, cells and edges grow, disappear and appear, and a cell is reset.
     #[test]
     fn pictures_arrive_as_they_were_sent() {
         let mut source = Synthetic::new();
@@ -442,7 +443,7 @@ mod tests {
         }
     }
 
-    /// Each cell of 64 threads in 100 points measures a few times between two pictures.
+    /// Each of 64 threads measures each of 100 points a few times between two pictures.
     #[test]
     fn a_cell_that_has_measured_takes_few_bytes() {
         let mut snapshot = Synthetic::new().poll().unwrap();

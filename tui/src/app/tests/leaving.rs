@@ -110,7 +110,7 @@ fn pasted_text_does_not_act_as_keys() {
     assert_eq!(desk.common.filter.text(), "io");
     desk.app.paste(".parse", desk.now);
     assert_eq!(desk.common.filter.text(), "i.parseo");
-    // Only the beginning of a long text is inserted; the rest of the line stays.
+    // Only the beginning of a long text is inserted, and the text after the cursor stays.
     desk.app.paste(&"x".repeat(1 << 22), desk.now);
     let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("{:?}", desk.overlay) };
     assert!(prompt.text().starts_with("i.parsex") && prompt.text().ends_with("xo"));

@@ -105,7 +105,7 @@ fn machines_have_a_column_and_a_filter() {
     assert_eq!(shown(&mut desk, "host:node3"), [0; 5]);
     assert_eq!(shown(&mut desk, "!host:node3"), [1; 4]);
     assert_eq!(shown(&mut desk, "process:first"), [1; 4]);
-    // After the @ is the name of the process's place, from the command that leads to the place.
+    // The part of a process's name after the @ is its place, named by the command of `--via`.
     members(&desk, |all| all[1].name = "first@db".into());
     assert_eq!(shown(&mut desk, "host:\"db\""), [1; 4]);
     members(&desk, |all| all[0].host.clear());

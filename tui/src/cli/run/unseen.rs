@@ -84,7 +84,7 @@ fn names(object: &Path, text: &[u8]) -> bool {
     search().is_some()
 }
 
-/// Why a program has run and was never seen.
+/// A message that explains why a program has ended without recording anything.
 pub(super) fn why(program: &OsStr) -> String {
     let name = Path::new(program).display();
     let reasons = Found::of(executable(program)).reasons();

@@ -138,7 +138,8 @@ struct Pane<'a> {
     scale: Scale,
     /// The values at [`QUANTILES`], of all measurements.
     quantiles: Option<[u64; 4]>,
-    /// The measurements in the window of the histogram. `None` for the window of all.
+    /// The measurements in the window of the histogram. `None` if the window has all measurements,
+    /// or if its measurements are unknown.
     window_stats: Option<WindowStats>,
     /// Height of the histogram, in lines.
     bars: usize,
@@ -193,7 +194,7 @@ impl Pane<'_> {
         let rate = format!("  {rate}/s{fenced}");
         let load = figures.load().map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
         let is_wall = figures.point().wall;
-        // Figures that wall-clock spans lack, since they belong to no thread.
+        // A wall-clock span belongs to no thread, so it does not have these figures.
         let of_threads = ["exclusive", "off CPU", "switches"];
         let (of, inclusive) =
             if is_wall { (" of the time", "wall time") } else { (" of one CPU", "inclusive") };
@@ -363,7 +364,8 @@ impl Pane<'_> {
             Who::Top => "(top level)".into(),
             Who::Others => "(other callers)".into(),
         };
-        // Callees of open regions count already, so the time of the open regions counts, too.
+        // Ended callees of an open region are in the table already. So the whole includes the time
+        // of open regions; otherwise a share could exceed 100 %.
         let open = self.figures.open().and_then(|open| open.on_cpu).unwrap_or(0);
         let all = self.figures.total().inclusive.saturating_add(open);
         let row = |one: &Related| {
@@ -391,7 +393,7 @@ impl Pane<'_> {
                 }
                 _ => (format!("lane {}", lane.id), NONE),
             };
-            // The rows need their process only if the point is a sum over several processes.
+            // A row names its process only if the point is a sum over several processes.
             let is_sum = self.figures.process().is_none();
             let process = lane.lane.filter(|_| is_sum).zip(snapshot);
             let process = process.and_then(|(lane, snapshot)| snapshot.member(lane.process));

@@ -47,7 +47,7 @@ struct PointsTable<'a> {
     common: &'a Common,
     styles: &'a Styles,
     fit: Fit,
-    /// The load at full length of a bar and a trend, the same in all rows.
+    /// The load at which a bar has its full length and a trend its full height, in all rows.
     top: f64,
     has_totals: bool,
 }

@@ -129,7 +129,8 @@ impl TimelinePicture<'_> {
             };
             let width = shown.len() as u16 + 1;
             let Some(column) = self.window.column(at) else {
-                // The very end, which has no column of its own.
+                // A mark at the right end of the window has no column, so its label ends at the
+                // right edge.
                 if at == right && width <= graph.width {
                     buffer.set_string(graph.right() - width, area.y, format!("{shown}|"), style);
                     limit = usize::from(graph.width - width);

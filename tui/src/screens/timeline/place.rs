@@ -147,7 +147,7 @@ impl TimeView {
         self.go_to(found.map(|(line, region)| (line, region.start)))
     }
 
-    /// Moves the cursor to the region of a point that took longest by the clock.
+    /// Moves the cursor to the region of a point that took longest by wall-clock time.
     pub(super) fn go_to_slowest(&mut self, point: u32) {
         let of_point = self.regions().filter(|(_, region)| region.point == point);
         let longest = of_point.max_by_key(|(_, region)| region.span());

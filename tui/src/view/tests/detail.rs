@@ -154,7 +154,7 @@ fn open_regions_are_in_the_table_and_with_their_threads() {
     let text = screen(&mut desk, false, (120, 30));
     assert_eq!(words(&text, "loop"), ["loop", "13.0s", "6.00s"]);
     assert_eq!(words(&text, "io.read")[..3], ["io.read", "3.00s", "1.00s"]);
-    // After a crash, they are the regions in which the thread died.
+    // After a crash, the open regions are those in which the thread died.
     desk.made().process.state = ProcessState::Crashed;
     desk.wait(1);
     let text = screen(&mut desk, false, (120, 30));
@@ -170,7 +170,7 @@ fn the_detail_of_a_region_that_is_open() {
     let text = screen(&mut desk, false, (120, 40));
     assert!(text.contains("1 for 13.0s"), "{text}");
     assert!(text.contains("6.00s so far") && text.contains("5.00s so far"), "{text}");
-    // Without its time on a CPU, only how long it has been open is shown.
+    // If an open region's time on a CPU is unknown, only the time since its begin is shown.
     desk.made().lanes[0].open[0].on_cpu = None;
     desk.wait(1);
     let text = screen(&mut desk, false, (120, 40));

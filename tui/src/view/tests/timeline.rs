@@ -99,7 +99,7 @@ fn a_point_has_the_same_colour_everywhere_and_the_cursor_its_own() {
         cells.filter(|cell| cell.symbol() == name.to_string()).map(|cell| cell.bg).collect()
     };
     let selected = styles.theme.selected.bg.unwrap();
-    // The last line has lz.compress twice, once of them under the cursor.
+    // The last line has lz.compress twice, once under the cursor.
     let found = colours(5, 'z');
     assert_eq!(found, [styles.theme.point("lz.compress").unwrap(), selected], "{}", text(&buffer));
     // A region off the CPU has no background: it is drawn sparsely.

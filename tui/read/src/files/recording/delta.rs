@@ -174,7 +174,8 @@ pub fn grown_buckets(old: &[Bucket], new: &[Bucket]) -> Option<Vec<Bucket>> {
     old.peek().is_none().then_some(grown)
 }
 
-/// The buckets of `old`, with those that have grown in their place.
+/// The buckets of `old` and `grown` together. If both have a bucket with the same least value, the
+/// bucket of `grown` is used.
 pub fn merged_buckets(old: &[Bucket], grown: &[Bucket]) -> Vec<Bucket> {
     let replaced = |bucket: &&Bucket| grown.binary_search_by_key(&bucket.low, |b| b.low).is_err();
     let mut all: Vec<Bucket> = old.iter().filter(replaced).chain(grown).copied().collect();

@@ -293,8 +293,8 @@ impl Recording {
                 place.filter(|place| *place <= last).with_context(outside)
             }
             Moment::After(wanted) => {
-                // Users type whole seconds, and the last snapshot may be up to a second before the
-                // typed one.
+                // Users type whole seconds, so the typed time may be up to a second after the last
+                // snapshot.
                 ensure!(wanted <= end + Duration::from_secs(1), outside());
                 let far = |place: &usize| self.since_first(*place).abs_diff(wanted);
                 (0..n).min_by_key(far).with_context(outside)
@@ -310,8 +310,8 @@ impl Recording {
         }
     }
 
-    /// The indices of snapshots about this far apart, between two indices. Each is the nearest to
-    /// its moment; the first is always included.
+    /// Cuts the recording between two snapshots into parts of about the length `long`. Returns the
+    /// indices of the snapshots at the cuts, beginning with `first`.
     pub fn cut(&self, first: usize, last: usize, long: Duration) -> Vec<usize> {
         let long = long.max(Duration::from_nanos(1));
         let mut wanted = self.since_first(first).saturating_add(long);
@@ -322,7 +322,8 @@ impl Recording {
             if place < last && next.abs_diff(wanted) <= taken.abs_diff(wanted) {
                 continue;
             }
-            // The last snapshot may be too early for a whole part.
+            // Do not cut at a snapshot that ends a part more than a tenth too early, as the last
+            // one may.
             let reached = taken.saturating_add(long / 10);
             if reached >= wanted {
                 places.push(place);

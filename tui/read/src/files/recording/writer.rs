@@ -55,7 +55,7 @@ impl FrameTimes {
         let mut next = Self::of(snapshot, 0);
         let later = match snapshot.process.state {
             ProcessState::Running => next.age.saturating_sub(self.age),
-            // The process's age stopped at its last activity.
+            // The age of an ended process no longer grows, so use the wall clock.
             _ => next.unix.saturating_sub(self.unix),
         };
         next.since_first = self.since_first.saturating_add(later);

@@ -226,8 +226,8 @@ pub(super) fn fill(cell: &mut Cell, reading: &CellReading, picture: &Picture) {
     cell.tuples.extend(parts.filter_map(|part| tuple(part, picture)));
 }
 
-/// Converts the cell of a tuple of amounts, or the metered point's own cell, which has the sums of
-/// other amounts. `None` if the cell has no measurements.
+/// Converts the cell for one tuple of amounts, or the metered point's own cell, which has the
+/// measurements that no such cell counts. `None` if the cell has no measurements.
 pub(super) fn tuple(part: &CellReading, picture: &Picture) -> Option<AmountTuple> {
     let (stats, amounts) = part.all_owners();
     let find = |id: u32| {

@@ -1,8 +1,9 @@
 //! The growth of cells and edges from one picture to the next, in few bytes.
 //!
-//! Nearly all of a picture are cells that have measured since the picture before, and edges that
-//! were taken since. Of these, a line carries the differences, as variable-length integers. All
-//! else goes as the differences that a recording has: see [`pfp_read::files::recording`].
+//! Most of a picture consists of cells that have measured since the previous picture, and of edges
+//! along which calls were made since. For these, only the differences are sent, as variable-length
+//! integers. All other changes are sent in the format of a recording: see
+//! [`pfp_read::files::recording`].
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use pfp_read::files::recording::{grown_buckets, merged_buckets};
 use pfp_read::snapshot::{Bucket, Cell, Edge, FigureChanges, Snapshot};
 
-/// The cells and edges that have only grown, in the order of the picture before.
+/// The cells and edges that have only grown, in the order of the previous picture.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Growth {
     cells: Vec<GrownCell>,
@@ -22,7 +23,7 @@ pub(super) struct Growth {
 /// A cell that has measured.
 #[derive(Debug, Serialize, Deserialize)]
 struct GrownCell {
-    /// Cells between the one before in this list and this one, in the picture before.
+    /// Number of cells of the previous picture between the previous entry's cell and this one.
     skipped: u32,
     stats: FigureChanges,
     retired: FigureChanges,
@@ -32,7 +33,7 @@ struct GrownCell {
 /// A bucket that has grown.
 #[derive(Debug, Serialize, Deserialize)]
 struct GrownBucket {
-    /// Least value in it, from that of the one before.
+    /// Least value in the bucket, minus the least value in the previous entry's bucket.
     step: u64,
     width: u64,
     count: u64,
@@ -41,15 +42,15 @@ struct GrownBucket {
 /// An edge along which calls were made.
 #[derive(Debug, Serialize, Deserialize)]
 struct GrownEdge {
-    /// Edges between the one before in this list and this one, in the picture before.
+    /// Number of edges of the previous picture between the previous entry's edge and this one.
     skipped: u32,
     /// Changes of its count, and of its exclusive and inclusive ticks.
     changes: [i64; 3],
 }
 
 impl Growth {
-    /// The growth of `now` since `before`. Also returns `now` without it: the cells and edges that
-    /// have grown are as they were.
+    /// The growth of `now` since `before`. Also returns `now` without the growth: cells and edges
+    /// that have grown are as in `before`.
     pub(super) fn between(before: &Snapshot, now: &Snapshot) -> (Self, Snapshot) {
         let mut growth = Self::default();
         let mut rest = now.without_measurements();
@@ -91,7 +92,7 @@ impl Growth {
     ///
     /// # Errors
     ///
-    /// If it names a cell or an edge that is not in both.
+    /// If the growth names a cell or an edge that one of the two snapshots lacks.
     pub(super) fn add_to(self, snapshot: &mut Snapshot, before: &Snapshot) -> Result<()> {
         let mut place = 0;
         for grown in self.cells {
@@ -115,7 +116,8 @@ impl Growth {
     }
 }
 
-/// The entry after those that are skipped; `place` is then the index of the next one.
+/// Skips `skipped` entries from the index `place` on, and returns the next entry. `place` then is
+/// the index after that entry.
 fn nth<'a, T>(entries: &'a [T], place: &mut usize, skipped: u32) -> Result<&'a T> {
     let at = place.saturating_add(skipped as usize);
     *place = at.saturating_add(1);
@@ -132,7 +134,7 @@ fn changes(old: &Edge, new: &Edge) -> [i64; 3] {
 }
 
 impl GrownCell {
-    /// `None` if the cell has changed in another way, for example by a reset.
+    /// `None` if the cell has tuples of amounts, or if it has lost buckets, as after a reset.
     fn of(skipped: u32, old: &Cell, new: &Cell) -> Option<Self> {
         if !old.tuples.is_empty() || !new.tuples.is_empty() {
             return None;
