@@ -1,7 +1,7 @@
 //! The other end of `--via`: shows the processes of this place to a viewer elsewhere.
 //!
 //! The viewer's command starts the agent. It reads requests from standard input and answers each on
-//! standard output, in order: see [`wire`].
+//! standard output, in order: see `wire.rs`.
 //!
 //! ```text
 //! input  -> requests -> sessions, restored here -> replies -> output
