@@ -50,7 +50,7 @@
 //!
 //! Three kinds of calls lead to modules further down: making the process calibrates, which measures
 //! regions; the first search for the leader looks for other copies; and the functions that a leader
-//! has for other copies are those that the public types call.
+//! provides for other copies call the modules behind the public types.
 //!
 //! The public types call the engine by names that also exist in `none.rs`, the engine of a build
 //! without measuring.

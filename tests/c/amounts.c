@@ -98,7 +98,7 @@ int main(void)
     for (n = 0; n < 3; n++)
         printf(" %lu", (unsigned long)sums[n]);
     printf("\nsend 900 %lu 720\n", (unsigned long)sent);
-    /* A point without amounts does not count these. */
+    /* A point without amounts does not measure regions with amounts. */
     send(plain, 1);
     pfp_get_stats(plain, &stats);
     printf("refused %d %d %d %d %lu\n", pfp_get_amounts(NULL, sums, 1),

@@ -20,7 +20,7 @@ struct trace {
      * is_passed: whether the run is single-stepping over that instruction now. */
     unsigned long step, checkpoint, passes;
     int is_passed;
-    /* Number of steps to discard when the next checkpoint is missed. */
+    /* Number of recorded steps before a checkpoint to discard if a run misses the checkpoint. */
     unsigned long back;
 };
 
@@ -136,8 +136,8 @@ static unsigned long step_of_trap(void *context, unsigned long at)
     return trace->step;
 }
 
-/* After a run: whether it took another path and missed its checkpoint. The next run uses an
- * earlier checkpoint. */
+/* Call this after a run. Returns whether the run took another path and missed its checkpoint, in
+ * which case the next run uses an earlier checkpoint. */
 static int has_missed(void)
 {
     take_out();

@@ -152,7 +152,7 @@ static void switched_in_an_interrupt(void)
     EXPECT(pfpEnd(4, 0) == PFP_OK);
     EXPECT(pfpSwiEnd(&swi) == PFP_OK);
     REFUSED(pfpBegin(5, &b));
-    /* This thread has switched to task `b`, although it runs only after the interrupt. */
+    /* This thread has switched to task `b`, although `b` runs only after the interrupt. */
     REFUSED(pfpTaskDelete(&b));
     EXPECT(pfpHwiEnd(&interrupt) == PFP_OK);
     EXPECT(pfpBegin(5, &b) == PFP_OK);
@@ -284,7 +284,7 @@ static void as_many_as_there_can_be(void)
     EXPECT(pfpSwiCreate(&many[7]) == PFP_OK);
     for (i = 0; i < PFP_OBJECTS - known; i++)
         EXPECT(pfpSwiDelete(&many[i]) == PFP_OK);
-    /* Creating and deleting many tasks uses up no room. */
+    /* A deleted task frees its slot, so tasks can be created and deleted without limit. */
     for (int round = 0; round < 10000; round++) {
         void *handle = &many[round % PFP_OBJECTS];
         EXPECT(pfpTaskCreate(handle) == PFP_OK);

@@ -109,7 +109,7 @@ static void on_alarm(int signal)
     (void)signal;
     if (may_jump)
         siglongjmp(behind, 1);
-    /* The rounds have not begun yet, since the thread was off the CPU. Try again. */
+    /* The thread was off the CPU, so it has not begun its rounds yet. Try again. */
     set_alarm(200);
 }
 

@@ -1,6 +1,6 @@
 /* Loads plugins at run time and calls each of them in the main thread and in other threads, where a
  * signal handler calls it first. With one plugin, no handler may allocate. Many plugins create
- * more pthread keys than glibc has room for in each thread, so there it allocates itself. */
+ * more pthread keys than glibc has room for in each thread, so that glibc itself allocates. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* Makes points at run time. Prints the CPU time that a thousand new points take while there are few
- * points and when there are many: the least time of several thousands. */
+/* Makes points at run time. Prints the CPU time of a thousand new points, once while there are few
+ * points, and once while there are many. Each time is the least of TIMES measurements. */
 #include <pfp.h>
 
 #include <time.h>

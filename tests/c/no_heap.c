@@ -13,8 +13,8 @@
 
 #include "script.h"
 
-/* Number of calls that succeed before one is refused; negative if none is refused. After the
- * refused call, calls succeed again, or all are refused. */
+/* Number of calls that succeed before one is refused; negative if none is refused. If `for_good` is
+ * set, all calls after the refused one are refused, too; otherwise they succeed. */
 static long left = -1;
 static int for_good;
 static long refused;
@@ -189,7 +189,7 @@ static int start_in_child(long n, int *asked)
     child = fork();
     EXPECT(child >= 0);
     if (child == 0) {
-        /* Another file than the one that the parent writes when it ends. */
+        /* The child must not write the file that the parent writes when it ends. */
         setenv("PFP_SNAPSHOT", "start.json", 1);
         dup2(open("errors", O_WRONLY | O_CREAT | O_APPEND, 0600), 2);
         left = n;
@@ -198,7 +198,7 @@ static int start_in_child(long n, int *asked)
         left = -1;
         if (write(ends[1], &refused, sizeof refused) < 0)
             exit(1);
-        /* With memory, the library starts. */
+        /* Once memory is available again, the library starts. */
         EXPECT(pfp_init() == PFP_OK);
         regions();
         exit(7);
@@ -211,8 +211,9 @@ static int start_in_child(long n, int *asked)
     return status;
 }
 
-/* Only one request may abort the program: the `shared_memory` crate's for an object's name, of 37
- * bytes. An aborted child leaves a beacon, so this request's number varies between children. */
+/* Only one request may abort the program: the `shared_memory` crate requests 37 bytes for the name
+ * of an object. An aborted child leaves its beacon file, so the number of this request varies
+ * between children. */
 static void start(void)
 {
     struct stat errors;

@@ -23,7 +23,8 @@ static unsigned long work(unsigned long loops)
     return sum;
 }
 
-/* Fails to acquire a lock, and acquires a nested lock repeatedly. Only three calls are waits. */
+/* Fails to acquire a lock, and acquires a nested lock repeatedly. Only three calls count as waits:
+ * the first acquisition of each lock, and the try that succeeds. */
 static int locks(int times)
 {
     omp_lock_t plain;

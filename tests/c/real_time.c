@@ -36,7 +36,7 @@ static void lose_the_cpu(const char *here)
         sem_post(&has_come);
 }
 
-/* These functions replace the C library's. pfp calls each at one of the positions. */
+/* These functions replace the C library's. pfp calls each at one position that WHERE can name. */
 int gethostname(char *name, size_t size)
 {
     lose_the_cpu("before");

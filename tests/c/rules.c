@@ -412,8 +412,8 @@ static void latching(void)
     }
     for (int id = 2; id < 10; id++)
         EXPECT(stats(id).n_count == 0);
-    /* There is no room to latch a ninth point: each of its parts counts separately, and its latch
-     * is refused. */
+    /* Only eight points can be latched at once. Each part of a ninth point counts separately, and
+     * its latch is refused. */
     for (int part = 0; part < 5; part++) {
         EXPECT(pfpBegin(10, NULL) == PFP_OK);
         EXPECT(pfpEnd(10, 1) == PFP_OK);
@@ -425,7 +425,7 @@ static void latching(void)
         EXPECT(stats(id).n_count == 1);
         EXPECT(stats(id).c_total >= a_thousand_sums(1000));
     }
-    /* The others have ended, so there is room again. */
+    /* The eight points are no longer latched, so point 10 can be latched. */
     EXPECT(pfpBegin(10, NULL) == PFP_OK && pfpEnd(10, 1) == PFP_OK);
     EXPECT(stats(10).n_count == 5);
     pair(10);

@@ -79,8 +79,8 @@ static unsigned overwritten(size_t least)
     EXPECT(sigaltstack(&other, NULL) == 0);
     for (at = 0; at < 20000; at++) {
         raise(SIGUSR2);
-        /* Because of this region, different ends in the handlers find a full page of records, and
-         * handlers find an outdated clock reading. */
+        /* This region writes records, too, so it is not always the same end in a handler that finds
+         * a full page of records. It also makes handlers find an outdated clock reading. */
         PFP_SCOPE_OF(known);
     }
     while (untouched < BELOW && memory.below[untouched] == PAINT)

@@ -39,7 +39,7 @@ static void *brief(void *unused)
     return NULL;
 }
 
-/* A detached thread, so that nothing orders it before the next one. */
+/* Starts a detached thread, so that no join orders it before the next such thread. */
 static void start_brief(void)
 {
     pthread_attr_t detached;

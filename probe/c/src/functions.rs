@@ -55,8 +55,8 @@ struct Call {
 fn once_inside<R>(sp: usize, work: impl FnOnce() -> R) -> Option<R> {
     let inside = &top::top()?.inside;
     let outer = inside.get();
-    // If the hook at `outer` is deeper in the stack than this one, a jump has left it, and its mark
-    // is stale.
+    // If `outer` is below `sp`, a jump has left the hook that stored `outer`, so the value is
+    // stale.
     if outer != 0 && sp <= outer {
         return None;
     }
@@ -68,8 +68,9 @@ fn once_inside<R>(sp: usize, work: impl FnOnce() -> R) -> Option<R> {
     Some(result)
 }
 
-/// Hook at the start of a function, for processors without an assembly version of these checks. All
-/// arguments stay in registers, so a function that is off costs only the checks.
+/// Hook at the start of a function: checks whether the function's point is on. On x86-64, [`entry`]
+/// makes these checks in assembly. All arguments stay in registers, so a function whose point is
+/// off costs only the checks.
 ///
 /// # Safety
 ///
@@ -165,7 +166,8 @@ fn get_ready(call: &Call, point: &'static Point) {
     });
 }
 
-/// Hook at the end of a function, for processors without an assembly version of these checks.
+/// Hook at the end of a function: checks whether a measured function may have ended. On x86-64,
+/// [`entry`] makes these checks in assembly.
 ///
 /// # Safety
 ///

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Creating and deleting objects takes a lock. The context of a slot is created once and renewed
-//! for the next object, so memory grows only with the largest number of objects at a time.
+//! for the slot's next object, so there are never more contexts than slots.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

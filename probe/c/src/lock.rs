@@ -33,9 +33,9 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Locks the value. `None` after a millisecond. After a time-out, further attempts fail at once
-    /// until one succeeds, because the lock may never be released: its holder may have been
-    /// interrupted by this signal handler, or not exist in this forked child.
+    /// Locks the value. `None` after a millisecond. After such a time-out, each call tries only
+    /// once until a try succeeds, because the lock may never be released: the thread that holds it
+    /// may be interrupted by this signal handler, or may not exist in this forked child.
     pub(crate) fn hold(&'static self) -> Option<Held<'static, T>> {
         let mut spins = None;
         loop {

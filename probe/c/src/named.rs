@@ -1,8 +1,9 @@
 //! Points by name.
 //!
-//! A site is a static in the caller's program or plugin. Its point belongs to this library, so it
-//! stays when a plugin is unloaded. All sites with the same name and place share one point, such as
-//! those that an inline function of a header leaves in every object that includes it.
+//! A site is a static in the caller's program or plugin. The site's point belongs to this library,
+//! so the point remains when a plugin is unloaded. All sites with the same name, file and line
+//! share one point: an inline function of a header, for example, has a site in every object that
+//! includes the header.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::mem::MaybeUninit;

@@ -54,7 +54,7 @@ impl<T> Trie<T> {
         let mut make = Some(make);
         let mut made: Option<&'static Node<T>> = None;
         loop {
-            // Acquire pairs with the release below: the node is filled.
+            // Acquire pairs with the release below, so the fields of the node are visible.
             let mut found = place.load(Acquire);
             if found.is_null() {
                 if made.is_none() {

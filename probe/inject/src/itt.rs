@@ -183,8 +183,8 @@ unsafe fn domain(its: *const abi::IttDomain) -> Option<&'static Domain> {
     known(&DOMAINS, ptr::from_ref(its).addr(), make).map_or_else(make, |known| *known)
 }
 
-/// Whether the program has not switched a domain off. If the domain rests, this library has cleared
-/// the flag.
+/// Whether a domain is on as far as the program is concerned. A domain that rests counts as on,
+/// because this library, and not the program, has cleared its flag.
 #[inline]
 fn is_on(its: &abi::IttDomain) -> bool {
     its.flags.load(Relaxed) != 0 || rest::of(its).is_some_and(|rest| rest.rests())

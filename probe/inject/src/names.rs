@@ -270,7 +270,7 @@ unsafe impl Sync for Named {}
 unsafe impl Send for Named {}
 
 impl Named {
-    /// Whether the point is on, or whether that is not known yet.
+    /// Returns true if the point is on, and also if its state is not known yet.
     #[inline]
     pub(crate) fn is_on(&'static self) -> bool {
         pfp::c::may_measure(match &self.measured {

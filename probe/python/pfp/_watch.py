@@ -59,7 +59,7 @@ def _local():
 
 
 def _start_watcher():
-    # This is no thread of `threading`, because the program counts and joins those.
+    # Does not use `threading`, because programs count and join the threads of that module.
     _thread.start_new_thread(_watch, ())
 
 

@@ -392,8 +392,8 @@ unsafe extern "C" fn on_event(
     0
 }
 
-/// Hook in Python that a thread calls for its first event. It installs the native hook in its
-/// place.
+/// Profile hook that a thread calls for its first event. Replaces itself with the native hook
+/// [`on_event`].
 ///
 /// # Safety
 ///

@@ -207,8 +207,8 @@ fn task<'a>(greenlet: *mut PyObject) -> Option<&'a Task> {
     task
 }
 
-/// Sets pfp's trace function on the calling thread. It calls the trace function that the program
-/// has set, if any.
+/// Sets pfp's trace function on the calling thread. pfp's trace function in turn calls the trace
+/// function that the program had set, if any.
 fn set_trace() {
     let set = SET_TRACE.load(Relaxed);
     // SAFETY: the interpreter's lock is held; the method is static.
@@ -229,8 +229,8 @@ fn set_trace() {
     }
 }
 
-/// Whether a trace function is pfp's. It may be set already when a switch was missed, since
-/// greenlet does not call it for switches inside a trace function.
+/// Whether a trace function is pfp's. pfp's function may already be set although a switch was
+/// missed, since greenlet calls no trace function for switches inside a trace function.
 fn is_ours(function: *mut PyObject) -> bool {
     // SAFETY: the interpreter's lock is held. If `function` is not a C function, the call sets an
     // error and returns null.

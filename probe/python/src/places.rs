@@ -1,5 +1,5 @@
-//! Points by name and place in the source. A name and place always have the same point, even if
-//! their code is created repeatedly.
+//! Points by name and place in the source. Code that is created repeatedly with the same name and
+//! place always gets the same point.
 
 use std::borrow::Cow;
 use std::cell::UnsafeCell;

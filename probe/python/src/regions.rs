@@ -92,8 +92,8 @@ static METHODS: Kept<[PyMethodDef; 3]> = Kept(UnsafeCell::new([
     PyMethodDef::zeroed(),
 ]));
 
-/// Replaces a method in the type. Each `with` looks up the method, and would otherwise bind it
-/// anew.
+/// Descriptor in place of a method of [`Scope`]. Each `with` looks up the method, and gets the
+/// bound method that the scope stores, instead of a new one.
 #[repr(C)]
 struct Binding {
     base: PyObject,

@@ -97,7 +97,8 @@ fn end_in(thread: &'static Thread, point: &'static Point, ticks: impl FnOnce() -
     let end = stamp_by(thread, ticks);
     let End { now, covered } = end;
     let tag = thread.inner_place();
-    // This also holds if no region is open.
+    // If no region is open, the level in `tag` has wrapped to the highest one, for which no stack
+    // has room.
     if thread.is_full(tag) {
         return;
     }
@@ -122,7 +123,7 @@ pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
     end_region(thread, region, end, Extra::default())
 }
 
-/// The counter, and the covered ticks before it.
+/// The counter, and the covered ticks just before the counter was read.
 #[inline(always)]
 fn stamp(thread: &Thread) -> End {
     stamp_by(thread, ticks_or_stamp)

@@ -24,8 +24,9 @@ pub(super) fn calibrate_again() {
     calibrate(CALIBRATION_PAIRS);
 }
 
-/// Runs work that only one thread may do at a time, because a second thread would read the zeros
-/// that the first has stored. `None` if another thread is doing it.
+/// Runs work that only one thread may do at a time: it stores zeros as the overhead while it
+/// measures, and a second thread would take them for the real overhead. `None` if another thread is
+/// doing such work.
 fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
     cold::section(|| {
         let _lease = CALIBRATING.acquire_exclusive().ok()?;
@@ -55,7 +56,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     if least.inside == u64::MAX {
         least = before;
     }
-    // Never 0, so that each region changes the covered ticks.
+    // The overhead of a pair is at least 1, so that each region changes the covered ticks.
     least.pair = least.pair.max(least.inside).max(1);
     least.lap = least.lap.max(least.inside);
     overhead().replace(least);
@@ -125,8 +126,8 @@ fn calibrate_call_alone(
     if !point.control().enabled() {
         return false;
     }
-    // The inside cost is 0 during the measurement: subtracting it could make a figure negative,
-    // which would count as zero.
+    // During the first measurement the inside cost is 0, because subtracting it could make a figure
+    // negative, which would count as zero. With `again`, only the cost of the pair is used.
     let scope_inside = if again { overhead().inside() } else { overhead().inside.swap(0, Relaxed) };
     let mut least = None;
     for _ in 0..if again { 1 } else { HOOK_BATCHES } {

@@ -73,7 +73,7 @@ impl Thread {
     }
 
     /// The clock of the current context minus the covered ticks. It does not advance while the
-    /// thread is switched out, and while a handler measures.
+    /// thread is switched out, or while a handler measures.
     pub(super) fn uncovered_ticks(&self) -> u64 {
         let (reading, ()) = self.read_clock(None, || ());
         reading.now.wrapping_sub(reading.off).wrapping_sub(reading.covered)
@@ -187,8 +187,8 @@ pub(super) fn note(
         // From now on, any change of the clock stores the previous state in this region first.
         region.open(of_place(place));
         let off = thread.clock.off();
-        // Stored before the checks: if another fibre runs after these, it finds the region
-        // complete.
+        // The state is stored before the checks, so that another fibre that runs after the checks
+        // finds the region complete.
         region.set_start(start);
         region.set_covered(covered);
         region.set_inclusive(entry.total());

@@ -1,11 +1,11 @@
 //! Cold sections: code that runs once for a process, a thread or a point.
 //!
 //! A section runs without signal handlers, except handlers of the thread's own faults. The thread
-//! cannot be cancelled in it, and `errno` stays the host's. A handler that still runs may jump out
-//! of the section. The thread finds that out when it next enters a section or refreshes its clock,
-//! and then repairs what the section left.
+//! cannot be cancelled in it, and `errno` has the same value after it as before. A fault's handler
+//! may jump out of the section. The thread notices such a jump when it next enters a section or
+//! refreshes its clock, and then repairs what the section left.
 //!
-//! A thread waits for others at most as long as [`super::spin`] allows, all its waits together.
+//! [`super::spin`] limits the total time for which a thread waits for other threads.
 
 use std::mem::MaybeUninit;
 use std::ptr;

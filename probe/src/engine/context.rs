@@ -241,8 +241,9 @@ fn alive() -> Option<&'static Thread> {
     current::thread().filter(|thread| thread.is_alive())
 }
 
-/// The link of the thread's chain that leads to `context`; null is the thread's own. If the chain
-/// does not contain it, the link that leads to the task behind all interrupts.
+/// The link of the thread's chain that leads to `context`, where null means the thread's own
+/// context. If the chain does not contain `context`, returns the link that leads to the task behind
+/// all interrupts.
 fn link(thread: &'static Thread, context: *const Shared) -> &'static AtomicPtr<Shared> {
     let mut link = &thread.current;
     loop {

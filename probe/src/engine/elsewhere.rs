@@ -23,16 +23,15 @@ pub struct Past {
     pub start: u64,
     /// Ticks from the begin of the time to its end.
     pub span: u64,
-    /// The wall-clock ticks to record. More than `span` if they include earlier time that was not
+    /// The wall-clock ticks to record. They exceed `span` if they include earlier time that was not
     /// recorded yet.
     pub ticks: u64,
     /// The part of `ticks` in which the thread was on a CPU.
     pub on_cpu: u64,
 }
 
-/// Records a measurement by a device or by the clock, for a point of its own: `ticks` from `start`
-/// on. The record has the timer's `number` in place of a context, because the time did not pass on
-/// the thread.
+/// Records `ticks` of a device's time or of wall-clock time, which began at `start`. The record has
+/// the timer's `number` in place of a context, because the time did not pass on the thread.
 pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
     by_leader!(record_of_a_device(point, start, ticks, number));
     record(point, (start, ticks, number), None);

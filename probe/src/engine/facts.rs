@@ -17,8 +17,8 @@ use super::state::{Name, State};
 use crate::point::Point;
 
 /// Offset of a point's entry in a thread's table: the point's number times the size of an entry.
-/// The table of each thread has an entry for every point: it is mapped for all numbers that were
-/// assigned by then, and for all that its process may assign.
+/// Each thread's table has an entry for every point, because it is mapped with entries for all
+/// numbers that are already assigned, and for all that its process may assign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offset(u32);
 
@@ -30,7 +30,7 @@ impl Offset {
     }
 }
 
-/// The word of a refused point: off for good.
+/// The control word of all refused points. It stays 0, so they are off for good.
 pub(super) static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// Reads the control word of a point. `leads_to` is the first field of the point.
@@ -57,7 +57,7 @@ impl Point {
         Self { state: State { device: true, ..self.state } }
     }
 
-    /// Marks the point as measuring spans of the clock, which do not belong to a thread.
+    /// Marks the point as measuring spans of wall-clock time, which do not belong to a thread.
     pub(crate) const fn of_the_clock(self) -> Self {
         Self { state: State { device: true, wall: true, ..self.state } }
     }
@@ -67,7 +67,7 @@ impl Point {
         Self { state: State { has_amounts: true, ..self.state } }
     }
 
-    /// The point of a number.
+    /// A point that the program identifies by a number instead of a name.
     pub(crate) const fn numeric(number: u32) -> Self {
         Self { state: State::named(Name::Number, number, "", 0) }
     }
@@ -83,7 +83,7 @@ impl Point {
         }
     }
 
-    /// A tuple of a point with amounts.
+    /// The point of a tuple of amounts. `place` is its index among the tuples of a metered point.
     pub(crate) const fn tuple(place: u8) -> Self {
         Self { state: State::named(Name::Tuple(place), 0, "", 0) }
     }
@@ -161,8 +161,8 @@ impl Point {
         matches!(self.state.name, Name::Number)
     }
 
-    /// The flags for the source of its time. In the segment, they share a word with the point's
-    /// line.
+    /// The flags that show whether the point measures a device's time or wall-clock time. In the
+    /// segment, they share a word with the point's line number.
     pub(crate) fn time_source(&self) -> u64 {
         let device = if self.state.device { DEVICE } else { 0 };
         device | if self.state.wall { WALL } else { 0 }
@@ -193,8 +193,8 @@ mod tests {
     use super::*;
 
     /// A thread that sees a point's word also sees the point's number, even while another thread is
-    /// entering the point. On x86-64 every order of loads shows this; Miri shows what other
-    /// processors do.
+    /// registering the point. On x86-64 this holds whatever the memory ordering of the load; Miri
+    /// also tests it for other processors.
     #[test]
     fn a_word_comes_with_its_number() {
         static UNREGISTERED: AtomicU64 = AtomicU64::new(u64::MAX);

@@ -54,7 +54,8 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
         thread.count(|counters| &counters.refused);
     }
     let start = begun.start;
-    // A region that a lap began starts a little after its stamp.
+    // A region that a lap began starts a little after the lap's stamp, so the difference may be
+    // negative.
     let elapsed = (end.now.wrapping_sub(start) as i64).max(0) as u64;
     finish_with(thread, point, sum, (start, elapsed), amounts.copied());
 }

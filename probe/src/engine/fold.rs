@@ -80,8 +80,8 @@ fn mend(segment: &Segment, thread: &Thread, point: u32, cell: &Cell) {
         let additions = not_folded.filter_map(|number| thread.slot(number).addition());
         let of_point = additions.filter(|addition| addition.point == point);
         let folded = of_point.map(|addition| addition.exclusive);
-        // A measurement that was recorded outside of the ring is the only one of its change. `last`
-        // has its ticks.
+        // A measurement that is not from the ring was added by a change of its own. `last` has its
+        // ticks.
         for ticks in folded.chain([last]).take(counted as usize) {
             if let Some(bucket) = thread.bucket(cell, ticks) {
                 cell::add(bucket, u64::MAX);
@@ -229,8 +229,8 @@ fn ticks(slot: &Slot) -> Doubles {
     unsafe { Doubles::of_behind::<{ Slot::ADDED }>(ptr::from_ref(slot).cast()) }
 }
 
-/// Sums of records, in doubles, which takes the fewest instructions. They are exact, except the
-/// squares of [`RecordSums::SMALL`] and more.
+/// Sums of records, in doubles, because their addition takes the fewest instructions. The sums are
+/// exact, except `squares` if the exclusive ticks of a record are [`RecordSums::SMALL`] or more.
 #[derive(Clone, Copy, Debug)]
 struct RecordSums {
     /// Exclusive and inclusive ticks.

@@ -10,8 +10,8 @@ use pfp_shm_layout::control::Control;
 ///
 /// It belongs to its thread: it cannot be sent to another one.
 ///
-/// Each region has only a test and a call inline. The rest is out of line, so a region that is off
-/// has no register to save.
+/// Only a test and a call are inlined at each place that measures a region. All other code is out
+/// of line, so no register has to be saved for a region that is off.
 #[must_use = "a guard that is not bound to a name ends its region at once"]
 #[derive(Debug)]
 #[repr(C)]

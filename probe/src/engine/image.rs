@@ -24,7 +24,7 @@ static AT_LOAD: extern "C" fn() = at_load;
 #[unsafe(link_section = ".fini_array")]
 static AT_END: extern "C" fn() = at_process_exit;
 
-/// Whether `at_load` has run: a linker may have left it out.
+/// Whether `at_load` has run. The loader does not call it if a linker has left `AT_LOAD` out.
 static IS_READY: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn at_load() {
@@ -77,9 +77,9 @@ extern "C" fn at_process_exit() {
     end_by(snapshot::write_at_exit);
 }
 
-/// Like [`at_process_exit`], before an end by `_exit`, but writes no file that several processes
-/// share. The first file of a name is not replaced, and forked children end before the program
-/// does, so a child would take the name of the program's own figures.
+/// Like [`at_process_exit`], for a process that calls `_exit`, but writes no file that several
+/// processes share. No process replaces a file that exists, and forked children usually end before
+/// the program, so the file would have a child's figures instead of the program's.
 pub(crate) fn at_immediate_exit() {
     end_by(|process, path| {
         if process.has_own_file() {

@@ -9,7 +9,7 @@
 //! Each copy chooses the leader when it is loaded: a copy that already leads, else the first copy
 //! that searches. The search locks the loader's list, so that no object in it can be unloaded.
 //! After loading, that lock may be held by another thread, and would never be released in a forked
-//! child. A copy searches only once its own object cannot be unloaded any more.
+//! child. Before its search, a copy makes sure that its own object cannot be unloaded.
 
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
@@ -94,7 +94,8 @@ struct Note {
 
 /// The state and result of a search in the loader's list.
 struct Search {
-    /// The first copy in the list, and the leader that was elected there before.
+    /// The first copy in the list, whose field `elected` leads to the elected leader; and the value
+    /// of that field in the first search.
     first: *const CopyInfo,
     elected: *mut CopyInfo,
     /// The leader, if one is found.
@@ -190,7 +191,8 @@ impl Search {
     }
 }
 
-/// Elects this copy, unless another copy was elected after `before`. Returns the leader.
+/// Elects this copy, unless another copy was elected since the first search read `before`. Returns
+/// the leader.
 fn elect(first: &CopyInfo, before: *mut CopyInfo) -> *const CopyInfo {
     match first.elected.compare_exchange(before, own(), AcqRel, Acquire) {
         Ok(_) => {

@@ -31,7 +31,8 @@ const DONE: u32 = u32::MAX;
 /// Bits of a kernel id: the kernel assigns no greater ids.
 const ID_BITS: u32 = 22;
 const IDS: u32 = (1 << ID_BITS) - 1;
-/// Number of different intervals, so that no word equals [`DONE`].
+/// Number of different values of `since`: one fewer than its bits allow, so that no word equals
+/// [`DONE`].
 const INTERVALS: u64 = (1 << (u32::BITS - ID_BITS)) - 1;
 /// An interval lasts an eighth of a second.
 const INTERVAL_BITS: u32 = 27;
@@ -53,7 +54,7 @@ pub(crate) enum NotAcquired {
     Done,
     /// Another thread does the work.
     HeldByOther,
-    /// The calling thread does the work, in code that its handler interrupted.
+    /// The calling thread does the work: the caller is a signal handler that has interrupted it.
     HeldByCaller,
 }
 
@@ -117,7 +118,7 @@ impl Lease {
     }
 
     /// [`Self::acquire`] without waiting. Never takes the lease from a thread that is merely slow,
-    /// and may still continue the work.
+    /// because that thread may still continue the work.
     pub(crate) fn acquire_exclusive(&'static self) -> Result<LeaseGuard, NotAcquired> {
         self.acquire_from(tid(), FREE, false)
     }
@@ -140,7 +141,8 @@ impl Lease {
                 DONE if also == DONE => true,
                 DONE => return Err(NotAcquired::Done),
                 _ if found & IDS == me => section::is_outermost() || is_over(found),
-                // Checked once: a thread that exists now counts as existing as long as this waits.
+                // Each holder is checked once: if it exists now, it counts as existing until this
+                // call returns.
                 _ if checked != Some(found) => {
                     checked = Some(found);
                     is_over(found) || !exists(found & IDS)
@@ -201,8 +203,8 @@ impl LeaseGuard {
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
         replace_innermost(self.around);
-        // Pairs with the exchange in `acquire_from`. It fails if the work is done, or another
-        // thread holds the lease.
+        // Pairs with the exchange in `acquire_from`. The exchange here fails if the work is done,
+        // or another thread holds the lease.
         let _ = self.lease.0.compare_exchange(self.word, FREE, Release, Relaxed);
     }
 }

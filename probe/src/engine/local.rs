@@ -1,9 +1,9 @@
-//! The state of a thread that belongs to this copy of pfp, and how the thread finds it.
+//! The state that this copy of pfp stores for each thread, and how a thread finds its own.
 //!
 //! | this copy is part of | the state is in | the thread finds it by |
 //! |---|---|---|
 //! | the program, or a library that is loaded at its start | thread-local storage | a cached distance from `fs` |
-//! | a library that is loaded later | thread-local storage if glibc has static room, else a [`pool`] | the same; in the pool, `pthread_getspecific` |
+//! | a library that is loaded later | thread-local storage if glibc has static room, else a [`pool`] | a cached distance from `fs`; in the pool, `pthread_getspecific` |
 //!
 //! An initial-exec variable would be simpler. It makes all thread-local storage of its object
 //! static, though, and glibc has only some hundred bytes of static room for all libraries that are
@@ -24,7 +24,7 @@ use super::thread::Thread;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
 mod pool;
 
-/// The state of a thread that belongs to this copy of pfp.
+/// The state that this copy of pfp stores for a thread.
 #[repr(C)]
 pub(crate) struct Local {
     /// State of the thread's lane, which may be a wiped copy of a parent's; null before the first

@@ -9,7 +9,8 @@
 //!
 //! Regions whose amounts have no tuple count for the metered point itself, whose cells have the
 //! sums of their amounts. So if a tuple cannot be added, because there is no slot or no memory, or
-//! because a signal handler interrupts that, no region is lost, and all sums stay exact.
+//! because the caller is a signal handler that has interrupted such an addition, no region is lost,
+//! and all sums stay exact.
 //!
 //! All of this is in the point's static, so the first use of a tuple allocates nothing, and may be
 //! in a signal handler.
@@ -38,8 +39,8 @@ use super::{cold, current, room};
 use crate::point::Point;
 use crate::stats::Stats;
 
-/// In place of a first amount: the slot has no pair. A tuple that begins with this very amount has
-/// no pair either, and its regions are found by all four amounts.
+/// The first amount of a pair, if the slot has no pair. A tuple whose own first amount has this
+/// value is found by all four amounts.
 const NONE: u64 = u64::MAX;
 /// Maximum length of an amount's name in bytes. Longer names are cut.
 const LONGEST_NAME: usize = 32;
@@ -79,8 +80,8 @@ pub struct MeteredPoint {
     taken: AtomicU32,
     /// Held by the thread that adds a tuple.
     adding: Lease,
-    /// The first two amounts of the tuples whose other amounts are 0; first [`NONE`] for all other
-    /// tuples. A region with one or two amounts only compares these.
+    /// The first two amounts of the tuples whose other amounts are 0. For all other tuples, the
+    /// first is [`NONE`]. A region with one or two amounts only compares these pairs.
     pairs: [[AtomicU64; 2]; TUPLES],
     amounts: [[AtomicU64; MAX_AMOUNTS]; TUPLES],
     tuples: [Point; TUPLES],
@@ -113,7 +114,7 @@ impl MeteredPoint {
         }
     }
 
-    /// Makes the point start off.
+    /// The point, switched off from the start.
     pub(crate) const fn switched_off(mut self) -> Self {
         self.point = self.point.starts_off();
         self

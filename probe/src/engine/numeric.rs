@@ -1,7 +1,7 @@
 //! Points by number, as in the original PFP component.
 //!
-//! Numbers are `0..NUMERIC`; 0 is the calibration's point. All points by number are off until they
-//! are enabled.
+//! Numbers are `0..NUMERIC`. Point 0 is the calibration's point, and is on from the start. All
+//! other points by number are off until they are enabled.
 
 use super::copies::by_leader;
 use super::process;

@@ -88,8 +88,8 @@ struct Reference {
     wall: u64,
     tasks: Vec<Task>,
     current: usize,
-    /// Whether all begins and ends are at different moments: only then the open regions can be
-    /// derived.
+    /// Whether the clock advances after each begin, so that no region ends at the moment at which
+    /// it began. Only then can a reader derive the open regions, so only then are they checked.
     is_told: bool,
     nodes: Vec<Node>,
     /// Recorded measurements in order: a point, and the nodes whose sum the measurement is.
@@ -111,7 +111,7 @@ impl Reference {
         self.task().ran += ticks;
     }
 
-    /// If the clock source does not notice switches, time off the CPU looks like any other.
+    /// If the clock source does not notice switches, time off the CPU looks like time on the CPU.
     fn sleep(&mut self, ticks: u64) {
         self.wall += ticks;
         if self.source == "wall" {
@@ -232,8 +232,8 @@ impl Reference {
         (stats.count > 0).then_some(stats)
     }
 
-    /// The calls of each point by each other one, by caller and callee; an outermost region has the
-    /// caller [`ROOT`].
+    /// The sums of each point's calls, by caller and callee. An outermost region has the caller
+    /// [`ROOT`].
     fn calls(&self) -> BTreeMap<(u32, u32), CallSums> {
         let mut calls = BTreeMap::<_, CallSums>::new();
         for (point, parts) in &self.recorded {
@@ -286,7 +286,7 @@ impl Reference {
         assert_eq!(stack, expected, "seed {seed} on {}", self.source);
     }
 
-    /// Exclusive ticks of each recorded measurement.
+    /// Exclusive ticks of each recorded measurement of a point.
     fn all_own(&self, point: usize) -> impl Iterator<Item = u64> {
         let of_point = self.recorded.iter().filter(move |(of, _)| *of == point);
         of_point.map(|(_, parts)| parts.iter().map(|&node| self.own(node)).sum())
@@ -304,7 +304,7 @@ fn reader() -> Reader<&'static Segment> {
     Reader::new(segment, segment.facts().expect("it is whole"))
 }
 
-/// Mean and variance by the textbook, in two passes.
+/// The variance by the textbook's formula, in two passes.
 fn variance_of(own: &[u64]) -> f64 {
     let mean = own.iter().sum::<u64>() as f64 / own.len() as f64;
     let squares: f64 = own.iter().map(|&value| (value as f64 - mean).powi(2)).sum();

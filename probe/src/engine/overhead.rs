@@ -13,8 +13,8 @@ pub(crate) struct OverheadWords {
     pub(super) inside: AtomicU64,
     /// Overhead of a begin and end pair, including `inside`.
     pub(super) pair: AtomicU64,
-    /// Overhead inside a region that a lap began, which includes the recording of the region before
-    /// it.
+    /// Overhead inside a region that a lap began, which includes recording the region that the lap
+    /// ended.
     pub(super) lap: AtomicU64,
     /// Ticks by which a region that a lap began starts after the lap's stamp: `lap` minus `inside`.
     /// The late start and subtracting `inside` together remove all of `lap`.

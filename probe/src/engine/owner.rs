@@ -14,7 +14,8 @@
 use super::process_page;
 use crate::errno;
 
-/// Whether the memory is another process's, or a copy of it that the C library does not know.
+/// Whether the caller runs in another process's memory, or in a copy of such memory that the C
+/// library does not know.
 pub(super) fn is_anothers() -> bool {
     errno::preserve(|| library_tid().is_some_and(|known| known != tid()))
 }
@@ -28,8 +29,8 @@ pub(crate) fn tid() -> u32 {
     if told > 0 { told as u32 } else { library_tid().unwrap_or(1) }
 }
 
-/// Whether a thread that shares the caller's memory has that kernel id. For a child in its parent's
-/// memory, these are the parent's threads.
+/// Whether a thread with the kernel id `tid` shares the caller's memory. If the caller is a child
+/// in its parent's memory, only the parent's threads count.
 pub(crate) fn exists(tid: u32) -> bool {
     errno::preserve(|| {
         // SAFETY: signal 0 is not sent, the call only finds out whether the thread exists; getpid

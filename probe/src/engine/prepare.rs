@@ -40,9 +40,9 @@ pub(crate) enum Target {
     Cell(&'static Thread, &'static Entry),
 }
 
-/// The destination of a region of a point, on the calling thread; creates what is missing. Whether
-/// the point is off is checked first: its word may be 0 then, and so is the word of each entry in a
-/// forked child's pages.
+/// The destination of a region of a point, on the calling thread; creates what is missing. The
+/// check whether the point is off comes first, because the control word of such a point may be 0,
+/// and would then match the entries in a forked child's pages, which read 0.
 pub(super) fn target(point: &'static Point) -> Target {
     let control = point.control();
     if !control.enabled() {
@@ -116,8 +116,9 @@ impl Point {
         cold::section(|| self.register_in_section(process))
     }
 
-    /// [`Self::register`] for a caller in a section. It enters no section of its own: within 1 KiB
-    /// of the stack, that would count the section around it as left by a jump.
+    /// [`Self::register`] for a caller in a section. It enters no section of its own: if both
+    /// sections began within 1 KiB of the stack, the inner one would take the outer one for a
+    /// section that the thread has jumped out of.
     pub(crate) fn register_in_section(&'static self, process: &'static Process) -> bool {
         let tid = owner::tid();
         // A child that shares this process's memory must not take the lease, because threads of

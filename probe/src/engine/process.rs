@@ -49,7 +49,8 @@ pub(crate) struct Process {
     pid: libc::pid_t,
     /// The key of thread-specific data whose destructor releases a thread's lane.
     pub(crate) exit_key: libc::pthread_key_t,
-    /// The private state of each lane, kept for the lane's next owners.
+    /// The private state of each lane, which the lane's next owners use again; null before the
+    /// first owner.
     pub(crate) lanes: Box<[AtomicPtr<Thread>]>,
     /// Whether the known overhead is outdated.
     outdated: AtomicBool,

@@ -2,13 +2,14 @@
 //!
 //! The open regions of a context are a stack: an array of [`Region`], indexed by the number of
 //! enclosing regions. Guards, regions begun by hand, laps, polls and the hooks of compilers all
-//! push to it and pop from it. Each of them stores the *tag* of its region, one word:
+//! push to it and pop from it. Each of them stores the *tag* of its region, one word. Its fields,
+//! each with its number of bits, are:
 //!
 //! ```text
 //! | is place 1 | fenced 1 | run 14 | generation 12 | level 12 | 0 2 | noted 1 | amounts 1 | by hand 1 | context 19 |
 //! ```
 //!
-//! The thread keeps the tag of the next region in [`place`](super::thread::Thread::place). An end
+//! The thread stores the tag of the next region in [`place`](super::thread::Thread::place). An end
 //! on the fast path makes one comparison: the place must be one level above the tag of the region.
 //! Then the region is open and innermost. Since it began, the clock has not noticed time off the
 //! CPU, and the context was not suspended, because either would have changed the place. The slow
@@ -34,9 +35,9 @@ use crate::word;
 pub(crate) const IS_PLACE: u64 = 1 << 63;
 /// In a tag: the point is fenced.
 pub(crate) const FENCED: u64 = 1 << 62;
-/// The number of the context's current run, modulo 2^14. A run begins when a thread claims a lane
-/// or resumes a context. No other recent run of the process has the same number. A thread's own
-/// context keeps the number of its first run.
+/// Position of the bits for the number of the context's current run, modulo 2^14. A run begins when
+/// a thread claims a lane or resumes a context. No other recent run of the process has the same
+/// number. A thread's own context keeps the number of its first run.
 pub(super) const RUN: u32 = 48;
 pub(super) const RUNS: u64 = FENCED - (1 << RUN);
 /// One generation. A new one begins when the clock is read on the slow path, or when regions are
@@ -112,13 +113,13 @@ impl Region {
     }
 
     /// Adds [`BY_HAND`] to the tag, in one instruction, so that a bit that a signal handler adds is
-    /// kept.
+    /// not lost.
     #[inline(always)]
     pub(super) fn mark_by_hand(&self) {
         word::add_constant::<Self, { offset_of!(Self, tag) }, { BY_HAND as i32 }>(self);
     }
 
-    /// Adds to the tag of an open region.
+    /// Sets bits in the tag of an open region.
     pub(super) fn mark(&self, with: u64) {
         self.tag.fetch_or(with, Relaxed);
     }
@@ -307,8 +308,9 @@ impl RegionPart {
     }
 }
 
-/// Whether the elapsed ticks are so far below zero that the counter ran backwards. A region that a
-/// lap or a hook began may have a few ticks below zero if it is left at once.
+/// Whether the elapsed ticks are so far below zero that the counter ran backwards. They may be a
+/// little below zero if a region ends at once whose start was delayed by the overhead of a lap, a
+/// hook or a fence.
 pub(crate) fn ran_backwards(elapsed: u64) -> bool {
     let late = overhead().hooks_inside.load(Relaxed) + overhead().fence_inside.load(Relaxed);
     let late = late.max(overhead().late());

@@ -13,7 +13,8 @@ use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use super::region::Region;
 use crate::point::Point;
 
-/// Covered ticks of a context in which no region has ended yet. Not 0, which marks a forked child.
+/// Covered ticks of a context in which no region has ended yet. They are not 0, because 0 covered
+/// ticks show a forked child.
 pub(super) const NOTHING_COVERED: u64 = 1;
 
 /// Maximum number of points that can have latched parts in one context.
@@ -39,11 +40,12 @@ pub(crate) struct Shared {
     pub(super) number: AtomicU32,
     pub(super) regions: Regions,
     /// Kernel id of the thread that holds the context; 0 if the context is free. While the context
-    /// is reset, a number that no thread has.
+    /// is being reset, this is a number that no thread has as its id.
     pub(super) held_by: AtomicU32,
     /// Whether the context was entered as an interrupt of another one.
     pub(super) entered: AtomicBool,
-    /// The context that this one has interrupted; null for the thread's own context.
+    /// The context that this one has interrupted; null if that is the thread's own context, or if
+    /// this one has interrupted no context.
     pub(super) interrupted: AtomicPtr<Shared>,
     /// The process in which the context last ran. A forked child has copies of its parent's
     /// contexts, and recognizes them by this.

@@ -122,8 +122,8 @@ impl Point {
     }
 
     /// Makes the point's pointer lead to its word, or to the word of refused points. A refusal
-    /// replaces only the pointer `found`: another thread may have entered the point since. False in
-    /// a child that was forked in between.
+    /// replaces only the pointer `found`, because another thread may have entered the point since
+    /// `found` was read. False in a child that was forked in between.
     pub(super) fn lead_to(
         &self,
         process: &'static Process,
@@ -153,7 +153,7 @@ impl Point {
         // unloaded.
         let Some(other) = (unsafe { other.as_ref() }) else { return };
         let mut word = self.state.control.load(Acquire);
-        // Another thread may change the pointer in between. Then its new value is stored once more.
+        // If another thread changes the pointer in between, the new pointer is stored, too.
         for _ in 0..2 {
             other.store(word, Release);
             match self.state.control.load(Acquire) {

@@ -1,8 +1,8 @@
 //! Room on the stack for slow paths.
 //!
-//! A signal handler may run on a stack of a few kilobytes, with memory of the host below it. The
-//! hot path uses little stack. A slow path uses more, so it first checks the room, in a function
-//! with a small frame. If a region finds no room, it counts as missed.
+//! A signal handler may run on a stack of a few kilobytes, with the program's own data below it.
+//! The hot path uses little stack. A slow path uses more, so it first checks the room, in a
+//! function with a small frame. If a region finds no room, it counts as missed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -31,8 +31,9 @@ pub(crate) fn has_room() -> bool {
 impl Thread {
     /// Whether the calling thread's stack has room for a slow path.
     ///
-    /// Makes a system call, unless the thread was found on this page before. So it does not notice
-    /// if the host has since put a stack for signal handlers on this page.
+    /// Makes a system call, unless an earlier call has found the thread on the same page, or on the
+    /// same stack for signal handlers. So a call does not notice if the program has put a stack for
+    /// signal handlers on such a page since the earlier call.
     pub(crate) fn has_room(&self) -> bool {
         let here = 0u8;
         let here = (&raw const here).addr() as u64;

@@ -36,10 +36,11 @@ const BLOCKED: u64 = !(OF_FAULTS | OF_THE_LIBRARY | NEVER);
 /// leaves every field unchanged.
 #[repr(C)]
 pub(super) struct Section {
-    /// The signals that were blocked before; [`NONE_BLOCKED`] before the section has blocked any.
+    /// The signals that were blocked when the outermost section began; [`NONE_BLOCKED`] until that
+    /// section has blocked its own.
     signals: Cell<u64>,
-    /// Whether the thread could be cancelled before; [`UNCHANGED`] before the section has changed
-    /// that.
+    /// Whether the thread could be cancelled when the outermost section began; [`UNCHANGED`] until
+    /// that section has disabled cancelling.
     cancelling: Cell<libc::c_int>,
     /// Number of nested sections that the thread is in. Greater than 0 only while there is a
     /// holder.
@@ -63,13 +64,13 @@ unsafe extern "C" {
 const CANCEL_ENABLE: libc::c_int = 0;
 const CANCEL_DISABLE: libc::c_int = 1;
 
-/// Whether the thread is in a section.
+/// Whether the thread is in a section, or has jumped out of one and has not repaired its state yet.
 #[inline(always)]
 pub(super) fn is_open() -> bool {
     local::known().is_some_and(|local| local.section.depth.get() > 0)
 }
 
-/// Whether the thread has jumped out of the section that it is in.
+/// Whether the state shows a section that the thread has jumped out of.
 pub(super) fn was_left() -> bool {
     local::known().is_some_and(|local| local.section.was_left())
 }
@@ -122,12 +123,13 @@ pub(super) struct SectionGuard<'a> {
 
 /// How a section was entered, which determines what its end restores.
 enum How {
-    /// No section is around it, or only a section that a jump has left.
+    /// No section encloses this section, or the thread has jumped out of the enclosing section.
     Outermost,
-    /// The section around it has changed everything already.
+    /// The enclosing section has already blocked the signals and disabled cancelling.
     Inner(Before),
-    /// The section is in a handler that interrupted an outer section during its changes. It
-    /// restores the state that it found.
+    /// The section is in a handler that interrupted the outermost section while that one was
+    /// changing the blocked signals or cancelling, at its begin or its end. The end of this section
+    /// restores the state that this section found.
     Beside { before: Before, cancelling: libc::c_int, signals: u64 },
 }
 
@@ -270,8 +272,8 @@ fn restore_signals(signals: u64) {
     }
 }
 
-/// Whether all signals of a section are blocked. It checks only the standard ones: an emulator
-/// keeps some of the others for itself.
+/// Whether all signals of a section are blocked. Checks only the standard signals, because an
+/// emulator reserves some of the real-time signals.
 fn is_blocked(signals: u64) -> bool {
     const STANDARD: u64 = BLOCKED & (bit(32) - 1);
     signals & STANDARD == STANDARD

@@ -31,7 +31,8 @@ pub(crate) struct Settings {
     pub(super) on_by_default: bool,
     /// Whether all points are fenced: their stamps wait until earlier instructions are done.
     pub(super) fence: bool,
-    /// The points that measure from the start in any case, by name.
+    /// Patterns for the names of points that measure from the start even if the program declares
+    /// them off, or `on_by_default` is false.
     pub(super) enabled_names: Names,
     /// The file to which a process writes its last figures at an orderly exit.
     pub(super) snapshot: Option<Asked>,

@@ -295,8 +295,8 @@ mod tests {
         black_box((0..1000).map(black_box::<u32>).sum::<u32>());
     }
 
-    /// An end on another thread is a mismatch: it measures nothing, and the regions that are open
-    /// there have their own time.
+    /// An end on another thread is a mismatch: it measures nothing, and does not change the times
+    /// of the regions that are open on that thread.
     #[test]
     fn a_guard_that_ends_on_another_thread_measures_nothing() {
         static BEGUN: Point = Point::new("begun here");

@@ -28,7 +28,8 @@ pub(crate) fn brief_spin() -> impl Iterator<Item = ()> {
     bounded_spin(BUDGET_NS).map(drop)
 }
 
-/// Iterations that spin until some time has passed. Each has the time left; the last one has 0.
+/// Iterations that spin until `ns` nanoseconds have passed. Each item is the number of nanoseconds
+/// that are left; the last item is 0.
 fn bounded_spin(ns: u64) -> impl Iterator<Item = u64> {
     /// Bound in case the clock does not advance.
     const MAX_SPINS: u32 = 1_000_000;

@@ -8,11 +8,12 @@ use pfp_shm_layout::ring::POINT_SHIFT;
 
 use super::lease::Lease;
 
-/// The word of a point that is not registered yet. No registered point has it.
+/// The control word of a point that is not registered yet. No registered point has this word.
 pub const UNREGISTERED: u64 = u64::MAX;
 
-/// The word of a point that no process knows yet. It reads as enabled, so that the first begin
-/// searches for its cell and finds none: an unregistered point needs no test of its own.
+/// The control word of all points that are not registered yet. It reads as enabled, so the first
+/// begin of a point looks for a cell, finds none, and registers the point on the slow path. The
+/// fast path needs no test for unregistered points.
 static NOT_YET: AtomicU64 = AtomicU64::new(UNREGISTERED);
 
 /// Value of `next` for a point that is not in the list.

@@ -23,8 +23,8 @@ pub(super) fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
     cold::section(work)
 }
 
-/// Stores the thread's state in its current context, which is suspended. Returns the stamp at which
-/// the context stops.
+/// Suspends the thread's current context: stores the thread's state in it. Returns the stamp at
+/// which the context stops.
 pub(super) fn put_aside(thread: &Thread) -> u64 {
     let now = thread.stamp();
     keep(thread, now);
@@ -126,8 +126,8 @@ pub(super) fn resume(thread: &Thread, now: u64) {
     marker::resume(&thread.clock.refreshing, &paused.refreshing);
     compiler_fence(SeqCst);
     paused.is_paused.store(false, Relaxed);
-    // If a handler has switched contexts in the middle of a begin or end, that one must read the
-    // clock again.
+    // If a handler has switched contexts in the middle of a begin or end, the interrupted begin or
+    // end must read the clock again.
     thread.clock.disturb();
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct Thread {
     pub(super) points: AtomicU64,
 
     // Fields that only the cold paths use.
-    /// The marker in [`Thread::position`] of a suspended context; 0 once it is resumed.
+    /// The marker in [`Thread::position`], if a context set it that is suspended now; 0 otherwise.
     pub(super) suspended: AtomicU64,
     /// The counter when the lane was claimed.
     pub(super) claimed: AtomicU64,
@@ -131,7 +131,7 @@ pub(crate) struct Entry {
     /// cell. A begin that finds another value in the segment takes the slow path.
     follows: AtomicU64,
     /// Inclusive ticks of the ended regions, recursion counted once. A region stores the total when
-    /// it begins. What has been added to the total when it ends was measured inside it.
+    /// it begins. Ticks that are added to the total before it ends were measured inside it.
     total: AtomicU64,
     cell: AtomicPtr<Cell>,
     /// During a fold, the offset in bytes of the point's last batch from the first batch of all;
@@ -165,7 +165,7 @@ impl Entry {
     }
 
     fn set_cell(&self, cell: &Cell) {
-        // Pairs with the load in `Thread::cell_of_any`.
+        // Pairs with the load in `Thread::cell_of_any`, which then finds the cell prepared.
         self.cell.store((&raw const *cell).cast_mut(), Release);
     }
 }
@@ -223,7 +223,7 @@ impl Thread {
 
     /// The thread's cell of a point. Other threads may call this, too.
     pub(crate) fn cell_of_any(&self, point: &Point) -> Option<&Cell> {
-        // Pairs with the store in `Entry::set_cell`: the cell is prepared.
+        // Pairs with the store in `Entry::set_cell`, which makes the prepared cell visible.
         let cell = self.entry(point).cell.load(Acquire);
         // SAFETY: the pointer is null, or leads to a cell in the segment, which is never unmapped.
         unsafe { cell.as_ref() }

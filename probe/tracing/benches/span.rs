@@ -62,7 +62,7 @@ fn layered() {
     });
 }
 
-/// Points are off from the start, and callsites know it from their first span on.
+/// Installs pfp with `set`, with all points off. A callsite learns this at its first span.
 fn off(set: fn()) {
     // SAFETY: the process has no other threads yet that could read the environment.
     unsafe { std::env::set_var("PFP_DEFAULT", "off") };

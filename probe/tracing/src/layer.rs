@@ -22,9 +22,9 @@ pub(crate) struct PointLayer {
 }
 
 /// The address of a layer, the id of the span that it created last on this thread, and the span's
-/// site. Most spans are entered right after they are created, and then this saves a look-up in the
-/// registry, which is slower. The registry reuses ids, but while a thread runs, only that thread
-/// creates spans with the same id.
+/// site. Most spans are entered right after they are created, and this value then saves a slower
+/// look-up in the registry. The registry reuses ids, but while a thread runs, only that thread
+/// creates spans with the same id. So no newer span of another thread can have the id stored here.
 type Made = (usize, u64, Option<&'static Site>);
 
 thread_local! {

@@ -291,7 +291,7 @@ impl Site {
         !self.is_wanted.load(Relaxed)
     }
 
-    /// The point of spans with data but without amounts.
+    /// The point of the spans, if it has no amounts and data of the spans are stored.
     pub(crate) fn point(&'static self) -> Option<&'static Point> {
         match self.measured.get() {
             Some(Measured::Kept(point)) => Some(point),

@@ -12,7 +12,8 @@ use crate::site::Site;
 
 /// Ids of the last spans that were exited on a thread that had not entered them.
 static STRAYED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-/// Number of exits for which a place in [`STRAYED`] was taken, and of those whose id is in it.
+/// Two counters of such exits: how many have claimed an element of [`STRAYED`], and how many have
+/// also stored their span's id there.
 static STRAYS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// Whether any span was exited on another thread, or before a span inside it.
 static IS_AMISS: AtomicBool = AtomicBool::new(false);
@@ -56,7 +57,7 @@ fn stray(id: u64) {
     pfp::c::count_mismatch();
     let place = STRAYS[0].fetch_add(1, Relaxed);
     STRAYED[place % STRAYED.len()].store(id, Relaxed);
-    // Release pairs with the acquire in `look_for_strays`: the id is in the list.
+    // Release pairs with the acquire in `look_for_strays`, which then finds the id in `STRAYED`.
     STRAYS[1].fetch_add(1, Release);
     IS_AMISS.store(true, Relaxed);
 }

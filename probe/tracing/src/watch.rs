@@ -1,5 +1,5 @@
-//! Updates callsites when points are switched off or on. A thread does so while any point is off;
-//! then a span that is off costs the program one load and one branch.
+//! Updates callsites when points are switched off or on. A thread does this while any point is off,
+//! so that a span whose point is off costs the program only one load and one branch.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
@@ -53,8 +53,9 @@ fn run() {
     }
 }
 
-/// Signal mask of the calling thread, restored when dropped. Until then, all signals are blocked. A
-/// thread that is created inherits that mask, so it never runs the program's signal handlers.
+/// The calling thread's former signal mask, restored when dropped. Until then, all signals are
+/// blocked, so a thread that is created inherits the block and never runs the program's signal
+/// handlers.
 struct Signals(libc::sigset_t);
 
 impl Signals {

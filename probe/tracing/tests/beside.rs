@@ -95,8 +95,8 @@ fn count(name: &str) -> u64 {
     point(name).stats().map_or(0, |stats| stats.count)
 }
 
-/// Creates spans until the filter is called for one, or until it is not called for one if
-/// `are_asked` is false. Returns the number of spans.
+/// Creates spans until the filter is called for a span or, if `are_asked` is false, until it is not
+/// called for a span. Returns the number of spans.
 fn make_until(are_asked: bool, make: fn() -> Span) -> u64 {
     let start = Instant::now();
     for made in 1.. {

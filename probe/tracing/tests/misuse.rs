@@ -215,7 +215,8 @@ fn a_guard_may_be_held_across_an_await() {
         holds.await.expect("it ends");
         other.await.expect("it ends");
     });
-    // One mismatch for each poll that leaves a span open, and one for each poll that ends one.
+    // One mismatch for each poll that leaves `held across` open, and one for each poll that drops
+    // its guard.
     assert_eq!(mismatches() - before, 2 * POLLS);
     assert_eq!(count("held across"), 0);
     // Only two entries are recorded: that for the last poll, and that for the drop of the task.

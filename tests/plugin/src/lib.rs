@@ -149,7 +149,7 @@ fn contexts() {
     let [one, other] = [ExecutionContext::new(), ExecutionContext::new()];
     assert_ne!(one.number(), other.number());
     let entered = one.enter().expect("it is free");
-    // Entering a context that is entered already fails.
+    // A context that is already entered cannot be entered again.
     assert!(one.clone().enter().is_none());
     TASK.begin();
     assert!(pfp::task_switch(&one, &other));

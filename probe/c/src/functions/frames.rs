@@ -300,9 +300,10 @@ impl Frames {
     #[inline(never)]
     fn tidy(&self, call: &Call) {
         self.drop_gone(call.sp);
-        // Functions inlined into one frame have the same sp, and so has a function that the program
-        // has left before it called this one. A frame was left if its call site differs from the
-        // new call's, or if its start hook was called from the same instruction as this hook.
+        // A frame with the sp of this call belongs to a function that is inlined into the same
+        // frame, or to a function that the program left before this call. The program has left it
+        // if the frame's call site differs from this call's, or if the frame's start hook was
+        // called from the same instruction as this hook.
         let mut keep = self.depth();
         for at in (0..self.depth()).rev() {
             let frame = self.frame(at);
@@ -351,8 +352,8 @@ impl Frames {
     #[inline(never)]
     fn end_slow(&self, call: &Call) {
         let by_jump = call.to == call.site;
-        // If a tail call reached this hook, the function's own frame is gone, too, and the function
-        // ends here.
+        // Ends the frames that the program has left. If a tail call reached this hook, the
+        // function's own frame is one of them.
         self.drop_gone(call.sp);
         let depth = self.depth();
         for at in (depth.saturating_sub(FAR)..depth).rev() {
@@ -387,8 +388,8 @@ impl Frames {
         if sp == call.sp {
             return true;
         }
-        // A function whose frame has grown uses a frame pointer. This is not below the sp of the
-        // start hook, and the word above it is the return address.
+        // A function whose frame has grown uses a frame pointer. The frame pointer is not below the
+        // sp of the start hook, and the word above it in memory is the return address.
         let fp = call.fp;
         sp > call.sp
             && fp == frame.fp.load(Relaxed)
@@ -402,7 +403,7 @@ impl Frames {
             })
     }
 
-    /// Ends a frame that has frames of other stacks above it. Those stay open.
+    /// Ends a frame, but leaves the frames above it open, since they are on other stacks.
     fn take_out(&self, at: usize) {
         let frame = self.frame(at);
         if frame.function.swap_here(0) != 0 {

@@ -1,6 +1,7 @@
-//! Detects programs with MemorySanitizer. For the sanitizer, memory stays uninitialized when a
-//! library without it writes there, and the first use of such a value ends the program. A child of
-//! a measured program inherits the preloaded libpfp, so libpfp itself must detect the sanitizer.
+//! Detects programs with MemorySanitizer, in which no functions are measured. The sanitizer does
+//! not see writes by libraries that are built without it, such as libpfp. It takes the written
+//! memory for uninitialized, and ends the program at the first use. A child of a measured program
+//! inherits the preloaded libpfp, so libpfp itself must detect the sanitizer.
 
 /// Loads the address of a symbol into `{address}`, or 0 if no object defines the symbol.
 #[cfg(target_arch = "x86_64")]

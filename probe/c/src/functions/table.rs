@@ -10,7 +10,7 @@
 //!
 //! Neighbours in the program are neighbours in the table, so functions that run together share
 //! cache lines, and functions that are never called need no memory. Functions of different objects
-//! can select the same entry, and any address may be looked up.
+//! can select the same entry, and so can functions that are aligned to less than 16 bytes.
 
 use std::ptr;
 use std::sync::atomic::{

@@ -1,10 +1,10 @@
 //! Resting domains: clients do not call for a domain while all of its points are off.
 //!
 //! A client reads a domain's flag before it calls. After this module sets the flag to 0, the client
-//! no longer calls for the domain, so the viewer must set the flag again. The flag is a [`Switch`],
-//! which the viewer can write; all other fields of a domain are private memory behind the switch. A
-//! domain rests only while none of its tasks and spans is open, since a client with the flag
-//! cleared does not report ends either.
+//! no longer calls for the domain, so the viewer must set the flag again. Therefore the flag is a
+//! [`Switch`], a word that the viewer can write; the domain's other fields follow that word in
+//! private memory. A domain rests only while none of its tasks and spans is open, since a client
+//! that finds the flag cleared does not report their ends.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;

@@ -23,7 +23,7 @@ use super::team::{RegionStart, Team};
 /// Maximum depth of nested regions that are followed. Deeper regions are not measured.
 const DEPTH: usize = 8;
 
-/// A clock reading of a thread: the counter, and its on-CPU time.
+/// A clock reading of a thread: the counter, and the thread's on-CPU time.
 #[derive(Clone, Copy, Default)]
 struct ClockReading {
     now: u64,
@@ -80,8 +80,9 @@ pub(super) struct Member {
     depth: Cell<usize>,
     /// Clock reading at the last fork.
     fork: Cell<ClockReading>,
-    /// The mutex for which the thread last waited, and when the wait began. It remains if the
-    /// thread acquires a nested lock again, because the runtime reports no end of such a wait.
+    /// The mutex for which the thread last began to wait, and when. The value remains after the
+    /// thread acquires a nested lock that it already holds, because the runtime does not report the
+    /// end of such a wait.
     asked: Cell<Option<(u64, ClockReading)>>,
 }
 
@@ -129,7 +130,8 @@ impl Member {
         }
     }
 
-    /// The thread that forked a region joins its team.
+    /// The thread that forked a region reaches the region's join: records the thread's last wait
+    /// and the region's wall time, and publishes the end of the region.
     pub(super) fn join(&self, team: &'static Team) {
         let end = ClockReading::now();
         // `end` has lowered the depth, but this thread's part is still in its slot, because its
@@ -160,8 +162,8 @@ impl Member {
         let mut part = Part { team, begun, is_first, state: State::Busy, before: (0, 0) };
         part.work(ClockReading { now: begun.start, ..self.fork.get() });
         if !is_first {
-            // Another thread forked, so `fork` says nothing about this thread's on-CPU time since
-            // then.
+            // Another thread forked the region, so this thread has no reading of its own on-CPU
+            // time at the fork.
             part.before.1 = 0;
         }
         slot.set(Some(part));
@@ -245,7 +247,7 @@ impl Part {
         self.state = State::Waits { since, is_last };
     }
 
-    /// Records the wait until a clock reading.
+    /// Records the wait, which ended at `until`.
     fn waited(&mut self, until: ClockReading) {
         let State::Waits { since: from, is_last } = self.state else { return };
         let span = since(until.now, from.now);

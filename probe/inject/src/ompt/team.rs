@@ -63,7 +63,7 @@ impl Team {
         unsafe { *self.begun.get() }
     }
 
-    /// Adds a reference. The caller must know of a reference that outlives this call.
+    /// Adds a reference. Another reference to the team must exist until this call returns.
     pub(super) fn join(&self) {
         self.references.fetch_add(1, Relaxed);
     }

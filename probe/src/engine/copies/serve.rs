@@ -89,7 +89,7 @@ fn room_for(bytes: usize) -> Option<*mut u8> {
     let bytes = bytes.next_multiple_of(LINE);
     let take = |at: usize| (at + bytes <= at.next_multiple_of(CHUNK)).then_some(at + bytes);
     for _ in 0..TRIES {
-        // Pairs with the exchange below: the bytes are mapped.
+        // Pairs with the exchange below, which makes the address of mapped bytes visible.
         let full = match FREE.fetch_update(Acquire, Relaxed, take) {
             Ok(at) => return Some(ptr::with_exposed_provenance_mut(at)),
             Err(full) => full,

@@ -92,8 +92,8 @@ impl Process {
         self.segment.control(number).ok_or(NotEntered::NoPlace)
     }
 
-    /// Enters a tuple of the metered point of that number and returns the control word, which is
-    /// that point's.
+    /// Enters a tuple of the metered point whose number is `of`. Returns the control word of the
+    /// metered point, because the tuple follows it.
     pub(crate) fn enter_tuple(
         &self,
         tuple: &Point,

@@ -8,8 +8,8 @@ use super::FAILED;
 use crate::InitError;
 use crate::engine::{cold, owner};
 
-/// Stack that making the process takes, with room to spare: 8 KiB in a release build, half of it in
-/// the code that makes and opens objects.
+/// Free stack that making the process requires: twice the 8 KiB that a release build uses. Half of
+/// those are used by the code that makes and opens objects.
 pub(super) const STACK: usize = 16 << 10;
 
 /// The part of the process that could not be made, and the system's error.

@@ -290,7 +290,8 @@ fn make_as_named(
 ///
 /// # Errors
 ///
-/// The system's error: no key of thread-specific data is free.
+/// The system's error if no key of thread-specific data is free, or an error that says that memory
+/// ran out.
 fn of_segment(
     segment: Segment,
     new_page: &NewPage,

@@ -101,8 +101,8 @@ impl Process {
         }
     }
 
-    /// Releases an unused block. There is room for one; if several threads fail at the same
-    /// moment, the other blocks are lost.
+    /// Releases an unused block, for the next call of [`Self::take_block`]. The process remembers
+    /// only one released block; blocks that are released before it is taken again are lost.
     pub(crate) fn release_block(&self, block: u64) {
         let _ = self.spare_block.compare_exchange(0, block, Relaxed, Relaxed);
     }
@@ -120,7 +120,7 @@ impl Process {
     ) -> Option<R> {
         let now = counter::stamp();
         let a_while = (calibrate::ticks_per_second() / 10.0) as u64;
-        // The wait ends after that time even if the counter ran backwards.
+        // The requests resume after `a_while` even if the counter ran backwards.
         if (1..=a_while).contains(&self.no_space_until.load(Relaxed).wrapping_sub(now)) {
             return None;
         }

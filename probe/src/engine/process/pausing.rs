@@ -38,8 +38,9 @@ fn as_asked(pause: impl Fn(bool)) {
     /// between.
     const TURNS: u32 = 64;
     for _ in 0..TURNS {
-        // Pairs with itself: either this thread finds the point in the list, or the thread that
-        // adds the point finds the request.
+        // Pairs with itself in another thread: if one thread calls `pause` while another one calls
+        // `pause_latecomer`, either the first finds the point in the list, or the second finds the
+        // request.
         fence(SeqCst);
         let asked = PAUSED.load(Relaxed);
         pause(asked);

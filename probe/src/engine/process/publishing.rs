@@ -16,7 +16,7 @@ use crate::engine::process_page::{self, ProcessPage};
 pub(super) struct NewPage {
     page: *mut ProcessPage,
     is_kept: Cell<bool>,
-    /// The process that a parent has announced, when this page was mapped; null without one.
+    /// The newest process when this page was mapped, if a parent had announced it; else null.
     newest_before: *mut Process,
 }
 
@@ -50,8 +50,8 @@ impl NewPage {
         unsafe { &*self.page }
     }
 
-    /// False in a child that was forked after [`Self::map`] and has returned into the middle of the
-    /// making.
+    /// False in a child that was forked after [`Self::map`], and continues in the middle of making
+    /// the process.
     pub(super) fn is_ours(&self) -> bool {
         is_ours(self.page())
     }
@@ -94,8 +94,8 @@ fn is_ours(page: &ProcessPage) -> bool {
 }
 
 /// Publishes a process that this process has announced, and makes viewers find it, before any
-/// thread measures. Several threads may do so, because the thread that announced it may not get the
-/// CPU.
+/// thread measures. Any thread may do so, because the thread that announced it may have to wait for
+/// a CPU.
 ///
 /// # Errors
 ///

@@ -1,5 +1,6 @@
-//! [Switches](pfp_shm_layout::switch) of the segment. The page of each one is mapped a second time,
-//! in front of private memory.
+//! [Switches](pfp_shm_layout::switch): words of the segment by which pfp stops the calls of code
+//! that is annotated for another tool. The page of each switch is mapped a second time, in front of
+//! private memory.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -147,8 +148,8 @@ fn map_before_private(word: &AtomicU64) -> Option<*mut u8> {
     Some(pages.cast())
 }
 
-/// Replaces the flags of a forked child's parent by the child's own, which do not rest. This calls
-/// only what a signal handler may call.
+/// In a forked child, replaces the parent's flags by flags in the child's own memory, which do not
+/// rest. This function calls only functions that a signal handler may call.
 pub(in crate::engine) fn leave_parents() {
     const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;

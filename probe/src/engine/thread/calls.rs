@@ -33,8 +33,8 @@ impl EdgeIndex {
     }
 }
 
-/// Bytes of the open regions before the region of a tag. The tag's bits between context and level
-/// are 0. There are 256 entries: deeper regions use the entries of outer ones again.
+/// Size of the entries that precede the entry of a tag's region. The tag's bits between context and
+/// level are 0. There are 256 entries: deeper regions use the entries of outer ones again.
 #[inline(always)]
 fn open_bytes(tag: u64) -> u64 {
     const BYTES: u32 = size_of::<OpenRegion>() as u32;
@@ -99,7 +99,7 @@ impl Thread {
         unsafe { self.calls.load(Relaxed).as_ref() }
     }
 
-    /// Shows that the innermost region has ended, even if it has written no record.
+    /// Shows readers that the innermost region has ended, even if it has written no record.
     pub(in crate::engine) fn show_end(&self, now: u64) {
         if let Some(calls) = self.calls().filter(|_| self.is_alive()) {
             let level = self.level();
@@ -169,7 +169,7 @@ impl Thread {
         true
     }
 
-    /// Whether an edge lacks a record.
+    /// Whether the edge of `names` exists and lacks the record of this number.
     pub(in crate::engine) fn lacks_call(&self, names: u64, number: u64) -> bool {
         self.find_edge(names).is_some_and(|edge| edge.folded() <= number)
     }

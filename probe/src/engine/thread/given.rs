@@ -36,7 +36,8 @@ pub(crate) fn name_thread(tid: u32, name: &str) {
     let given = put(tid, name);
     // A process that is still being made has no lanes.
     let Some(process) = process::current() else { return };
-    // Pairs with the fence in `take_name`: either it finds the name, or this finds the lane.
+    // Pairs with the fence in `take_name`: either `take_name` finds the name, or this function
+    // finds the lane.
     fence(SeqCst);
     let lanes = process.segment.lanes_used() as usize;
     let is_its = |lane: &&Lane| {
@@ -67,7 +68,7 @@ fn put(tid: u32, name: &str) -> Option<&'static Given> {
     for (word, bytes) in given.name.iter().zip(bytes.as_chunks().0) {
         word.store(u64::from_ne_bytes(*bytes), Relaxed);
     }
-    // Pairs with the exchange in `take_name`: the name is complete.
+    // Pairs with the exchange in `take_name`, which then reads the complete name.
     given.tid.store(tid, Release);
     Some(given)
 }
@@ -85,7 +86,7 @@ pub(super) fn take_name(tid: u32, lane: &Lane) {
     for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(&given.name) {
         *bytes = word.load(Relaxed).to_ne_bytes();
     }
-    // Pairs with the exchange in `put`: the name has been read.
+    // Pairs with the exchange in `put`, which must not overwrite the name before it was read here.
     given.tid.store(FREE, Release);
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
     lane.set_name(&bytes[..end]);

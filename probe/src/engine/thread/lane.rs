@@ -134,7 +134,8 @@ fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Threa
         } else {
             segment.back_lane(number).ok()??
         };
-        // A child of a bare clone, which has returned into this code, must not write to the lane.
+        // If a handler has made a child by a bare clone, the child continues here, and must not
+        // write to its parent's lane.
         if !process.is_current() {
             return None;
         }
@@ -225,7 +226,7 @@ impl Thread {
     }
 }
 
-/// The private pages of a lane, mapped at its first owner.
+/// The private pages of a lane, which the lane's first owner maps.
 fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
     let kept = &process.lanes[lane];
     let known = kept.load(Acquire);
@@ -382,7 +383,8 @@ mod tests {
     use super::*;
     use crate::point::Point;
 
-    /// A reference to the state does not reach beyond the state, which Miri checks.
+    /// All entries of the table are found by its exposed address, because a reference to the
+    /// `Thread` does not reach the entries behind it. Miri checks this.
     #[test]
     fn the_table_is_reached_to_its_end() {
         const POINTS: usize = 700;

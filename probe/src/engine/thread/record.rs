@@ -28,8 +28,8 @@ impl Thread {
 
     /// Records a measurement that no record of the ring can hold: its region was off the CPU, has
     /// amounts, or is long. It is added to the cell, after the records of the ring, and written to
-    /// the ring for the flight recorder. The tuple is its start, the ticks until its end, and the
-    /// other words of the record.
+    /// the ring for the flight recorder. `start`, `elapsed` and `what` are the begin of the region,
+    /// the ticks until its end, and the other words of the record.
     #[inline(never)]
     pub(in crate::engine) fn record_counted(
         &self,
