@@ -11,9 +11,11 @@
 //!               --> frame: | other  |    the frame is gone: the work is never finished
 //! ```
 //!
-//! A handler may switch to another fibre, which then finds the marker. The frame is not on that
-//! fibre's stack, so comparing its address with the stack pointer does not show whether it still
-//! exists. The bit [`HERE`] is set in the markers whose address may be compared.
+//! A word of a frame that is gone may still hold its marker, because nothing has overwritten it. So
+//! a handler also compares the frame's address with its own stack pointer: a frame far enough below
+//! it is gone. This says nothing if a handler has switched to another fibre, which has another
+//! stack. So the address is compared only if the bit [`HERE`] is set: then the current context has
+//! set the marker.
 
 use std::mem::MaybeUninit;
 use std::ptr;

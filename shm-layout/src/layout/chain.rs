@@ -77,8 +77,9 @@ impl CellBlock {
     /// end.
     #[must_use]
     pub fn read(&self) -> (&[Cell], u64) {
-        // The link is read first. Read afterwards, it could belong to a block that has filled up
-        // since, and the reader would give the cells of the next block wrong places. Pairs with
+        // The link is read before `used`. In the other order, this block could fill up and be
+        // linked between the two reads, and the reader would give the cells of the next block wrong
+        // places. Pairs with
         // `cells-next`.
         let next = self.next.load(ord!("cells-next-seen", Acquire));
         // Pairs with `cells-used`.

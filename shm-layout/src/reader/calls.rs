@@ -218,7 +218,8 @@ impl Epochs<'_> {
             return Ok(known);
         }
         let whole = self.whole(point);
-        // Few points have unfolded records, and a lane may have many cells.
+        // Searches the lane's cells only for the points that have unfolded records, since these are
+        // few, while a lane may have many cells.
         let of_point = |key: &CacheKey| {
             let (place, epoch) = key.epoch_of(whole)?;
             (self.cells.get(place)?.point == point).then_some(epoch)

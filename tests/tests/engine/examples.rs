@@ -347,7 +347,8 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
     assert!(seconds <= on_cpu * 1.02 + stolen_ms / 1e3, "{program}: {said}");
     assert!(seconds >= on_cpu * 0.8, "{program}: {said}");
 
-    // The viewer's rates are these amounts divided by this time.
+    // The viewer's rates are the amounts of all trajectories, divided by `seconds`, the time
+    // measured in them.
     let mut viewer = place.command(pfp_top());
     let columns = "name,avg,min,max,bytes,flops,intensity";
     let point = &table(&mut viewer, target.pid(), columns)["trajectory"];

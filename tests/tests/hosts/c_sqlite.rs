@@ -42,8 +42,8 @@ const SHORT: f64 = 10.0;
 const RUNS: usize = 3;
 /// Number of rounds of the program in each run.
 const ROUNDS: u64 = 5;
-/// Minimum number of samples. For a function that is just large enough, the random error is then a
-/// seventeenth.
+/// Minimum number of samples. A function with a share of [`LARGE`] then has 300 of them, with a
+/// random error of a seventeenth.
 const SAMPLES: u64 = 20_000;
 
 /// The folder with SQLite's source, downloaded if necessary; `None` without a network.

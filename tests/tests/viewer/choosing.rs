@@ -58,7 +58,8 @@ fn first_processes_of_containers_are_distinguished() {
         assert_eq!(segment_by(&place, &format!("@{id}"), &folder).as_deref(), Ok(id));
     }
 
-    // Processes can be chosen by their id here, which the kernel reports independently.
+    // A process can also be chosen by its id in the pid namespace of the viewer. The test takes it
+    // from /proc.
     for target in [&one, &two] {
         let here = child_of(target.pid());
         let of = listed.iter().find(|it| it["pid_here"] == here).expect("it is listed by that");

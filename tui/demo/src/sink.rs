@@ -187,8 +187,8 @@ mod tests {
         assert_eq!(totals_of([damaged]).mismatches, 1);
         assert_eq!(totals_of([report(1), differs]).mismatches, 1);
 
-        // One chapter's checksum is wrong from the start, so the reports agree with each other and
-        // only the book's checksum is wrong.
+        // The checksum of every chapter is wrong in its only report, so no report contradicts an
+        // earlier one, and only the book's checksum shows the error.
         let book = (0..CHAPTER_COUNT).map(|chapter| Report { checksum: 7, ..report(chapter) });
         let totals = totals_of(book);
         assert_eq!((totals.editions, totals.mismatches), (1, 1));

@@ -190,7 +190,7 @@ impl Tree {
         found
     }
 
-    /// The lines below a node, or of all roots, including children of open nodes.
+    /// The lines of a node, or of all roots, and of the descendants whose ancestors are open.
     pub fn rows(&self, below: Option<u32>, is_open: impl Fn(u32) -> bool) -> Vec<TreeRow> {
         let mut rows = Vec::new();
         let roots = below.as_ref().map_or(self.roots.as_slice(), std::slice::from_ref);

@@ -68,8 +68,8 @@ pub trait Source {
     /// With several sources, this is called for all of them before the first is polled.
     fn prepare(&mut self) {}
 
-    /// Takes a snapshot of a moment after this call. Unlike [`Self::poll`], it waits for figures that
-    /// are on their way, for up to a second; so it is not for a screen.
+    /// Takes a snapshot of a moment after this call. Unlike [`Self::poll`], it waits for figures
+    /// that are on their way, for up to a second; so it is not for a screen.
     fn poll_now(&mut self) -> Result<Snapshot> {
         let mut next = || {
             self.prepare();
@@ -211,9 +211,11 @@ pub trait Finder {
     fn places(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Searches once, and waits for lines as long as that takes. From then on, no call waits for a
-    /// line. To be called before there is a screen.
+    /// Searches once, and waits as long as it takes to connect to other places, such as other
+    /// machines. From then on, no call waits for a connection. To be called before there is a
+    /// screen.
     fn ready_for_screen(&mut self) {}
+
     /// Places that cannot be reached now, if there are several.
     fn bad_places(&mut self) -> Vec<BadPlace> {
         Vec::new()

@@ -8,7 +8,7 @@ use std::thread;
 
 use pfp_tests::script::{pause, say};
 
-/// Number of calls of a plugin in each part.
+/// Number of calls of a plugin's `work` in a row, in most scenarios.
 const TIMES: i32 = 200;
 /// Number of threads that start and end.
 const THREADS: i32 = 40;

@@ -285,7 +285,7 @@ struct Observation {
     within: f64,
     /// The variance if calls were independent. It is used if each side has only one run.
     of_calls: f64,
-    /// The variance from the width of its bucket.
+    /// The variance that a quantile has because only its bucket is known; 0 for other metrics.
     resolution: f64,
 }
 

@@ -214,8 +214,9 @@ impl Connection {
             ConnectionState::Opening(_, found) => (self.down_since, found.as_ref().map(why)),
             ConnectionState::Lost { why: found, .. } => (self.down_since, Some(why(found))),
         };
-        // The line to a room is lost when its last process ends, and the room is removed a moment
-        // later. Do not report that at once.
+        // A line into a room (a container or user of this machine) is lost when the room's last
+        // process ends, and the room is removed a moment later. So such a loss is not reported at
+        // once.
         let is_certain = why.is_some() && !self.way.is_here();
         (is_certain || since.elapsed() >= SILENT).then_some((since, why))
     }

@@ -21,7 +21,8 @@ use pfp_read::source::{Change, LineStatus, ProcessGroup, Source};
 
 /// How long a subcommand without a screen waits for a picture other than the first.
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
-/// How long a screen waits for records, if no other answer is overdue: a key is not noticeably late.
+/// How long a screen waits for records, if no other answer is overdue: a key is not noticeably
+/// late.
 const FOR_RECORDS: Duration = Duration::from_millis(40);
 /// How long a screen waits for records or for the answer to a change, unless the line is late.
 const MORE_PATIENCE: Duration = Duration::from_secs(1);
@@ -40,7 +41,8 @@ pub(super) enum What {
 /// A process of another place, or several.
 pub(super) struct RemoteSource {
     pub(super) far: Rc<RefCell<Connection>>,
-    /// The name of its place. `None` if it is the only place.
+    /// The name of the machine, container or user where the process was found. `None` if the viewer
+    /// searches only one.
     pub(super) place: Option<String>,
     /// Whether the place is one of several to which commands lead. Their clocks may differ, so
     /// ticks are converted to nanoseconds.
@@ -283,8 +285,8 @@ impl RemoteSource {
 
 impl Source for RemoteSource {
     fn prepare(&mut self) {
-        // If the line is lost, the poll reports it, and attaches again. The agent answers in order, so
-        // the request to attach may still be pending.
+        // If the line is lost, the poll reports it, and attaches again. The agent answers in order,
+        // so the request to attach may still be pending.
         let is_attached = self.opened == self.far.borrow().opened;
         if is_attached && self.asked.is_none() {
             let _ = self.ask_for_picture();

@@ -7,10 +7,11 @@
 //! message: whole length u32 | length of the head u32 | head, JSON | rest
 //! ```
 //!
-//! Numbers are little-endian. Each request has a number and gets one reply, in order. The rest of a
-//! picture's message has a line of text with data that files do not have, and then the text of a
-//! recording's frame. The first picture is a key frame. Each further one has the differences from
-//! the previous one, and after them the [growth](growth) of its cells and edges.
+//! Numbers are little-endian. Each request has a number and gets one reply, in order. In a message
+//! with a picture, `rest` is first JSON with the kernel's figures of the process, which recordings
+//! do not contain, and then the text of a frame, as in a recording. The first picture is a key
+//! frame. Each further one has the differences from the previous one, and after them the
+//! [growth](growth) of its cells and edges.
 //!
 //! All pictures of a process are one Zstandard stream, flushed after each. Records are JSON; each
 //! answer is a stream of its own.
