@@ -3,8 +3,9 @@
 use std::ffi::{CString, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::thread;
 
-use pfp_timing::Gpu;
+use pfp_timing::{Gpu, NoGpu};
 
 use crate::c::{self, Compiler, Link};
 
@@ -84,13 +85,27 @@ impl StandIn {
     /// Panics if it has no device.
     #[must_use]
     pub fn gpu(&self) -> Gpu {
-        Gpu::with_library(&self.path).expect("it has one device")
+        when_free(|| Gpu::with_library(&self.path)).expect("it has one device")
     }
 
     /// The path of the library.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Repeats a search for a GPU while another test loads a driver.
+///
+/// # Errors
+///
+/// The search finds none.
+pub fn when_free(find: impl Fn() -> Result<Gpu, NoGpu>) -> Result<Gpu, NoGpu> {
+    loop {
+        match find() {
+            Err(NoGpu::Busy) => thread::yield_now(),
+            found => return found,
+        }
     }
 }
 

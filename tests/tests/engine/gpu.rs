@@ -6,7 +6,7 @@ use std::ptr;
 
 use pfp_tests::own::{figures, watch};
 use pfp_tests::place::{Place, pfp_top};
-use pfp_tests::stand_in::StandIn;
+use pfp_tests::stand_in::{StandIn, when_free};
 use pfp_tests::{figure, needs_a_screen, skipped};
 use pfp_timing::{Gpu, GpuTimer, NoGpu};
 
@@ -16,15 +16,15 @@ fn seconds(ticks: u64) -> f64 {
 
 #[test]
 fn a_missing_gpu_is_reported() {
-    let none = Gpu::with_library("/nowhere/libcuda.so.1").expect_err("there is no such file");
+    let refused = |path: &Path| when_free(|| Gpu::with_library(path)).expect_err("it is no GPU");
+    let none = refused(Path::new("/nowhere/libcuda.so.1"));
     assert!(matches!(none, NoGpu::NoDriver(_)), "{none:?}");
     assert!(none.to_string().starts_with("no GPU: "), "{none}");
-    let other = Gpu::with_library("libm.so.6").expect_err("it is no driver");
-    assert_eq!(other, NoGpu::NotADriver("cuInit"));
+    assert_eq!(refused(Path::new("libm.so.6")), NoGpu::NotADriver("cuInit"));
     let stand_in = StandIn::new("none");
     stand_in.tell("devices", 0);
-    assert_eq!(Gpu::with_library(stand_in.path()).expect_err("no device"), NoGpu::NoDevice);
-    match Gpu::find() {
+    assert_eq!(refused(stand_in.path()), NoGpu::NoDevice);
+    match when_free(Gpu::find) {
         Ok(gpu) => figure(&format!("GPUs here: {}", gpu.devices())),
         Err(none) => skipped("events of a real device", &none.to_string()),
     }

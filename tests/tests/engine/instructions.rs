@@ -75,17 +75,11 @@ const COMPILER: &str = "rustc 1.95.";
 const TOLERANCE: f64 = 5.0;
 
 /// Number of times that a process counts its case.
-const TRIES: usize = 3;
-/// Maximum number of processes that count a case.
-const PROCESSES: usize = 4;
-/// Number of times that a case with a wrong number is counted again. A count may be too high, since
-/// the clock causes slow paths, which add instructions.
+const TRIES: usize = 4;
+/// Number of times that a case with a wrong number is counted again. A count may be too high: the
+/// clock continues to run under callgrind, and some calls take the slow path because of their
+/// duration, such as the longest call so far.
 const AGAIN: usize = 6;
-
-/// Difference up to which two counts are equal, in percent. Some calls take the slow path because
-/// of their duration, such as the longest call so far. The clock continues to run under callgrind,
-/// so counts vary a little.
-const SAME: f64 = 1.0;
 
 /// Enough whole pages of records, each folded once, that a rare call has little weight.
 const TIMES: u64 = 40 * 128;
@@ -113,16 +107,18 @@ fn a_region_takes_as_many_instructions_as_recorded() {
     if lacks(WHAT, "valgrind") {
         return;
     }
-    let empty = least("empty");
+    let empty = per_call(&count_many("empty"), TIMES);
     let mut wrong = Vec::new();
     for (case, recorded) in RECORDED {
         // Laps wait until they are long enough, so the waits are subtracted (see `pairs.rs`).
-        let base = if case == "laps" { least("waits") } else { empty };
+        let base = if case == "laps" { per_call(&count_many("waits"), TIMES) } else { empty };
         let is_off = |found: f64| (found - recorded).abs() * 100.0 > TOLERANCE * recorded;
-        let mut found = least(case) - base;
+        let mut counts = count_many(case);
+        let mut found = per_call(&counts, TIMES) - base;
         for _ in 0..AGAIN {
             if is_off(found) && is_recorded_compiler() {
-                found = found.min(least(case) - base);
+                counts.extend(count_many(case));
+                found = per_call(&counts, TIMES) - base;
             }
         }
         figure(&format!("instructions, {case}: {found:.2}"));
@@ -132,7 +128,8 @@ fn a_region_takes_as_many_instructions_as_recorded() {
                 // their durations.
                 let is_near = |watched: &f64| (found - watched).abs() * 100.0 <= TOLERANCE * found;
                 let mut counts = (0..=AGAIN).map(|_| {
-                    let [watched] = per_call(case, TIMES_WATCHED, 1, count)[..] else { panic!() };
+                    let watched = count(case, &[TIMES_WATCHED, 2 * TIMES_WATCHED]);
+                    let watched = per_call(&watched, TIMES_WATCHED);
                     figure(&format!("instructions, {case}, viewer {how}: {:.2}", watched - empty));
                     watched - empty
                 });
@@ -148,7 +145,7 @@ fn a_region_takes_as_many_instructions_as_recorded() {
         let is_off = |found: f64| (found - recorded).abs() > 2.0;
         let mut found = f64::NAN;
         for _ in 0..=AGAIN {
-            found = without_fold(&count_few(case)) - without_fold(&count_few(base));
+            found = per_call(&count_few(case), FEW) - per_call(&count_few(base), FEW);
             if !is_off(found) {
                 break;
             }
@@ -169,41 +166,21 @@ fn count_few(case: &str) -> Vec<u64> {
     count(case, &[FEW, 2 * FEW].repeat(RUNS_OF_FEW))
 }
 
-/// Instructions of one call, from the shortest runs, in which no call folds a page and none is
+fn count_many(case: &str) -> Vec<u64> {
+    count(case, &[TIMES, 2 * TIMES].repeat(TRIES))
+}
+
+/// Instructions of one call, from counts of `times` calls and of twice as many in turn: the slope
+/// between the fewest of each. The fewest of few calls have no fold, and none of those calls is
 /// longer than all before it.
-fn without_fold(counts: &[u64]) -> f64 {
-    let least = |runs: usize| counts.chunks(2).map(|pair| pair[runs]).min().unwrap_or(0);
-    (least(1) as f64 - least(0) as f64) / FEW as f64
-}
-
-/// Instructions of one call, counted until two counts agree; returns the minimum, since slow paths
-/// that the clock causes add instructions.
-fn least(case: &str) -> f64 {
-    let mut counts = Vec::new();
-    for _ in 0..PROCESSES {
-        counts.extend(per_call(case, TIMES, TRIES, count));
-        counts.sort_by(f64::total_cmp);
-        if let Some(agreed) = counts.windows(2).find(|pair| is_same(pair[0], pair[1])) {
-            return agreed[0];
-        }
-    }
-    panic!("{case}: no two counts agree: {counts:?}");
-}
-
-fn is_same(one: f64, other: f64) -> bool {
-    (one - other).abs() * 100.0 <= SAME * one
+fn per_call(counts: &[u64], times: u64) -> f64 {
+    let fewest = |of: usize| counts.chunks(2).map(|pair| pair[of]).min().unwrap_or(0);
+    (fewest(1) as f64 - fewest(0) as f64) / times as f64
 }
 
 fn is_recorded_compiler() -> bool {
     let version = Command::new("rustc").arg("--version").output();
     version.is_ok_and(|version| version.stdout.starts_with(COMPILER.as_bytes()))
-}
-
-/// Instructions of one call, counted `tries` times: the slope between `times` calls and twice as
-/// many.
-fn per_call(case: &str, times: u64, tries: usize, count: Count) -> Vec<f64> {
-    let counts = count(case, &[times, 2 * times].repeat(tries));
-    counts.chunks(2).map(|pair| (pair[1] - pair[0]) as f64 / times as f64).collect()
 }
 
 fn count(case: &str, times: &[u64]) -> Vec<u64> {

@@ -45,10 +45,12 @@ struct File {
 /// All files of the tree, except what builds produce.
 fn tree() -> (Vec<File>, BTreeSet<String>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the root");
-    // Cargo, CMake and Python mark the folders that they make.
+    // CMake and Python mark the folders that they make. Cargo marks only a `target` that was not
+    // there before.
     let is_made = |folder: &Path| {
+        let made = [".git", "target"].iter().any(|name| folder.ends_with(name));
         let marks = ["CACHEDIR.TAG", "CMakeCache.txt", "pyvenv.cfg"];
-        folder.ends_with(".git") || marks.iter().any(|mark| folder.join(mark).exists())
+        made || marks.iter().any(|mark| folder.join(mark).exists())
     };
     let (mut files, mut paths) = (Vec::new(), BTreeSet::new());
     let mut folders = vec![PathBuf::new()];
