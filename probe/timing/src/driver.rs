@@ -6,7 +6,9 @@ use std::path::Path;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
+use pfp::own;
 use pfp_shm_layout::environment;
+use pfp_shm_layout::heap::{self, Grow, NoMemory};
 
 use pfp::reading::brief_spin;
 
@@ -61,12 +63,17 @@ pub(crate) fn find() -> Result<&'static Driver> {
 
 /// Loads a library, and returns its driver.
 pub(crate) fn load(library: &Path) -> Result<&'static Driver> {
-    let none = |why: &str| NoGpu::NoDriver(why.to_owned());
-    let name = CString::new(library.as_os_str().as_bytes()).map_err(|_| none("a NUL in a path"))?;
+    let none = |why: &[u8]| NoGpu::NoDriver(heap::lossy(why).unwrap_or_default());
+    let no_memory = || NoGpu::NoDriver(String::new());
+    let name = heap::c_string(&[library.as_os_str().as_bytes()]).map_err(|error| {
+        if NoMemory::is_in(&error) { no_memory() } else { none(b"a NUL in a path") }
+    })?;
     let mut loaded = loaded().ok_or(NoGpu::Busy)?;
     if let Some((_, driver)) = loaded.iter().find(|(known, _)| *known == name) {
         return Ok(driver);
     }
+    let room = own::room::<Driver>().ok_or_else(no_memory)?;
+    loaded.try_reserve(1).map_err(|_| no_memory())?;
     // SAFETY: `name` is a NUL-terminated string that outlives the call. The program asked for the
     // driver, so its constructors may run.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -76,13 +83,13 @@ pub(crate) fn load(library: &Path) -> Result<&'static Driver> {
         let why = unsafe { libc::dlerror().as_ref() };
         let why = why.map(|text| {
             // SAFETY: not null, so it is the loader's message, which ends with NUL.
-            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+            unsafe { CStr::from_ptr(text) }.to_bytes()
         });
-        return Err(NoGpu::NoDriver(why.unwrap_or_else(|| "not loaded".into())));
+        return Err(none(why.unwrap_or(b"not loaded")));
     }
     // SAFETY: the handle is open and never closed, and the library claims to be a CUDA driver.
-    let driver: &Driver = Box::leak(Box::new(unsafe { Driver::of(handle) }?));
-    loaded.push((name, driver));
+    let driver: &Driver = Box::leak(Box::write(room, unsafe { Driver::of(handle) }?));
+    loaded.try_push((name, driver)).map_err(|_| no_memory())?;
     Ok(driver)
 }
 

@@ -9,7 +9,7 @@ use std::ptr;
 
 use super::CpuTimer;
 use crate::driver::{self, Driver, Event};
-use crate::named;
+use crate::{heap, named};
 use pfp::Point;
 use pfp::reading;
 use pfp::reading::stamp;
@@ -22,7 +22,8 @@ const PENDING: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoGpu {
-    /// The driver library could not be loaded, with the loader's message.
+    /// The driver library could not be loaded, with the loader's message. The message is empty if
+    /// memory ran out.
     NoDriver(String),
     /// The library lacks this function of the driver.
     NotADriver(&'static str),
@@ -37,6 +38,7 @@ pub enum NoGpu {
 impl fmt::Display for NoGpu {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoDriver(why) if why.is_empty() => out.write_str("no GPU: out of memory"),
             Self::NoDriver(why) => write!(out, "no GPU: {why}"),
             Self::NotADriver(missing) => {
                 write!(out, "no GPU: the driver's library has no {missing}")
@@ -124,7 +126,8 @@ impl Gpu {
 pub struct GpuTimer {
     driver: &'static Driver,
     stream: Stream,
-    name: String,
+    /// `None` if memory ran out.
+    name: Option<String>,
     device: Option<&'static Point>,
     launch: Option<&'static Point>,
     host: CpuTimer,
@@ -161,15 +164,15 @@ struct Pending {
 }
 
 impl GpuTimer {
-    /// Creates a timer for the default stream.
+    /// Creates a timer for the default stream. If memory runs out, it measures nothing.
     #[must_use]
     pub fn new(gpu: Gpu, name: &str) -> Self {
         Self {
             driver: gpu.driver,
             stream: ptr::null_mut(),
-            name: name.to_owned(),
-            device: named::device_point(&format!("gpu:{name}")),
-            launch: named::point(&format!("launch:{name}")),
+            name: heap::text(name).ok(),
+            device: named::device_point("gpu:", name),
+            launch: named::point("launch:", name),
             host: CpuTimer::new(),
             number: reading::next_number(),
             idle: Vec::new(),
@@ -187,8 +190,9 @@ impl GpuTimer {
     /// `gpu:copy:NAME` and `launch:copy:NAME`.
     #[must_use]
     pub fn copies(mut self) -> Self {
-        self.device = named::device_point(&format!("gpu:copy:{}", self.name));
-        self.launch = named::point(&format!("launch:copy:{}", self.name));
+        let name = self.name.as_deref();
+        self.device = name.and_then(|name| named::device_point("gpu:copy:", name));
+        self.launch = name.and_then(|name| named::point("launch:copy:", name));
         self
     }
 
@@ -228,11 +232,13 @@ impl GpuTimer {
             launch.end();
         }
         if let Some(start) = event {
-            match self.record() {
+            let has_room = self.pending.try_reserve(1).is_ok();
+            self.lost += u64::from(!has_room);
+            match has_room.then(|| self.record()).flatten() {
                 Some(end) => {
                     self.pending.push_back(Pending { number: self.started, start, end, asked });
                 }
-                None => self.idle.push(start),
+                None => self.reuse(start),
             }
         }
         self.collect();
@@ -263,8 +269,8 @@ impl GpuTimer {
         self.take(|driver, event| driver.wait(event).map(|()| true));
     }
 
-    /// Number of measurements that were not timed on the device, because 1,024 were pending or the
-    /// driver returned an error.
+    /// Number of measurements that were not timed on the device, because 1,024 were pending, the
+    /// driver returned an error, or memory ran out.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
@@ -284,9 +290,11 @@ impl GpuTimer {
                     self.last = Some((number, ms));
                     let took = in_ticks(ms);
                     let begun = begun(asked, self.after_previous(start), stamp(), took);
-                    self.idle.push(start);
-                    let previous = self.previous.replace((end, begun.wrapping_add(took)));
-                    self.idle.extend(previous.map(|(event, _)| event));
+                    self.reuse(start);
+                    if let Some((event, _)) = self.previous.replace((end, begun.wrapping_add(took)))
+                    {
+                        self.reuse(event);
+                    }
                     if let Some(point) = self.device {
                         reading::record_of_a_device(point, begun, took, self.number);
                     }
@@ -331,9 +339,19 @@ impl GpuTimer {
         recorded
     }
 
+    /// Keeps an event for a later measurement. Destroys it if there is no memory for that.
+    fn reuse(&mut self, event: Event) {
+        match self.idle.try_reserve(1) {
+            Ok(()) => self.idle.extend([event]),
+            Err(_) => self.driver.destroy(event),
+        }
+    }
+
     fn abandon(&mut self) {
         if let Some(Open { event, .. }) = self.open.take() {
-            self.idle.extend(event);
+            if let Some(event) = event {
+                self.reuse(event);
+            }
             if let Some(launch) = self.launch {
                 launch.end();
             }

@@ -21,7 +21,7 @@ pub struct Synced {
     /// created. Later phases do not wait for them.
     pub absent: u32,
     /// True if the caller is not a member, so it did not wait: it has left, it is a forked child,
-    /// or the group is full.
+    /// the group is full, or memory ran out.
     pub not_member: bool,
 }
 
@@ -54,7 +54,8 @@ impl ThreadGroup {
     /// when all threads that have joined have arrived; there can be up to 256.
     ///
     /// An existing group keeps its number of members. A group is removed when the last value of
-    /// this type for it is dropped.
+    /// this type for it is dropped. If memory runs out, the value belongs to no group, and no thread
+    /// can join it.
     #[must_use]
     pub fn named(name: &str, members: u32) -> Self {
         Self { threads: Threads::named(name, members) }
@@ -70,7 +71,7 @@ impl ThreadGroup {
     }
 
     /// Makes the calling thread a member before it waits for a phase. Returns false if the group is
-    /// full.
+    /// full, or memory runs out.
     pub fn join(&self) -> bool {
         self.threads.join()
     }
@@ -100,9 +101,9 @@ impl ProcessGroup {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if `members` is too large or differs from the existing group; `QuotaExceeded`
-    /// if the group is full; `StorageFull` without shared memory; otherwise the system's
-    /// error.
+    /// `InvalidInput` if `members` is too large or differs from the existing group; `InvalidData` if
+    /// the existing group is of another version of pfp, or damaged; `QuotaExceeded` if the group is
+    /// full; `StorageFull` without shared memory; `OutOfMemory`; otherwise the system's error.
     pub fn join(name: &str, members: u32) -> io::Result<Self> {
         Ok(Self { processes: Processes::join(name, members)? })
     }

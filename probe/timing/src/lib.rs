@@ -1,7 +1,9 @@
 //! Timers, samples and stamps, for use beside profile points.
 //!
-//! Nothing here is on the hot path. The first use of a name creates its point.
+//! Nothing here is on the hot path. The first use of a name creates its point. If memory runs out, a
+//! name gets no point, so that its measurements are not recorded; the program is not ended.
 
+// As in the probe, no function may end its host when memory runs out; see ../clippy.toml.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 /// Compiles the examples of the README and of the page in docs/.
@@ -32,7 +34,9 @@ mod student;
 #[cfg(all(not(feature = "enabled"), feature = "cuda"))]
 use none::driver;
 #[cfg(not(feature = "enabled"))]
-use none::{members, named};
+use none::{heap, members, named};
+#[cfg(feature = "enabled")]
+use pfp_shm_layout::heap;
 // `barrier` uses this path, because `shm-layout/tests/loom` compiles the file against a `sync` of
 // its own.
 #[cfg(feature = "enabled")]

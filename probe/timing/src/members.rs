@@ -110,5 +110,5 @@ fn nanoseconds(time: Duration) -> u64 {
 
 /// Point of the waits for a group.
 fn wait_point(name: &str) -> Option<&'static Point> {
-    named::point(&format!("wait:{name}"))
+    named::point("wait:", name)
 }

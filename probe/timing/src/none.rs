@@ -10,15 +10,36 @@ macro_rules! nothing {
     };
 }
 
+/// The functions of `pfp_shm_layout::heap` that are used when measuring is compiled out.
+pub(crate) mod heap {
+    use std::collections::TryReserveError;
+
+    pub(crate) fn text(of: &str) -> Result<String, TryReserveError> {
+        let mut text = String::new();
+        text.try_reserve_exact(of.len())?;
+        text.extend([of]);
+        Ok(text)
+    }
+
+    pub(crate) fn collect<T>(
+        items: impl ExactSizeIterator<Item = T>,
+    ) -> Result<Vec<T>, TryReserveError> {
+        let mut list = Vec::new();
+        list.try_reserve_exact(items.len())?;
+        list.extend(items);
+        Ok(list)
+    }
+}
+
 pub(crate) mod named {
     use pfp::Point;
 
     nothing! {
-        fn point(_name: &str) -> Option<&'static Point> = None;
+        fn point(_kind: &str, _name: &str) -> Option<&'static Point> = None;
     }
     #[cfg(feature = "cuda")]
     nothing! {
-        fn device_point(_name: &str) -> Option<&'static Point> = None;
+        fn device_point(_kind: &str, _name: &str) -> Option<&'static Point> = None;
     }
 }
 
@@ -64,6 +85,7 @@ pub(crate) mod members {
 pub(crate) mod driver {
     use std::path::Path;
 
+    use super::heap;
     use crate::{NoGpu, Stream};
 
     type Result<T> = std::result::Result<T, NoGpu>;
@@ -76,7 +98,7 @@ pub(crate) mod driver {
     pub(crate) enum Event {}
 
     pub(crate) fn find() -> Result<&'static Driver> {
-        Err(NoGpu::NoDriver("measuring was compiled out".to_owned()))
+        Err(NoGpu::NoDriver(heap::text("measuring was compiled out").unwrap_or_default()))
     }
 
     pub(crate) fn load(_library: &Path) -> Result<&'static Driver> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::student::t_quantile;
-use crate::named;
+use crate::{heap, named};
 use pfp::reading::{core_hz, now, stamp};
 
 /// Confidence of the interval.
@@ -23,12 +23,12 @@ const WIDE: f64 = 0.25;
 /// measurement.
 const CLOCK_CHANGED: f64 = 0.02;
 
-/// Result of [`crate::sample`]. Times are in seconds. If measuring is compiled out, the number of
-/// samples is 0.
+/// Result of [`crate::sample`]. Times are in seconds. If measuring is compiled out, or memory runs
+/// out, the number of samples is 0.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sampled {
-    /// Name of the work.
+    /// Name of the work; empty if there was no memory for it.
     pub name: String,
     /// Number of warm-up runs.
     pub warmups: u32,
@@ -106,12 +106,13 @@ impl Settled {
 /// The time of a run is the thread's on-CPU time, including nested regions. With the `wall` clock
 /// source, it is wall-clock time.
 pub fn sample<R>(name: &str, warmups: u32, samples: u32, mut work: impl FnMut() -> R) -> Sampled {
-    let point = named::point(name);
+    let point = named::point("", name);
     let rate = pfp::ticks_per_second();
     for _ in 0..warmups {
         std::hint::black_box(work());
     }
-    let mut taken = Vec::with_capacity(samples as usize);
+    let mut taken = Vec::new();
+    let has_room = taken.try_reserve_exact(samples as usize).is_ok();
     let core_before = core_hz(rate);
     let started = stamp();
     for _ in 0..samples {
@@ -120,7 +121,7 @@ pub fn sample<R>(name: &str, warmups: u32, samples: u32, mut work: impl FnMut() 
         std::hint::black_box(work());
         let after = now();
         drop(guard);
-        taken.extend(difference(before, after));
+        taken.extend(difference(before, after).filter(|_| has_room));
     }
     let elapsed = stamp().wrapping_sub(started);
     let core_after = core_hz(rate);
@@ -140,7 +141,8 @@ fn difference(before: Option<u64>, after: Option<u64>) -> Option<u64> {
 }
 
 impl Settled {
-    fn of(samples: &[f64]) -> Self {
+    /// Overwrites `scratch`, which is as long as `samples`.
+    fn of(samples: &[f64], scratch: &mut [f64]) -> Self {
         /// Eight samples give two halves and a window of four samples, each with a deviation.
         const FEWEST: usize = 8;
         if samples.len() < FEWEST {
@@ -152,10 +154,10 @@ impl Settled {
         if difference > TREND_THAT_MATTERS * mean && difference > first.chance(&last) {
             return Self::Trend;
         }
-        let window = (samples.len() / 4).max(4);
+        let window = &mut scratch[..(samples.len() / 4).max(4)];
         let from = samples.len() / 2;
-        let stable = (from..=samples.len() - window).any(|at| {
-            let mut window = samples[at..at + window].to_vec();
+        let stable = (from..=samples.len() - window.len()).any(|at| {
+            window.copy_from_slice(&samples[at..at + window.len()]);
             window.sort_unstable_by(f64::total_cmp);
             let quarter = window.len() / 4;
             let middle = moments(&window[quarter..window.len() - quarter]);
@@ -203,9 +205,9 @@ impl Sampled {
         rate: f64,
         core: (Option<f64>, Option<f64>),
     ) -> Self {
-        let samples: Vec<f64> = ticks.iter().map(|&ticks| ticks as f64 / rate).collect();
+        let seconds = || heap::collect(ticks.iter().map(|&ticks| ticks as f64 / rate)).ok();
+        let (samples, mut sorted) = seconds().zip(seconds()).unwrap_or_default();
         let Moments { count, mean, variance } = moments(&samples);
-        let mut sorted = samples.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         let at = |place: usize| sorted.get(place).copied().unwrap_or(0.0);
         let middle = sorted.len() / 2;
@@ -221,7 +223,7 @@ impl Sampled {
         let core_clock_changed =
             core_hz.is_some_and(|(a, b)| (a - b).abs() > CLOCK_CHANGED * a.max(b));
         Self {
-            name: name.to_owned(),
+            name: heap::text(name).unwrap_or_default(),
             warmups,
             samples: u32::try_from(samples.len()).unwrap_or(u32::MAX),
             mean,
@@ -231,7 +233,7 @@ impl Sampled {
             median,
             low: mean - half,
             high: mean + half,
-            settled: Settled::of(&samples),
+            settled: Settled::of(&samples, &mut sorted),
             core_hz,
             core_clock_changed,
             elapsed: 0.0,

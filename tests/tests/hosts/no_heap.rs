@@ -6,6 +6,7 @@ use std::process::Command;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
 use pfp_tests::place::Place;
+use pfp_tests::stand_in::StandIn;
 use pfp_tests::target::{Ended, Said, Target};
 
 const STRICT: &str = env!("CARGO_BIN_EXE_strict");
@@ -42,17 +43,19 @@ fn each_function_of_c_survives_an_exhausted_heap() {
     assert!(!at_the_end.exists(), "half a snapshot");
 }
 
-/// Calls each function of the Rust interface while the allocator refuses requests, as in the test
-/// of the C interface above.
+/// Calls each function of the Rust interface, and of `pfp-timing`, while the allocator refuses
+/// requests, as in the test of the C interface above.
 #[test]
 fn each_function_of_rust_survives_an_exhausted_heap() {
     let place = Place::new();
     let folder = place.folder();
     let at_the_end = folder.join("at the end.json");
     let mut command = place.command(STRICT);
-    let command = command.arg("no-heap").env("PFP_SNAPSHOT", &at_the_end).current_dir(folder);
+    let stand_in = StandIn::new("no-heap");
+    let command = command.arg("no-heap").arg(stand_in.path());
+    let command = command.env("PFP_SNAPSHOT", &at_the_end).current_dir(folder);
     let said = end_with_seven(command);
-    for call in ["snapshot_to", "snapshot_over", "show", "stats"] {
+    for call in ["snapshot_to", "snapshot_over", "show", "stats", "samples", "groups", "gpu"] {
         let asked = said.one::<u64>(call);
         figure(&format!("no heap: {call} asks {asked} times"));
         assert!(asked > 0, "{call} was refused nothing");

@@ -11,6 +11,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::mem::offset_of;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,10 +19,10 @@ use std::time::Duration;
 
 use pfp_shm_layout::beacon::LockPage;
 use pfp_shm_layout::directory::Directory;
-use pfp_shm_layout::group_file;
 use pfp_shm_layout::liveness::{Identity, Liveness};
 use pfp_shm_layout::name::Name;
 use pfp_shm_layout::object::{self, Object};
+use pfp_shm_layout::{group_file, heap};
 
 use super::barrier::{Arrived, Head, MAGIC, Member, Place, VERSION, Words};
 use super::{MAX_MEMBERS, ROOM, identity, introduce};
@@ -58,8 +59,9 @@ impl Membership {
     /// # Errors
     ///
     /// `InvalidInput` if `stated` differs from the existing group or exceeds [`MAX_MEMBERS`];
-    /// `QuotaExceeded` if the group is full; `WouldBlock` if other processes kept the file locked;
-    /// `StorageFull` without shared memory; otherwise the system's error.
+    /// `InvalidData` if the group is of another version, or damaged; `QuotaExceeded` if it is full;
+    /// `WouldBlock` if other processes kept the file locked; `StorageFull` without shared memory;
+    /// `OutOfMemory`; otherwise the system's error.
     pub(super) fn join(directory: &Directory, name: &str, stated: u32) -> io::Result<Self> {
         /// Number of attempts, one per millisecond. Another process that joins or leaves holds the
         /// lock for much less time than all of them take.
@@ -120,14 +122,15 @@ impl Membership {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let id = file_id(&file.metadata()?);
+        let path = heap::path(&[directory.path().as_os_str().as_bytes()])?;
         let lock = Some(LockPage::hold(file)?);
         let this = Identity::of_this_process();
         let place = words_of(&object, capacity).enter(index, |member| introduce(member, &this));
         // The mapping keeps the file description open, and with it all its locks, so `JOINING` must
         // be unlocked here.
         group_file::unlock(file, JOINING)?;
-        let (pid, directory) = (std::process::id(), directory.path().to_owned());
-        Ok(Self { object, capacity, place, lock, pid, directory, file_name, file: id })
+        let pid = std::process::id();
+        Ok(Self { object, capacity, place, lock, pid, directory: path, file_name, file: id })
     }
 
     /// Whether the calling process has joined. False in a forked child.
@@ -233,24 +236,21 @@ fn make(file: &File, stated: u32) -> io::Result<Object> {
 
 /// Checks an object's head and length. Returns the capacity.
 fn check(object: &Object, stated: u32) -> io::Result<u32> {
-    let bad = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
+    let bad = || Err(io::ErrorKind::InvalidData.into());
     if object.len() < bytes_for(1) {
-        return bad("the group's object is too short");
+        return bad();
     }
     let words = words_of(object, 0);
     let version = words.head.version.load(Relaxed);
     if words.head.magic.load(Relaxed) != MAGIC || version as u32 != VERSION as u32 {
-        return bad("not a group's object of this version");
+        return bad();
     }
     let capacity = (version >> 32) as u32;
     if capacity == 0 || capacity > MAX_MEMBERS || bytes_for(capacity) > object.len() {
-        return bad("the group's object is damaged");
+        return bad();
     }
     if words.head.stated.load(Relaxed) != u64::from(stated) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "the group was made for another number of members",
-        ));
+        return Err(io::ErrorKind::InvalidInput.into());
     }
     if object.back(0, bytes_for(capacity)).is_err() {
         return Err(io::ErrorKind::StorageFull.into());

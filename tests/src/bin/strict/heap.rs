@@ -3,10 +3,14 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
+use pfp_shm_layout::heap::ShortText;
 use pfp_tests::script::say;
 use pfp_tests::strict::{refuse_all, refuse_from};
+use pfp_timing::{Gpu, GpuTimer, ProcessGroup, SyncScope, ThreadGroup};
 
 static POINT: pfp::Point = pfp::Point::new("point");
 static METERED: pfp::MeteredPoint = pfp::MeteredPoint::new("metered", &["bytes", "flops"]);
@@ -95,15 +99,58 @@ fn program() {
     let _ = pfp::init();
 }
 
-pub(crate) fn run() -> ExitCode {
+/// A name that was not used before.
+fn fresh() -> ShortText<32> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    ShortText::of(format_args!("name {}", NEXT.fetch_add(1, Relaxed)))
+}
+
+/// Name of a group that exists while the tests run: making a group takes memory that cannot be
+/// refused, like the start of the library.
+const PROCESSES: &str = "processes";
+
+fn samples() {
+    let found = pfp_timing::sample(fresh().as_str(), 1, 20, || ());
+    assert!(found.samples == 0 || found.samples == 20, "{}", found.samples);
+    let _ = pfp_timing::cycle_count(&POINT, SyncScope::None, || ());
+}
+
+fn groups() {
+    let name = fresh();
+    let group = ThreadGroup::named(name.as_str(), 1);
+    let is_member = group.join();
+    let synced = pfp_timing::synchronize(SyncScope::Internal(&group.clone()));
+    assert!(!is_member || !synced.not_member);
+    group.leave();
+    may_fail(|| ProcessGroup::join(PROCESSES, 0).map(drop));
+}
+
+/// A library in place of the driver of a GPU.
+static DRIVER: OnceLock<String> = OnceLock::new();
+
+fn gpu() {
+    let Ok(gpu) = Gpu::with_library(DRIVER.get().expect("it is set")) else { return };
+    let mut timer = GpuTimer::new(gpu, fresh().as_str());
+    for _ in 0..3 {
+        timer.start();
+        timer.stop();
+        let _ = timer.elapsed_ms();
+    }
+    timer.synchronize();
+    drop(timer.copies());
+}
+
+pub(crate) fn run(driver: &str) -> ExitCode {
+    DRIVER.get_or_init(|| driver.to_owned());
     assert_eq!(pfp::init(), Ok(()));
     regions();
+    let _group = ProcessGroup::join(PROCESSES, 0).expect("it is the first");
     // Spend some time off the CPU, so that the figures include such time.
     {
         pfp::scope!("asleep");
         std::thread::sleep(Duration::from_millis(2));
     }
-    let calls: [(&str, fn()); 8] = [
+    let calls: [(&str, fn()); 11] = [
         ("snapshot_to", snapshot_to),
         ("snapshot_over", snapshot_over),
         ("show", show),
@@ -112,6 +159,9 @@ pub(crate) fn run() -> ExitCode {
         ("steering", steering),
         ("contexts", contexts),
         ("program", program),
+        ("samples", samples),
+        ("groups", groups),
+        ("gpu", gpu),
     ];
     for (name, call) in calls {
         let asked = [false, true]

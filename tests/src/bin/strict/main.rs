@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         "signals" => signals::run(number(1)),
         "claims" => signals::claims(number(1)),
         "hot" => hot::run(number(1)),
-        "no-heap" => return heap::run(),
+        "no-heap" => return heap::run(&arguments[1]),
         "confined" => confined::run(&arguments[1], &arguments[2], number(3)),
         // These two show how the other scenarios would end if pfp allocated or made a system call.
         "asks-for-memory" => forbid(|| drop(std::hint::black_box(Box::new(1)))),
