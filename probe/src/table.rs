@@ -9,7 +9,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::heap;
 
-use crate::errno;
+use crate::{errno, own};
 
 /// A table of values that are created once and never freed, indexed by a hash. `SLOTS` is a power
 /// of two, and larger than the number of values.
@@ -93,7 +93,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
                         return None;
                     }
                     let make = make.take()?;
-                    made = errno::preserve(|| heap::boxed(make()?).ok());
+                    made = errno::preserve(|| filled(make));
                     if made.is_none() {
                         self.count.fetch_sub(1, Relaxed);
                         return None;
@@ -155,24 +155,45 @@ impl<T: Send + Sync> Once<T> {
         self.get().unwrap_or_else(|| self.make(make))
     }
 
+    /// [`Self::get_or_make`] for a `make` that may run out of memory. `None` if memory runs out.
+    #[inline(always)]
+    pub fn get_or_try(&self, make: impl FnOnce() -> Option<T>) -> Option<&'static T> {
+        self.get().or_else(|| self.try_make(make))
+    }
+
     #[cold]
     #[inline(never)]
     fn make(&self, make: impl FnOnce() -> T) -> &'static T {
-        errno::preserve(|| {
-            #[allow(clippy::disallowed_methods, reason = "the library's first small things")]
-            let new = Box::into_raw(Box::new(make()));
-            match self.0.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
-                // SAFETY: made from a box just now, and never freed.
-                Ok(_) => unsafe { &*new },
-                Err(first) => {
-                    // SAFETY: made from a box just now, and no other code has seen the pointer.
-                    drop(unsafe { Box::from_raw(new) });
-                    // SAFETY: not null, and the value is never freed.
-                    unsafe { &*first }
-                }
-            }
-        })
+        #[allow(clippy::disallowed_methods, reason = "the library's first small things")]
+        errno::preserve(|| self.keep(Box::new(make())))
     }
+
+    #[cold]
+    #[inline(never)]
+    fn try_make(&self, make: impl FnOnce() -> Option<T>) -> Option<&'static T> {
+        errno::preserve(|| Some(self.keep(filled(make)?)))
+    }
+
+    fn keep(&self, new: Box<T>) -> &'static T {
+        let new = Box::into_raw(new);
+        match self.0.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
+            // SAFETY: made from a box just now, and never freed.
+            Ok(_) => unsafe { &*new },
+            Err(first) => {
+                // SAFETY: made from a box just now, and no other code has seen the pointer.
+                drop(unsafe { Box::from_raw(new) });
+                // SAFETY: not null, and the value is never freed.
+                unsafe { &*first }
+            }
+        }
+    }
+}
+
+/// A box for what `make` makes. The box is allocated first, so that nothing that `make` leaks is
+/// lost. `None` if memory runs out.
+fn filled<T>(make: impl FnOnce() -> Option<T>) -> Option<Box<T>> {
+    let room = own::room()?;
+    Some(Box::write(room, make()?))
 }
 
 /// Fibonacci hashing: the low bits of the result depend on all bits of the number.

@@ -2,6 +2,7 @@
 
 use std::fmt::{Debug, Write};
 
+use pfp::own::heap::{self, Grow, NoMemory, ShortText};
 use tracing_core::field::Visit;
 use tracing_core::span::Attributes;
 use tracing_core::{Field, Metadata};
@@ -80,15 +81,29 @@ impl FieldsOf {
 }
 
 /// Parses `system{name},request{method path}`. `None` if the text has another form.
-pub(crate) fn parse(text: &str) -> Option<Vec<FieldsOf>> {
-    let one = |text: &str| {
-        let (span, names) = text.trim().strip_suffix('}')?.split_once('{')?;
-        let names: Vec<_> = names.split_whitespace().map(str::to_owned).collect();
-        let is_plain = |name: &String| !name.contains(['{', '}']);
-        let fields = FieldsOf { span: span.trim().to_owned(), names };
-        (!fields.names.is_empty() && fields.names.iter().all(is_plain)).then_some(fields)
-    };
-    text.split(',').map(one).collect()
+pub(crate) fn parse(text: &str) -> Result<Option<Vec<FieldsOf>>, NoMemory> {
+    let mut all = Vec::new();
+    for text in text.split(',') {
+        let inner = text.trim().strip_suffix('}');
+        let Some((span, names)) = inner.and_then(|text| text.split_once('{')) else {
+            return Ok(None);
+        };
+        if names.trim().is_empty() || names.contains(['{', '}']) {
+            return Ok(None);
+        }
+        let names = texts(names.split_whitespace())?;
+        all.try_push(FieldsOf { span: heap::text(span.trim())?, names })?;
+    }
+    Ok(Some(all))
+}
+
+/// Copies texts.
+pub(crate) fn texts<'a>(of: impl IntoIterator<Item = &'a str>) -> Result<Vec<String>, NoMemory> {
+    let mut all = Vec::new();
+    for text in of {
+        all.try_push(heap::text(text)?)?;
+    }
+    Ok(all)
 }
 
 /// Maximum length of a field's text in bytes.
@@ -97,17 +112,20 @@ const LONGEST: usize = 200;
 /// Text of one field, or of several fields separated by spaces.
 pub(crate) struct Said<'a> {
     names: &'a [&'static str],
-    text: Option<String>,
+    text: Option<Text>,
 }
+
+/// Text of fields, which takes no heap.
+pub(crate) type Text = ShortText<LONGEST>;
 
 impl<'a> Said<'a> {
     /// The text of a span's field, if it has a value.
-    pub(crate) fn by(span: &Attributes<'_>, name: &'static str) -> Option<String> {
+    pub(crate) fn by(span: &Attributes<'_>, name: &'static str) -> Option<Text> {
         Said::together(span, &[name])
     }
 
     /// The texts of several fields of a span, in the span's order. `None` if no field has a value.
-    pub(crate) fn together(span: &Attributes<'_>, names: &'a [&'static str]) -> Option<String> {
+    pub(crate) fn together(span: &Attributes<'_>, names: &'a [&'static str]) -> Option<Text> {
         let mut said = Self { names, text: None };
         span.record(&mut said);
         said.text
@@ -115,15 +133,10 @@ impl<'a> Said<'a> {
 
     fn add(&mut self, field: &Field, value: std::fmt::Arguments<'_>) {
         if self.names.contains(&field.name()) {
-            let text = self.text.get_or_insert_default();
-            if !text.is_empty() {
-                text.push(' ');
-            }
+            let text = self.text.get_or_insert_with(|| Text::of(format_args!("")));
+            let space = if text.as_bytes().is_empty() { "" } else { " " };
             // If formatting fails, the text up to the failure counts.
-            let _ = text.write_fmt(value);
-            while text.len() > LONGEST {
-                text.pop();
-            }
+            let _ = write!(text, "{space}{value}");
         }
     }
 }
@@ -149,10 +162,10 @@ mod tests {
             names: names.iter().map(|&name| name.to_owned()).collect(),
         };
         let both = vec![of("system", &["name"]), of("http::request", &["method", "path"])];
-        assert_eq!(parse("system{name}, http::request{method path}"), Some(both));
-        assert_eq!(parse("{name}"), Some(vec![of("", &["name"])]));
+        assert_eq!(parse("system{name}, http::request{method path}"), Ok(Some(both)));
+        assert_eq!(parse("{name}"), Ok(Some(vec![of("", &["name"])])));
         for wrong in ["", "system", "system{}", "system{name},", "system{a{b}}", "{name"] {
-            assert_eq!(parse(wrong), None, "{wrong}");
+            assert_eq!(parse(wrong), Ok(None), "{wrong}");
         }
     }
 }

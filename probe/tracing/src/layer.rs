@@ -62,6 +62,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PointLayer {
             part.keep(span, id);
             site = Some(part);
         }
+        if site.is_none() {
+            pfp::c::count_refusal();
+        }
         LAST.set((self.place(), id, site));
     }
 

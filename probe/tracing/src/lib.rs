@@ -74,9 +74,12 @@
 //! - If a guard is dropped before guards that were created inside it, its region ends with the last
 //!   of them. Exclusive times stay correct, but the inclusive time is too long. This counts as a
 //!   mismatch.
+//! - If memory runs out, pfp does not end the program: spans of new callsites are not measured, and
+//!   count as refused. The crates `tracing-core` and `tracing-subscriber` end the program.
 //! - At most 4,096 callsites, 1,024 nested spans, and 16,384 simultaneous spans with amounts are
 //!   measured. Further ones count as refused.
 
+// As in the probe, no function may end its host when memory runs out; see ../clippy.toml.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 mod fields;
@@ -87,9 +90,11 @@ mod subscriber;
 mod threads;
 mod watch;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 
+use pfp::own::heap::{self, NoMemory};
 use pfp::table::Once;
 use tracing_core::dispatcher::{self, Dispatch};
 use tracing_core::{LevelFilter, Metadata, Subscriber};
@@ -118,10 +123,12 @@ pub fn init() -> Result<(), InitError> {
 
 /// Returns a layer that makes points of spans, for a registry with other layers.
 ///
-/// An invalid `PFP_TRACING` counts as `off`; [`Options::layer`] reports it instead.
+/// An invalid `PFP_TRACING` counts as `off`, and so does a lack of memory; [`Options::layer`] reports
+/// them instead.
 pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
     let settings = Options::default().settings();
-    settings.unwrap_or_else(|_| Settings::off()).hold();
+    // If the settings cannot be stored, no spans are measured.
+    let _ = settings.unwrap_or(OFF).hold();
     layer::PointLayer::new().with_filter(layer::PointFilter)
 }
 
@@ -133,6 +140,8 @@ pub struct Options {
     fields: Option<String>,
     per_span: bool,
     lifetimes: bool,
+    /// Whether memory ran out for an option.
+    is_short: bool,
 }
 
 impl Options {
@@ -140,7 +149,7 @@ impl Options {
     /// overrides this option.
     #[must_use]
     pub fn filter(mut self, filter: &str) -> Self {
-        self.filter = Some(filter.to_owned());
+        self.filter = self.kept(heap::text(filter));
         self
     }
 
@@ -148,7 +157,7 @@ impl Options {
     /// span has more than four, the first four count.
     #[must_use]
     pub fn amounts<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        self.amounts = names.into_iter().map(str::to_owned).collect();
+        self.amounts = self.kept(fields::texts(names)).unwrap_or_default();
         self
     }
 
@@ -160,7 +169,7 @@ impl Options {
     /// `PFP_SPAN_FIELDS` overrides this option.
     #[must_use]
     pub fn fields(mut self, fields: &str) -> Self {
-        self.fields = Some(fields.to_owned());
+        self.fields = self.kept(heap::text(fields));
         self
     }
 
@@ -182,12 +191,17 @@ impl Options {
         self
     }
 
+    fn kept<T>(&mut self, option: Result<T, NoMemory>) -> Option<T> {
+        self.is_short |= option.is_err();
+        option.ok()
+    }
+
     /// Sets the subscriber like [`init`], but with these options.
     ///
     /// # Errors
     ///
-    /// Fails if the program has already set a subscriber, or if the filter or the fields are
-    /// invalid.
+    /// Fails if the program has already set a subscriber, if the filter or the fields are invalid,
+    /// or if memory runs out.
     pub fn init(self) -> Result<(), InitError> {
         dispatcher::set_global_default(Dispatch::new(self.subscriber()?))
             .map_err(|_| InitError::NotTheFirst)
@@ -198,9 +212,9 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Fails if the filter or the fields are invalid.
+    /// Fails if the filter or the fields are invalid, or if memory runs out.
     pub fn subscriber(self) -> Result<PointSubscriber, InitError> {
-        self.settings()?.hold();
+        self.settings()?.hold()?;
         Ok(PointSubscriber::new())
     }
 
@@ -208,29 +222,35 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Fails if the filter or the fields are invalid.
+    /// Fails if the filter or the fields are invalid, or if memory runs out.
     pub fn layer<S>(self) -> Result<impl Layer<S>, InitError>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        self.settings()?.hold();
+        self.settings()?.hold()?;
         Ok(layer::PointLayer::new().with_filter(layer::PointFilter))
     }
 
     fn settings(self) -> Result<Settings, InitError> {
-        let set = |variable| {
-            let text = pfp::c::environment(variable)?.to_string_lossy().into_owned();
-            (!text.trim().is_empty()).then_some(text)
+        let set = |variable| -> Result<Option<String>, NoMemory> {
+            let value = pfp::c::environment(variable).map(OsStr::as_bytes);
+            let text = value.map(heap::lossy).transpose()?;
+            Ok(text.filter(|text| !text.trim().is_empty()))
         };
-        let Self { filter, amounts, fields, per_span, lifetimes } = self;
-        let filter = set(VARIABLE)
+        let Self { filter, amounts, fields, per_span, lifetimes, is_short } = self;
+        // The parser of filters ends the program if it finds no memory.
+        if is_short || !heap::has_room() {
+            return Err(InitError::NoMemory);
+        }
+        let filter = set(VARIABLE)?
             .or(filter)
-            .map(|text| text.parse::<Targets>().map_err(|_| InitError::Filter { found: text }));
-        let fields = set(FIELDS_VARIABLE)
-            .or(fields)
-            .map(|text| fields::parse(&text).ok_or(InitError::Fields { found: text }));
-        let (filter, fields) = (filter.transpose()?, fields.transpose()?.unwrap_or_default());
-        Ok(Settings { filter, amounts, fields, per_span, lifetimes })
+            .map(|text| text.parse::<Targets>().map_err(|_| InitError::Filter { found: text }))
+            .transpose()?;
+        let fields = match set(FIELDS_VARIABLE)?.or(fields) {
+            None => Vec::new(),
+            Some(text) => fields::parse(&text)?.ok_or(InitError::Fields { found: text })?,
+        };
+        Ok(Settings { filter, amounts, fields, per_span, lifetimes, is_off: false })
     }
 }
 
@@ -250,11 +270,20 @@ pub enum InitError {
         /// The fields' text.
         found: String,
     },
+    /// Memory ran out.
+    NoMemory,
+}
+
+impl From<NoMemory> for InitError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
 }
 
 impl fmt::Display for InitError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoMemory => out.write_str("out of memory"),
             Self::NotTheFirst => out.write_str(
                 "expected no subscriber before pfp's, found one; add pfp_tracing::layer() to it",
             ),
@@ -262,13 +291,13 @@ impl fmt::Display for InitError {
                 out,
                 "expected levels and targets such as info,hyper=off, found {found:?}; correct \
                  {} or the program's filter",
-                VARIABLE.to_string_lossy()
+                VARIABLE.to_str().unwrap_or_default()
             ),
             Self::Fields { found } => write!(
                 out,
                 "expected spans and their fields such as system{{name}}, found {found:?}; correct \
                  {} or the program's fields",
-                FIELDS_VARIABLE.to_string_lossy()
+                FIELDS_VARIABLE.to_str().unwrap_or_default()
             ),
         }
     }
@@ -277,7 +306,6 @@ impl fmt::Display for InitError {
 impl std::error::Error for InitError {}
 
 /// Options that apply to the process.
-#[derive(Default)]
 struct Settings {
     /// Spans to measure; `None` for all.
     filter: Option<Targets>,
@@ -285,23 +313,33 @@ struct Settings {
     fields: Vec<FieldsOf>,
     per_span: bool,
     lifetimes: bool,
+    /// Whether no spans are measured.
+    is_off: bool,
 }
 
 static SETTINGS: Once<Settings> = Once::new();
 
+/// Applies while there is no memory for others.
+static NONE: Settings = OFF;
+const OFF: Settings = Settings {
+    filter: None,
+    amounts: Vec::new(),
+    fields: Vec::new(),
+    per_span: false,
+    lifetimes: false,
+    is_off: true,
+};
+
 fn settings() -> &'static Settings {
-    SETTINGS.get_or_make(Settings::default)
+    SETTINGS.get().unwrap_or(&NONE)
 }
 
 impl Settings {
     /// Applies the options to the process, unless others already apply.
-    fn hold(self) {
-        SETTINGS.get_or_make(|| self);
+    fn hold(self) -> Result<(), NoMemory> {
+        SETTINGS.get_or_try(|| Some(self)).ok_or(NoMemory)?;
         pfp::c::get_ready();
-    }
-
-    fn off() -> Self {
-        Self { filter: Some(Targets::new()), ..Self::default() }
+        Ok(())
     }
 
     /// Whether data of spans without amounts are stored, too, in a [`live::Live`].
@@ -310,22 +348,24 @@ impl Settings {
     }
 
     /// Fields of a callsite whose texts are part of the names of its points.
-    fn fields_of(&self, metadata: &'static Metadata<'static>) -> &'static [&'static str] {
-        let mut wanted = self.fields.iter().filter(|fields| fields.are_of(metadata)).peekable();
-        if wanted.peek().is_none() {
-            return &[];
-        }
-        let wanted: Vec<&str> = wanted.flat_map(FieldsOf::names).collect();
+    fn fields_of(
+        &self,
+        metadata: &'static Metadata<'static>,
+    ) -> Result<Vec<&'static str>, NoMemory> {
+        let wanted = || self.fields.iter().filter(|fields| fields.are_of(metadata));
         let names = metadata.fields().iter().map(|field| field.name());
-        names.filter(|name| wanted.contains(name)).collect::<Vec<_>>().leak()
+        heap::collect(names.filter(|name| wanted().flat_map(FieldsOf::names).any(|it| it == *name)))
     }
 
     fn lets_pass(&self, metadata: &Metadata<'_>) -> bool {
         let passes = |filter: &Targets| filter.would_enable(metadata.target(), metadata.level());
-        self.filter.as_ref().is_none_or(passes)
+        !self.is_off && self.filter.as_ref().is_none_or(passes)
     }
 
     fn max_level(&self) -> Option<LevelFilter> {
+        if self.is_off {
+            return Some(LevelFilter::OFF);
+        }
         Filter::<Registry>::max_level_hint(self.filter.as_ref()?)
     }
 }

@@ -1,5 +1,6 @@
 //! Callsites of spans. Each one is a point.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
 use std::sync::atomic::{
@@ -7,6 +8,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use pfp::own::{self, heap};
 use pfp::stack::Open;
 use pfp::table::{Once, Table, mix};
 use pfp::{MeteredPoint, Point, past};
@@ -44,7 +46,7 @@ pub(crate) struct Site {
     /// Whether the last update of callsites enabled these spans.
     is_wanted: AtomicBool,
     /// Fields whose texts are part of the names of the spans' points.
-    fields: &'static [&'static str],
+    fields: Vec<&'static str>,
     /// Number of texts of these fields that have a site of their own.
     texts: AtomicUsize,
     /// Fields' text that the spans have in common; `None` for the site of a whole callsite.
@@ -116,7 +118,7 @@ impl Site {
     }
 
     /// The site of a callsite, created by the first call. `None` if the filter rejects its spans,
-    /// or if there are too many sites.
+    /// if there are too many sites, or if memory runs out.
     #[cold]
     fn register(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
         if !passes(metadata) {
@@ -138,7 +140,7 @@ impl Site {
     #[inline]
     fn find(metadata: &'static Metadata<'static>, most: usize) -> Option<&'static Self> {
         let is = |site: &Self| ptr::eq(site.metadata, metadata);
-        BY_METADATA.get(hash(metadata), most, is, || Self::new(metadata))
+        BY_METADATA.try_get(hash(metadata), most, is, || Self::new(metadata))
     }
 
     /// Whether the number is small enough for a point. Several threads that create the same site at
@@ -161,22 +163,23 @@ impl Site {
         (0..COUNT.load(Relaxed).min(SITES)).filter_map(Self::numbered)
     }
 
-    fn new(metadata: &'static Metadata<'static>) -> Self {
-        let fields = settings().fields_of(metadata);
-        let site = Self::unmeasured(metadata, fields, None);
+    /// `None` if memory runs out.
+    fn new(metadata: &'static Metadata<'static>) -> Option<Self> {
+        let fields = settings().fields_of(metadata).ok()?;
+        let measured = Once::new();
         let has = |name| metadata.fields().field(name).is_some();
         let is_function = metadata.name() == FUNCTION && has(MESSAGE);
         if !is_function && !has(AMOUNTS) && fields.is_empty() {
-            let name = format!("{}::{}", metadata.target(), metadata.name());
+            let name = format_args!("{}::{}", metadata.target(), metadata.name());
             let keeps = settings().keep_spans();
-            site.measured.get_or_make(|| Measured::new(metadata, name, &settings().amounts, keeps));
+            measured.get_or_try(|| Measured::new(metadata, name, default_amounts(), keeps))?;
         }
-        site
+        Some(Self { measured, ..Self::unmeasured(metadata, fields, None) })
     }
 
     fn unmeasured(
         metadata: &'static Metadata<'static>,
-        fields: &'static [&'static str],
+        fields: Vec<&'static str>,
         part: Option<Part>,
     ) -> Self {
         Self {
@@ -209,19 +212,20 @@ impl Site {
         if !self.has_parts() {
             return self;
         }
-        let Some(text) = Said::together(span, self.fields) else { return self };
+        let Some(text) = Said::together(span, &self.fields) else { return self };
+        let text = text.as_str();
         let mut hasher = DefaultHasher::new();
-        (self.number, &text).hash(&mut hasher);
+        (self.number, text).hash(&mut hasher);
         let is = |site: &Self| {
             site.part.as_ref().is_some_and(|it| ptr::eq(it.whole, self) && it.text == text)
         };
         let most = if self.texts.load(Relaxed) < TEXTS { SITES } else { 0 };
         let make = || {
+            let part = Part { whole: self, text: heap::text(text).ok()? };
             self.texts.fetch_add(1, Relaxed);
-            let part = Part { whole: self, text: text.clone() };
-            Self::unmeasured(self.metadata, &[], Some(part))
+            Some(Self::unmeasured(self.metadata, Vec::new(), Some(part)))
         };
-        let found = BY_TEXT.get(hasher.finish(), most, is, make);
+        let found = BY_TEXT.try_get(hasher.finish(), most, is, make);
         found.filter(|site| site.is_numbered()).map_or(self, Self::publish)
     }
 
@@ -234,26 +238,28 @@ impl Site {
         self
     }
 
-    /// Creates the point of a callsite at its first span.
+    /// Creates the point of a callsite at its first span. `None` if memory runs out.
     #[cold]
-    fn make(&self, first: &Attributes<'_>) -> &Measured {
+    fn make(&self, first: &Attributes<'_>) -> Option<&Measured> {
         let said = |field| Said::by(first, field);
-        self.measured.get_or_make(|| {
-            let listed = said(AMOUNTS);
-            let amounts: Vec<String> = match &listed {
-                Some(listed) => listed.split(',').map(|name| name.trim().to_owned()).collect(),
-                None => settings().amounts.clone(),
-            };
-            let (target, name) = (self.metadata.target(), self.metadata.name());
-            let function = (name == FUNCTION).then(|| said(MESSAGE)).flatten();
-            let name = match &self.part {
-                Some(Part { text, .. }) => format!("{target}::{name}{{{text}}}"),
-                None => function.unwrap_or_else(|| format!("{target}::{name}")),
-            };
-            // A layer needs the stored data to find the site of a span that belongs to a part.
-            let keeps = settings().keep_spans() || self.has_parts() || self.part.is_some();
-            Measured::new(self.metadata, name, &amounts, keeps)
-        })
+        let (target, name) = (self.metadata.target(), self.metadata.name());
+        let function = (name == FUNCTION && self.part.is_none()).then(|| said(MESSAGE)).flatten();
+        // A layer needs the stored data to find the site of a span that belongs to a part.
+        let keeps = settings().keep_spans() || self.has_parts() || self.part.is_some();
+        let made = |name: fmt::Arguments<'_>| {
+            self.measured.get_or_try(|| match said(AMOUNTS) {
+                Some(listed) => {
+                    let amounts = listed.as_str().split(',').map(str::trim);
+                    Measured::new(self.metadata, name, amounts, keeps)
+                }
+                None => Measured::new(self.metadata, name, default_amounts(), keeps),
+            })
+        };
+        match (&self.part, function) {
+            (Some(Part { text, .. }), _) => made(format_args!("{target}::{name}{{{text}}}")),
+            (None, Some(function)) => made(format_args!("{}", function.as_str())),
+            (None, None) => made(format_args!("{target}::{name}")),
+        }
     }
 
     /// Whether spans are wanted. Callsites cache the answer.
@@ -299,26 +305,29 @@ impl Site {
         }
     }
 
-    /// Records the lifetime of a span that was created when the counter was at `begun`.
+    /// Records the lifetime of a span that was created when the counter was at `begun`. Counts a
+    /// refusal if memory runs out.
     pub(crate) fn record_lifetime(&'static self, begun: u64) {
         let Some(measured) = self.measured.get() else { return };
-        let point = self.lifetime.get_or_make(|| {
+        let point = self.lifetime.get_or_try(|| {
             let place = measured.point();
-            let name = place.name().into_owned().leak();
-            past::wall_point(name, place.file(), place.line())
+            let name = heap::text(&place.name()).ok()?.leak();
+            Some(past::wall_point(name, place.file(), place.line()))
         });
+        let Some(point) = point else { return pfp::c::count_refusal() };
         // The lifetime is 0 if the counter of this CPU is behind the counter of the CPU on which
         // the span was created.
         let lived = (pfp::ticks().wrapping_sub(begun) as i64).max(0) as u64;
         past::record_wall(point, begun, lived);
     }
 
-    /// Stores data of a new span if its point needs them. Returns whether it needs them.
+    /// Stores data of a new span if its point needs them. Returns whether it needs them. Counts a
+    /// refusal if there is no memory for the point.
     #[inline(never)]
     pub(crate) fn keep(&'static self, span: &Attributes<'_>, id: u64) -> bool {
-        let measured = match self.measured.get() {
-            None => self.make(span),
-            Some(measured) => measured,
+        let Some(measured) = self.measured.get().or_else(|| self.make(span)) else {
+            pfp::c::count_refusal();
+            return false;
         };
         match measured {
             Measured::Point(_) => return false,
@@ -392,28 +401,31 @@ fn begin_metered(open: &mut Open, metered: &'static MeteredPoint, most: usize, i
     pfp::c::may_measure(metered.point())
 }
 
+/// Amounts of spans that name none.
+fn default_amounts() -> impl Iterator<Item = &'static str> {
+    settings().amounts.iter().map(String::as_str)
+}
+
 impl Measured {
-    fn new(
+    /// `None` if memory runs out.
+    fn new<'a>(
         metadata: &'static Metadata<'static>,
-        name: String,
-        amounts: &[String],
+        name: fmt::Arguments<'_>,
+        amounts: impl Iterator<Item = &'a str>,
         keeps: bool,
-    ) -> Self {
+    ) -> Option<Self> {
         let fields = metadata.fields();
-        let names: Vec<&'static str> = amounts
-            .iter()
-            .filter_map(|wanted| {
-                fields.iter().map(|field| field.name()).find(|name| name == wanted)
-            })
-            .take(MAX_AMOUNTS)
-            .collect();
-        let file = metadata.file().unwrap_or("");
-        let point = Point::at(name.leak(), file, metadata.line().unwrap_or(0));
+        let field = |wanted| fields.iter().map(|field| field.name()).find(|name| *name == wanted);
+        let names = heap::collect(amounts.filter_map(field).take(MAX_AMOUNTS)).ok()?;
+        let room = own::room::<MeteredPoint>()?;
+        let name = heap::format(name).ok()?.leak();
+        let point = Point::at(name, metadata.file().unwrap_or(""), metadata.line().unwrap_or(0));
         if names.is_empty() {
-            return if keeps { Self::Kept(point) } else { Self::Point(point) };
+            return Some(if keeps { Self::Kept(point) } else { Self::Point(point) });
         }
         let names: &'static [&'static str] = names.leak();
-        Self::MeteredPoint { metered: Box::leak(Box::new(past::metered(point, names))), names }
+        let metered = Box::leak(Box::write(room, past::metered(point, names)));
+        Some(Self::MeteredPoint { metered, names })
     }
 
     fn point(&'static self) -> &'static Point {

@@ -1,9 +1,10 @@
 //! Updates callsites when points are switched off or on. A thread does this while any point is off,
 //! so that a span whose point is off costs the program only one load and one branch.
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::thread;
 use std::time::Duration;
+use std::{panic, ptr, thread};
 
 use tracing_core::callsite;
 
@@ -12,6 +13,9 @@ use crate::site::Site;
 /// Time between two checks. An update takes a lock of the crate `tracing-core`, and visits all
 /// callsites.
 const PERIOD: Duration = Duration::from_millis(100);
+
+/// Size of the thread's stack, as the standard library's threads have.
+const STACK: usize = 2 << 20;
 
 /// Process whose thread watches; 0 if no thread does.
 static WATCHING: AtomicU32 = AtomicU32::new(0);
@@ -26,12 +30,38 @@ pub(crate) fn begin() {
     }
     pfp::c::keeping_errno(|| {
         let signals = Signals::block();
-        let thread = thread::Builder::new().name("pfp-tracing".to_owned()).spawn(run);
+        let is_begun = start();
         drop(signals);
-        if thread.is_err() {
+        if !is_begun {
             WATCHING.store(0, Relaxed);
         }
     });
+}
+
+/// Starts a thread that runs [`run`]. The standard library's threads take memory that cannot be
+/// refused. False if the system refuses the thread.
+fn start() -> bool {
+    // SAFETY: the attributes are initialized before they are used, and destroyed afterwards; `main`
+    // ignores its argument.
+    unsafe {
+        let (mut how, mut thread) = (std::mem::zeroed(), std::mem::zeroed());
+        if libc::pthread_attr_init(&raw mut how) != 0 {
+            return false;
+        }
+        libc::pthread_attr_setdetachstate(&raw mut how, libc::PTHREAD_CREATE_DETACHED);
+        libc::pthread_attr_setstacksize(&raw mut how, STACK);
+        let refused = libc::pthread_create(&raw mut thread, &raw const how, main, ptr::null_mut());
+        libc::pthread_attr_destroy(&raw mut how);
+        refused == 0
+    }
+}
+
+extern "C" fn main(_: *mut c_void) -> *mut c_void {
+    // SAFETY: the name is a NUL-terminated literal.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"pfp-tracing".as_ptr()) };
+    // A subscriber that panics ends this thread, and not the program.
+    let _ = panic::catch_unwind(run);
+    ptr::null_mut()
 }
 
 fn run() {
@@ -73,8 +103,6 @@ impl Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         // SAFETY: `self.0` is the mask that `block` read.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
-        };
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
     }
 }
