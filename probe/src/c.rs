@@ -6,6 +6,7 @@
 
 use std::ffi::{CStr, OsStr};
 use std::mem::{ManuallyDrop, offset_of};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pfp_shm_layout::amounts::MAX_AMOUNTS;
@@ -22,7 +23,7 @@ pub use crate::engine::process::switches::Switch;
 pub use crate::engine::state::UNREGISTERED;
 use crate::engine::thread::given;
 use crate::engine::{
-    by_hand, calibrate, copies, current, image, local, measure, numeric, room, spin,
+    by_hand, calibrate, copies, current, image, local, measure, numeric, room, settings, spin,
 };
 pub use crate::file::File;
 pub use crate::loaded::{Loaded, Mapping, each_mapping};
@@ -119,6 +120,12 @@ pub fn is_ready(point: &'static Point, word: u64) -> bool {
 #[must_use]
 pub fn environment(name: &CStr) -> Option<&'static OsStr> {
     pfp_shm_layout::environment::variable(name)
+}
+
+/// The working directory of the process; empty if it is unknown. `None` if memory runs out.
+#[must_use]
+pub fn current_folder() -> Option<PathBuf> {
+    settings::current_folder().ok()
 }
 
 /// Runs `work`, and restores the caller's `errno` afterwards.

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 use pfp::Point;
 use pfp::stack;
 use pyo3_ffi::{
-    Py_False, Py_None, Py_True, Py_ssize_t, PyErr_Clear, PyErr_Occurred, PyErr_WriteUnraisable,
-    PyFrame_GetCode, PyFrameObject, PyLong_AsLong, PyObject, PyObject_CallFunctionObjArgs,
-    PyTuple_GetItem, PyTuple_Size,
+    Py_False, Py_None, Py_True, Py_ssize_t, PyErr_Clear, PyErr_ExceptionMatches, PyErr_Occurred,
+    PyErr_WriteUnraisable, PyExc_MemoryError, PyFrame_GetCode, PyFrameObject, PyLong_AsLong,
+    PyObject, PyObject_CallFunctionObjArgs, PyTuple_GetItem, PyTuple_Size,
 };
 
 use crate::greenlets;
@@ -101,11 +101,15 @@ impl Function {
 #[cold]
 fn decided(code: *mut PyObject) -> Option<&'static Point> {
     let point = decide(code);
-    // An error in that decision is not the program's, so it is reported and cleared.
+    // An error in that decision is not the program's, so it is reported and cleared. A lack of memory
+    // only counts as a refusal.
     // SAFETY: the interpreter's lock is held.
     unsafe {
         if !PyErr_Occurred().is_null() {
-            PyErr_WriteUnraisable(DECIDES.load(Relaxed));
+            match PyErr_ExceptionMatches(PyExc_MemoryError) {
+                0 => PyErr_WriteUnraisable(DECIDES.load(Relaxed)),
+                _ => pfp::c::count_refusal(),
+            }
             PyErr_Clear();
         }
     }
@@ -127,7 +131,7 @@ fn decide(code: *mut PyObject) -> Option<&'static Point> {
         }
         let part = |at: Py_ssize_t| PyTuple_GetItem(found.get(), at);
         let (name, file) = (text(part(0), "a name")?, text(part(1), "a file")?);
-        Some(places::point(name, file, PyLong_AsLong(part(2)).max(0) as u32))
+        places::point(name, file, PyLong_AsLong(part(2)).max(0) as u32)
     }
 }
 
@@ -291,10 +295,14 @@ pub(crate) unsafe extern "C" fn name_function(
     // SAFETY: the interpreter's lock is held, and the caller keeps the object alive.
     let line = unsafe { PyLong_AsLong(line) }.max(0) as u32;
     let Some(file) = text(file, "a file") else { return ptr::null_mut() };
-    let function = Function::known(code).or_else(|| {
-        let point = name.map(|name| places::point(name, file, line));
-        Function::add(code, point, true)
-    });
+    let mut function = Function::known(code);
+    if function.is_none() {
+        let point = name.and_then(|name| places::point(name, file, line));
+        if name.is_some() && point.is_none() {
+            return ptr::null_mut();
+        }
+        function = Function::add(code, point, true);
+    }
     // A function without an entry, because memory ran out, is not measured, so its name does not
     // matter.
     let is_that = function

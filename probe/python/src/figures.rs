@@ -1,17 +1,21 @@
 //! Figures that a program requests about itself.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
 use std::ptr;
+use std::{fmt, io};
 
 use pfp::Stats;
+use pfp::own::heap::{Grow, NoMemory};
 use pyo3_ffi::{
-    PyFloat_FromDouble, PyList_Append, PyList_New, PyLong_FromUnsignedLongLong, PyObject,
-    PyObject_IsTrue, PyTuple_GetItem, PyTuple_New, PyTuple_SetItem, PyTuple_Size,
+    PyErr_Occurred, PyFloat_FromDouble, PyList_Append, PyList_New, PyLong_FromUnsignedLongLong,
+    PyObject, PyObject_IsTrue, PyTuple_GetItem, PyTuple_New, PyTuple_SetItem, PyTuple_Size,
     PyUnicode_FromStringAndSize,
 };
 
-use crate::object::{ErrorClass, Owned, fail, none, text};
+use crate::object::{ErrorClass, Owned, fail, no_memory, none, text};
 
 /// Returns a list of the names of all points with measurements, and the sums of their figures.
 ///
@@ -22,22 +26,29 @@ pub(crate) unsafe extern "C" fn stats(_: *mut PyObject, _: *mut PyObject) -> *mu
     all().map_or(ptr::null_mut(), Owned::give)
 }
 
-fn all() -> Option<Owned> {
-    let mut by_name = Vec::<(_, Stats)>::new();
+/// The names of all points with measurements, and the sums of their figures.
+fn sums() -> Result<Vec<(Cow<'static, str>, Stats)>, NoMemory> {
+    let mut sums = Vec::<(_, Stats)>::new();
     let mut places = HashMap::new();
     for point in pfp::points() {
         let Some(stats) = point.stats() else { continue };
-        let place = *places.entry(point.name()).or_insert(by_name.len());
-        match by_name.get_mut(place) {
+        places.try_reserve(1)?;
+        let place = *places.entry(point.name()).or_insert(sums.len());
+        match sums.get_mut(place) {
             Some((_, sum)) => sum.merge(&stats),
-            None => by_name.push((point.name(), stats)),
+            None => sums.try_push((point.name(), stats))?,
         }
     }
+    Ok(sums)
+}
+
+fn all() -> Option<Owned> {
+    let Ok(sums) = sums() else { return no_memory() };
     // SAFETY: the interpreter's lock is held; each new object is either owned or passed to its
     // container.
     unsafe {
         let list = Owned::take(PyList_New(0))?;
-        for (name, stats) in by_name {
+        for (name, stats) in sums {
             let seconds = |ticks: u64| ticks as f64 / pfp::ticks_per_second();
             let tuple = Owned::take(PyTuple_New(10))?;
             let name = PyUnicode_FromStringAndSize(name.as_ptr().cast(), name.len() as isize);
@@ -57,11 +68,30 @@ fn all() -> Option<Owned> {
             for (at, time) in (2..).zip(times) {
                 PyTuple_SetItem(tuple.get(), at, PyFloat_FromDouble(time));
             }
-            if PyList_Append(list.get(), tuple.get()) < 0 {
+            // An object of the tuple may be missing.
+            if PyList_Append(list.get(), tuple.get()) < 0 || !PyErr_Occurred().is_null() {
                 return None;
             }
         }
         Some(list)
+    }
+}
+
+unsafe extern "C" {
+    fn strerror(code: c_int) -> *const c_char;
+}
+
+/// An error in the words of the standard library, which takes memory for them that cannot be
+/// refused.
+struct Said<'a>(&'a io::Error);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(code) = self.0.raw_os_error() else { return self.0.fmt(out) };
+        // SAFETY: the text ends with NUL. It is valid until the next call, which would be made
+        // under the interpreter's lock, too.
+        let text = unsafe { CStr::from_ptr(strerror(code)) };
+        write!(out, "{} (os error {code})", text.to_str().unwrap_or_default())
     }
 }
 
@@ -74,7 +104,9 @@ pub(crate) unsafe extern "C" fn snapshot(_: *mut PyObject, path: *mut PyObject) 
     let Some(path) = text(path, "a path") else { return ptr::null_mut() };
     match pfp::snapshot_over(Path::new(path)) {
         Ok(()) => none(),
-        Err(error) => fail(ErrorClass::Os, &format!("{path}: {error}")).unwrap_or(ptr::null_mut()),
+        Err(error) if NoMemory::is_in(&error) => no_memory().unwrap_or(ptr::null_mut()),
+        Err(error) => fail(ErrorClass::Os, format_args!("{path}: {}", Said(&error)))
+            .unwrap_or(ptr::null_mut()),
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! Uses only the stable ABI of Python 3.10, so one library works with all later versions.
 
+// As in the probe, no function may end its host when memory runs out; see ../clippy.toml.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 mod calls;

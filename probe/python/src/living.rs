@@ -6,7 +6,7 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 
-use pfp::own;
+use pfp::own::{self, heap::Grow};
 use pfp::table::mix;
 use pyo3_ffi::{
     METH_O, PyCFunction, PyCFunction_New, PyLong_AsVoidPtr, PyLong_FromVoidPtr, PyMethodDef,
@@ -135,10 +135,9 @@ impl<T> Living<T> {
         }
         let length = (2 * slots.len()).max(FIRST_SLOTS);
         let mut larger = Vec::new();
-        if larger.try_reserve_exact(length).is_err() {
+        if larger.try_resize_with(length, ptr::null_mut).is_err() {
             return false;
         }
-        larger.resize(length, ptr::null_mut());
         let before = std::mem::replace(slots, larger);
         before.into_iter().filter(|entry| !entry.is_null()).for_each(|entry| self.put(entry));
         true

@@ -1,12 +1,15 @@
 //! Objects of the interpreter: owned references, texts and errors.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use pfp::own::heap;
 use pyo3_ffi::{
-    Py_DecRef, Py_GetVersion, Py_IncRef, Py_None, PyErr_SetString, PyExc_OSError, PyExc_TypeError,
-    PyExc_ValueError, PyObject, PyUnicode_AsUTF8AndSize, PyUnicode_Check,
+    Py_DecRef, Py_GetVersion, Py_IncRef, Py_None, PyErr_NoMemory, PyErr_SetObject, PyExc_OSError,
+    PyExc_TypeError, PyExc_ValueError, PyObject, PyUnicode_AsUTF8AndSize, PyUnicode_Check,
+    PyUnicode_FromStringAndSize,
 };
 
 /// A reference to an object, released when dropped.
@@ -76,7 +79,7 @@ pub(crate) fn text<'a>(object: *mut PyObject, what: &str) -> Option<&'a str> {
     // text, which is inside the object.
     unsafe {
         if object.is_null() || PyUnicode_Check(object) == 0 {
-            return fail(ErrorClass::Type, &format!("expected {what}, which is a str"));
+            return fail(ErrorClass::Type, format_args!("expected {what}, which is a str"));
         }
         let mut len = 0;
         let bytes = PyUnicode_AsUTF8AndSize(object, &raw mut len);
@@ -95,18 +98,27 @@ pub(crate) enum ErrorClass {
     Value,
 }
 
+/// Sets a `MemoryError`, and returns `None`.
+pub(crate) fn no_memory<T>() -> Option<T> {
+    // SAFETY: the caller holds the interpreter's lock.
+    unsafe { PyErr_NoMemory() };
+    None
+}
+
 /// Sets an error, and returns `None`.
-pub(crate) fn fail<T>(class: ErrorClass, said: &str) -> Option<T> {
-    let said = CString::new(said.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: the caller holds the interpreter's lock; the classes are static, and the text ends
-    // with NUL.
+pub(crate) fn fail<T>(class: ErrorClass, said: impl fmt::Display) -> Option<T> {
+    let Ok(said) = heap::format(format_args!("{said}")) else { return no_memory() };
+    // SAFETY: the caller holds the interpreter's lock; the classes are static, and the text is valid
+    // for its length.
     unsafe {
+        let text = PyUnicode_FromStringAndSize(said.as_ptr().cast(), said.len() as isize);
+        let text = Owned::take(text)?;
         let class = match class {
             ErrorClass::Os => PyExc_OSError,
             ErrorClass::Type => PyExc_TypeError,
             ErrorClass::Value => PyExc_ValueError,
         };
-        PyErr_SetString(class, said.as_ptr());
+        PyErr_SetObject(class, text.get());
     }
     None
 }

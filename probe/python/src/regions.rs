@@ -5,8 +5,8 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use pfp::stack;
-use pfp::{MeteredPoint, Point, past};
+use pfp::own::heap::{self, NoMemory};
+use pfp::{MeteredPoint, Point, own, past, stack};
 use pyo3_ffi::{
     METH_FASTCALL, METH_NOARGS, Py_EQ, Py_False, Py_TPFLAGS_DEFAULT,
     Py_TPFLAGS_DISALLOW_INSTANTIATION, Py_TYPE, Py_ssize_t, Py_tp_dealloc, Py_tp_descr_get,
@@ -20,7 +20,7 @@ use pyo3_ffi::{
 };
 
 use crate::greenlets;
-use crate::object::{ErrorClass, Owned, fail, lasting, none, shared, text};
+use crate::object::{ErrorClass, Owned, fail, lasting, no_memory, none, shared, text};
 use crate::places;
 use crate::{Kept, method};
 
@@ -266,12 +266,14 @@ fn make(
         return None;
     }
     let said = text(name, "a name")?;
-    let (file, line) = match place {
-        Some((file, line)) => (file.to_owned(), line),
-        None => caller(),
-    };
+    // This reference keeps the file's text alive.
+    let (of_caller, its_line) = if place.is_none() { caller() } else { (None, 0) };
+    let (file, line) = place.unwrap_or_else(|| {
+        let file = of_caller.as_ref().and_then(|file| text(file.get(), "a file"));
+        (file.unwrap_or_default(), its_line)
+    });
     let named = if names.is_null() {
-        let point = places::point(said, &file, line);
+        let point = places::point(said, file, line)?;
         if let Some(known) = scope_of(name, point) {
             return Some(known);
         }
@@ -282,21 +284,18 @@ fn make(
         if count > MAX_AMOUNTS {
             return fail(
                 ErrorClass::Type,
-                &format!("expected at most {MAX_AMOUNTS} amounts, found {count}"),
+                format_args!("expected at most {MAX_AMOUNTS} amounts, found {count}"),
             );
         }
-        let all = (0..count).map(|at| {
+        let mut all = [""; MAX_AMOUNTS];
+        for (at, name) in all.iter_mut().enumerate().take(count) {
             // SAFETY: the index is less than the tuple's size.
-            let name = text(unsafe { PyTuple_GetItem(names, at as Py_ssize_t) }, "a name")?;
-            Some(&*name.to_owned().leak())
-        });
-        let all: &'static [&'static str] = all.collect::<Option<Vec<_>>>()?.leak();
-        let file = places::absolute(&file).into_owned();
-        let point = Point::at(said.to_owned().leak(), file.leak(), line);
-        let metered = Box::leak(Box::new(past::metered(point, all)));
+            *name = text(unsafe { PyTuple_GetItem(names, at as Py_ssize_t) }, "a name")?;
+        }
+        let metered = metered(said, file, line, &all[..count]).ok().or_else(no_memory)?;
         Named::MeteredPoint(metered, count, AtomicPtr::new(shared(names)))
     };
-    let made = kept(Box::leak(Box::new(named)))?;
+    let made = kept(Box::leak(heap::boxed(named).ok().or_else(no_memory)?))?;
     // SAFETY: the interpreter's lock is held, and `ALL` is a dictionary, which takes references of
     // its own.
     unsafe {
@@ -311,6 +310,27 @@ fn make(
     }
 }
 
+/// Creates a point with amounts, which is never freed.
+fn metered(
+    name: &str,
+    file: &str,
+    line: u32,
+    amounts: &[&str],
+) -> Result<&'static MeteredPoint, NoMemory> {
+    let room = own::room::<MeteredPoint>().ok_or(NoMemory)?;
+    let mut all = heap::collect(amounts.iter().map(|_| ""))?;
+    let (name, file) = (heap::text(name)?, heap::text(&places::absolute(file)?)?);
+    let mut texts = [const { String::new() }; MAX_AMOUNTS];
+    for (to, amount) in texts.iter_mut().zip(amounts) {
+        *to = heap::text(amount)?;
+    }
+    for (to, text) in all.iter_mut().zip(texts) {
+        *to = text.leak();
+    }
+    let point = Point::at(name.leak(), file.leak(), line);
+    Ok(Box::leak(Box::write(room, past::metered(point, all.leak()))))
+}
+
 /// The scope of a name, if it measures this point.
 fn scope_of(name: *mut PyObject, point: &'static Point) -> Option<*mut PyObject> {
     // SAFETY: `add_types` has created the dictionary, which contains only scopes.
@@ -321,21 +341,20 @@ fn scope_of(name: *mut PyObject, point: &'static Point) -> Option<*mut PyObject>
     }
 }
 
-/// File and line of the program that is running.
-fn caller() -> (String, u32) {
+/// File and line of the program that is running. The file is `None` if it is unknown.
+fn caller() -> (Option<Owned>, u32) {
     // SAFETY: the interpreter's lock is held, and the frame stays alive during this call.
     unsafe {
         let frame = PyEval_GetFrame();
         if frame.is_null() {
-            return (String::new(), 0);
+            return (None, 0);
         }
         let line = PyFrame_GetLineNumber(frame).max(0) as u32;
         let code = Owned::take(PyFrame_GetCode(frame).cast());
         let file = code.and_then(|code| {
-            let file = Owned::take(PyObject_GetAttrString(code.get(), c"co_filename".as_ptr()))?;
-            text(file.get(), "a file").map(str::to_owned)
+            Owned::take(PyObject_GetAttrString(code.get(), c"co_filename".as_ptr()))
         });
-        (file.unwrap_or_default(), line)
+        (file, line)
     }
 }
 
@@ -352,8 +371,9 @@ pub(crate) unsafe extern "C" fn scope(
     names: *mut PyObject,
 ) -> *mut PyObject {
     if count != 1 {
-        let said = format!("expected one name and amounts by keyword, found {count} arguments");
-        return fail(ErrorClass::Type, &said).unwrap_or(ptr::null_mut());
+        let said =
+            format_args!("expected one name and amounts by keyword, found {count} arguments");
+        return fail(ErrorClass::Type, said).unwrap_or(ptr::null_mut());
     }
     // SAFETY: `count` is 1, and one value for each name follows.
     let (name, amounts) = unsafe { (*arguments, arguments.add(1)) };

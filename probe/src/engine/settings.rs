@@ -131,7 +131,7 @@ impl Asked {
 }
 
 /// The working directory of the process; empty if it is unknown.
-pub(super) fn current_folder() -> Result<PathBuf, NoMemory> {
+pub(crate) fn current_folder() -> Result<PathBuf, NoMemory> {
     // The buffer is on the heap, because the stack may be a signal handler's.
     let mut folder = Vec::new();
     folder.try_resize_with(libc::PATH_MAX as usize, || 0_u8)?;

@@ -9,7 +9,7 @@ use std::sync::Once;
 
 use pfp_read::files::json;
 use pfp_read::snapshot::{Loss, Point, ProcessState, Snapshot};
-use pfp_tests::c;
+use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::tools;
 
@@ -186,6 +186,21 @@ fn code_that_is_made_again_and_again_is_one_point() {
         let snapshot = json::read(&place.path("snapshot.json")).expect("it can be read");
         let modules = snapshot.points.iter().filter(|point| point.name == "made.<module>");
         assert_eq!(modules.count(), 2, "{python:?}");
+    }
+}
+
+#[test]
+fn each_function_survives_an_exhausted_heap() {
+    let Some(pythons) = pythons("Python without memory") else { return };
+    let flags = ["-shared", "-fPIC"];
+    let refuses = c::compile(Compiler::C, "refuses.so", &["refuses.c"], Link::Without, flags);
+    for (python, is_watched) in pythons.all.iter().flat_map(|it| [(it, false), (it, true)]) {
+        let place = Place::new();
+        let mut command = pythons.command(&place, python, python);
+        command.env("LD_PRELOAD", &refuses).current_dir(place.folder());
+        command.args(is_watched.then_some(["-m", "pfp"]).into_iter().flatten());
+        let output = command.arg(file("no_heap.py")).output().expect("it starts");
+        assert_eq!(said(&output), "all is as it was to be\n", "{python:?}, {is_watched}");
     }
 }
 
