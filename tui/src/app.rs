@@ -6,8 +6,10 @@
 
 mod act;
 mod answers;
+mod change;
 mod controls;
 mod mouse;
+mod palette;
 mod replay;
 
 use std::sync::Arc;
@@ -60,6 +62,8 @@ pub struct App {
     next_poll: Instant,
     next_sample: Instant,
     updates: u64,
+    /// The user's changes in the watched program that can be undone, the newest last.
+    made: Vec<change::Made>,
     /// While requested figures are on their way: the moment from which the last ones are shown again.
     awaits_until: Option<Instant>,
 }
@@ -82,6 +86,7 @@ impl App {
             next_poll: now,
             next_sample: now,
             updates: 0,
+            made: Vec::new(),
             awaits_until: None,
         }
     }
@@ -98,6 +103,7 @@ impl App {
         self.common.paused = false;
         self.common.ended_unseen = None;
         self.common.had_bad_places = false;
+        self.made.clear();
         for screen in self.screens.all_mut() {
             screen.forget();
         }
@@ -430,7 +436,7 @@ impl App {
         match action {
             Some(action) => self.act(action, now),
             None => {
-                if let Some(Overlay::Typed(prompt)) = &mut self.overlay {
+                if let Some(prompt) = self.overlay.as_mut().and_then(Overlay::prompt_mut) {
                     prompt.key(key);
                     self.typed();
                 }
@@ -442,12 +448,12 @@ impl App {
     pub fn paste(&mut self, text: &str, now: Instant) {
         self.common.now = now;
         self.keys = keys::Keys::default();
-        match &mut self.overlay {
-            Some(Overlay::Typed(prompt)) => {
+        match self.overlay.as_mut().and_then(Overlay::prompt_mut) {
+            Some(prompt) => {
                 prompt.paste(text);
                 self.typed();
             }
-            _ => {
+            None => {
                 self.common.say("pasted text is not taken as keys: open a prompt first, such as /")
             }
         }

@@ -164,6 +164,13 @@ impl EventLog {
         self.changed(unix_ns, format!("{name} reset {THIS}"), but);
     }
 
+    /// Adds an entry: this viewer undid its reset of a point. The next snapshot counts one more
+    /// reset.
+    pub fn brought_back(&mut self, unix_ns: u64, id: u32, name: &str) {
+        self.own(unix_ns, id).resets += 1;
+        self.note(unix_ns, format!("{name} shows its figures from before the reset again {THIS}"));
+    }
+
     /// Adds an entry: this viewer set alpha of a point. `but` names the processes that did not
     /// follow.
     pub fn averaged(

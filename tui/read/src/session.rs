@@ -1,9 +1,13 @@
 //! The watched process, and the changes that this viewer made to it.
 
+mod before_reset;
+
 use std::collections::HashMap;
 
 use anyhow::{Result, bail};
 
+pub use self::before_reset::BeforeReset;
+use self::before_reset::Undone;
 use crate::snapshot::{Point, PointState, Snapshot};
 use crate::source::{Change, Refusal, Source};
 
@@ -17,6 +21,7 @@ pub struct Session {
     /// Domains that were switched off completely, each with the greatest id of its points so far. A
     /// point with a greater id is new.
     off: HashMap<String, u32>,
+    undone: Undone,
 }
 
 /// A point that the viewer toggled.
@@ -31,14 +36,31 @@ pub struct Toggled {
 impl Session {
     /// Watches a source. With `keep`, toggled points stay toggled at the end.
     pub fn new(source: Box<dyn Source>, keep: bool) -> Self {
-        Self { source, keep, toggled: HashMap::new(), off: HashMap::new() }
+        let (toggled, off, undone) = (HashMap::new(), HashMap::new(), Undone::default());
+        Self { source, keep, toggled, off, undone }
     }
 
     /// The next snapshot.
     pub fn poll(&mut self) -> Result<Snapshot> {
         let mut snapshot = self.source.poll()?;
         self.switch_new_names(&mut snapshot);
+        self.undone.add_to(&mut snapshot);
         Ok(snapshot)
+    }
+
+    /// Undoes a reset of points: adds their figures from before to all later snapshots of this
+    /// session.
+    ///
+    /// # Errors
+    ///
+    /// The source cannot be polled, or its figures are still those from before the reset.
+    pub fn bring_back(&mut self, all: &[BeforeReset]) -> Result<()> {
+        let now = self.poll()?;
+        if !all.iter().all(|figures| figures.is_over(&now)) {
+            bail!("the reset is on its way; try again in a moment");
+        }
+        all.iter().for_each(|figures| self.undone.bring_back(figures.clone()));
+        Ok(())
     }
 
     /// Call this after switching off the points `switched`. Each of their domains in which no point
@@ -102,11 +124,6 @@ impl Session {
         self.off.clear();
     }
 
-    /// Toggles a point; returns its new state.
-    pub fn toggle(&mut self, id: u32, found: PointState) -> Result<PointState> {
-        self.switch(id, found, found != PointState::On).map(|toggled| toggled.left)
-    }
-
     /// Switches a point on or off. `shown` is its state at the last poll; another viewer may have
     /// switched it since.
     pub fn switch(&mut self, id: u32, shown: PointState, on: bool) -> Result<Toggled> {
@@ -136,7 +153,15 @@ impl Session {
     pub fn act(&mut self, change: Change) -> Result<Option<PointState>> {
         match self.source.read_only() {
             Some(why) => bail!("{why}"),
-            None => self.source.act(change),
+            None => {
+                let done = self.source.act(change);
+                if let Change::Reset(id) = change
+                    && done.as_ref().err().is_none_or(Refusal::is_partly)
+                {
+                    self.undone.forget(id);
+                }
+                done
+            }
         }
     }
 

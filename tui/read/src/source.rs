@@ -195,6 +195,18 @@ pub enum Change {
     Fence(u32, bool),
 }
 
+impl Change {
+    /// Id of the point that it changes.
+    pub fn point(self) -> u32 {
+        let (Self::Enable(id)
+        | Self::Disable(id)
+        | Self::Reset(id)
+        | Self::SetAlpha(id, _)
+        | Self::Fence(id, _)) = self;
+        id
+    }
+}
+
 /// Finds processes and attaches to them. The viewer uses this interface and not the machine itself,
 /// so that it can be tested without processes.
 pub trait Finder {
@@ -235,13 +247,13 @@ pub trait Finder {
 ///
 /// The first error of a change that no process carried out, else the first of one that only some
 /// carried out.
-pub fn change_each<'a>(
-    ids: impl IntoIterator<Item = &'a u32>,
-    mut change: impl FnMut(&u32) -> Result<()>,
+pub fn change_each<T>(
+    each: impl IntoIterator<Item = T>,
+    mut change: impl FnMut(T) -> Result<()>,
 ) -> Result<()> {
     let mut partly = Ok(());
-    for id in ids {
-        match change(id) {
+    for one in each {
+        match change(one) {
             Err(error) if Refusal::is_partly(&error) => partly = partly.and(Err(error)),
             result => result?,
         }

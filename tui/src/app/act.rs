@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::App;
-use super::controls::but_partly;
 use crate::common::{
     Action, Errand, Overlay, Prompt, PromptSubject, Screen, Severity, Status, default_file_name,
 };
@@ -17,8 +16,6 @@ use pfp_read::files;
 use pfp_read::files::json::{self, Existing};
 use pfp_read::files::zstd_file;
 use pfp_read::snapshot::{PointState, Snapshot};
-use pfp_read::source::{Change, Refusal};
-use pfp_read::text;
 use pfp_read::units::Unit;
 
 /// The poll intervals that `+` and `-` walk through, milliseconds.
@@ -82,6 +79,10 @@ impl App {
             Action::Suspend => self.common.errand = Some(Errand::Suspend),
             Action::Redraw => self.common.errand = Some(Errand::Redraw),
             Action::Help => self.overlay = Some(Overlay::Help(0)),
+            Action::Palette => {
+                let prompt = Prompt::new(PromptSubject::Command, "");
+                self.overlay = Some(Overlay::Palette(prompt, 0));
+            }
             Action::Up => self.walk(-1),
             Action::Down => self.walk(1),
             Action::PageUp => self.scroll(-(self.common.rows as isize)),
@@ -105,6 +106,7 @@ impl App {
             Action::ResetAll => self.reset_all(),
             Action::Weight => self.ask_alpha(),
             Action::Fence => self.fence(),
+            Action::Undo => self.undo(),
             Action::Copy => self.copy_row(),
             Action::Pause => self.pause(),
             Action::Slower => self.change_interval(true),
@@ -242,44 +244,6 @@ impl App {
     fn turn(&mut self, screens: usize) {
         if let Some(tab) = self.screen.tab() {
             self.show(Screen::TABS[(tab + screens) % Screen::TABS.len()].screen);
-        }
-    }
-
-    fn toggle(&mut self) {
-        let Some((id, found, name)) = self.point_meant() else { return };
-        match self.common.session.as_mut().map(|session| session.toggle(id, found)) {
-            Some(Err(error)) if Refusal::is_partly(&error) => {
-                let state = if found == PointState::On { PointState::Off } else { PointState::On };
-                let (unix_ns, why) = (self.common.unix_ns(), format!("{error:#}"));
-                self.common.log.toggled(unix_ns, id, &name, state, Some(&text::clean(&why)));
-                self.common.notify(Severity::Failure, why);
-            }
-            Some(Ok(state)) => {
-                self.common.model.expect_state(id, state);
-                self.common.log.toggled(self.common.unix_ns(), id, &name, state, None);
-                let word = if state == PointState::On { "on" } else { "off" };
-                self.common.say(format!("{name} is {word}"));
-            }
-            Some(Err(error)) => self.common.notify(Severity::Error, format!("{error:#}")),
-            None => {}
-        }
-    }
-
-    fn fence(&mut self) {
-        let Some((id, _, name)) = self.point_meant() else { return };
-        let is_fenced = self.common.model.point(id).is_some_and(|figures| figures.point().fenced);
-        let Some(session) = &mut self.common.session else { return };
-        let but = match but_partly(session.act(Change::Fence(id, !is_fenced))) {
-            Ok(but) => but,
-            Err(error) => return self.common.notify(Severity::Error, format!("{error:#}")),
-        };
-        self.common.log.fenced(self.common.unix_ns(), id, &name, !is_fenced, but.as_deref());
-        match (but, is_fenced) {
-            (Some(why), _) => self.common.notify(Severity::Failure, why),
-            (None, true) => self.common.say(format!("{name} is no longer fenced")),
-            (None, false) => {
-                self.common.say(format!("{name} is fenced: times of short regions are exact"))
-            }
         }
     }
 

@@ -69,6 +69,11 @@ impl App {
             Overlay::Columns(column) => {
                 (Overlay::Columns(further(&self.columns_offered(), column, by)), true)
             }
+            Overlay::Palette(prompt, place) => {
+                let last = self.palette(&prompt.text()).len().saturating_sub(1);
+                let place = place.saturating_add_signed(by).min(last);
+                (Overlay::Palette(prompt, place), true)
+            }
             Overlay::Sort(key) => {
                 let mut keys = self.columns_offered();
                 keys.retain(|key| self.view().table().is_some_and(|table| table.sorts(key)));
@@ -84,6 +89,13 @@ impl App {
             Overlay::Typed(prompt) => self.take(prompt),
             Overlay::Replace(prompt) => self.write(prompt, Existing::Replace),
             Overlay::Sort(key) => self.sort_by(key, None),
+            Overlay::Palette(prompt, place) => {
+                let found = self.palette(&prompt.text()).get(place).map(|it| it.action);
+                match found {
+                    Some(action) => self.act(action, self.common.now),
+                    None => self.overlay = Some(Overlay::Palette(prompt, place)),
+                }
+            }
             Overlay::Ask(question) => self.carry_out(question),
             other => self.overlay = Some(other),
         }
@@ -108,6 +120,8 @@ impl App {
             }
             PromptSubject::Moment => self.seek(prompt),
             PromptSubject::File => self.write(prompt, Existing::Keep),
+            // The palette accepts its text itself.
+            PromptSubject::Command => {}
         }
     }
 
@@ -180,6 +194,9 @@ impl App {
 
     /// Reacts to a change of the text in a prompt.
     pub(super) fn typed(&mut self) {
+        if let Some(Overlay::Palette(_, place)) = &mut self.overlay {
+            *place = 0;
+        }
         let Some(Overlay::Typed(prompt)) = &mut self.overlay else { return };
         prompt.error = None;
         if prompt.asked == PromptSubject::Filter {

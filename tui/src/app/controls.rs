@@ -1,16 +1,14 @@
 //! Changes that the user makes in the watched program, to one point or to all shown points.
 
-use anyhow::Result;
-
 use super::App;
+use super::change::but_partly;
 use crate::common::{Errand, Overlay, Prompt, PromptSubject, Question, Severity};
 use pfp_model::Figures;
 use pfp_model::alpha;
 use pfp_model::columns::{Column, There};
 use pfp_model::left_over::LeftOver;
 use pfp_read::snapshot::PointState;
-use pfp_read::source::{Change, Refusal, change_each};
-use pfp_read::text;
+use pfp_read::source::Change;
 
 impl App {
     /// A confirmation question in words, such as `reset parse?`.
@@ -79,63 +77,48 @@ impl App {
 
     /// Carries out the change that a question was about.
     pub(super) fn carry_out(&mut self, question: Question) {
-        let Some(session) = &mut self.common.session else { return };
-        let name = |id: u32| self.common.model.point(id).map_or_else(String::new, Figures::name);
         let which = match question.ids() {
-            [id] => name(*id),
-            ids => format!("{} points", ids.len()),
+            [id] => self.common.model.point(*id).map(|it| self.common.full_name(it)),
+            ids => Some(format!("{} points", ids.len())),
         };
-        let text = match &question {
-            Question::Switch { on: true, .. } => format!("switched on {which}"),
-            Question::Switch { .. } => format!("switched off {which}"),
-            Question::Reset { .. } => format!("reset {which}"),
+        let (what, change): (_, fn(u32) -> Change) = match &question {
+            Question::Switch { on: true, .. } => ("switched on", Change::Enable),
+            Question::Switch { .. } => ("switched off", Change::Disable),
+            Question::Reset { .. } => ("reset", Change::Reset),
         };
-        // Ids of the changed points, each with a message if some of its processes refused the
-        // change.
-        let mut changed = Vec::new();
-        let done = change_each(question.ids(), |id| {
-            let done = match &question {
-                Question::Switch { on, .. } => {
-                    let Some(found) = self.common.model.point(*id).map(Figures::state) else {
-                        return Ok(());
-                    };
-                    let left = session.switch(*id, found, *on);
-                    left.map(|toggled| self.common.model.expect_state(*id, toggled.left))
-                }
-                Question::Reset { .. } => session.act(Change::Reset(*id)).map(drop),
-            };
-            match &done {
-                Ok(()) => changed.push((*id, None)),
-                Err(error) if Refusal::is_partly(error) => {
-                    changed.push((*id, Some(text::clean(&format!("{error:#}")).into_owned())));
-                }
-                Err(_) => {}
-            }
-            done
-        });
-        if let (Question::Switch { on: false, ids, .. }, Ok(())) = (&question, &done) {
+        let what = format!("{what} {}", which.unwrap_or_default());
+        let changes: Vec<Change> = question.ids().iter().map(|id| change(*id)).collect();
+        let done = self.make(&what, &changes);
+        if let (Question::Switch { on: false, ids, .. }, Ok(())) = (&question, &done)
+            && let Some(session) = &mut self.common.session
+        {
             let all = self.common.model.points().iter().map(Figures::point);
             session.keep_off(ids, all);
         }
-        let unix_ns = self.common.unix_ns();
-        for (id, but) in &changed {
-            let (name, but) = (self.common.point_name(*id), but.as_deref());
-            let log = &mut self.common.log;
-            match &question {
-                Question::Switch { on, .. } => {
-                    let state = if *on { PointState::On } else { PointState::Off };
-                    log.toggled(unix_ns, *id, &name, state, but);
-                }
-                Question::Reset { .. } => log.reset(unix_ns, *id, &name, but),
-            }
-        }
-        match done {
-            Ok(()) => self.common.say(text),
-            Err(error) if Refusal::is_partly(&error) => {
-                self.common.notify(Severity::Failure, format!("{error:#}"))
-            }
-            Err(error) => self.common.notify(Severity::Error, format!("{error:#}")),
-        }
+        self.say_done(done, &what);
+    }
+
+    /// Switches the point that the keys act on.
+    pub(super) fn toggle(&mut self) {
+        let Some((id, found, name)) = self.point_meant() else { return };
+        let (change, word) = match found {
+            PointState::On => (Change::Disable(id), "off"),
+            _ => (Change::Enable(id), "on"),
+        };
+        let done = self.make(&format!("switched {word} {name}"), &[change]);
+        self.say_done(done, &format!("{name} is {word}"));
+    }
+
+    /// Fences the point that the keys act on, or removes its fences.
+    pub(super) fn fence(&mut self) {
+        let Some((id, _, name)) = self.point_meant() else { return };
+        let is_fenced = self.common.model.point(id).is_some_and(|figures| figures.point().fenced);
+        let (what, said) = match is_fenced {
+            true => ("removed the fences of", "is no longer fenced"),
+            false => ("fenced", "is fenced: times of short regions are exact"),
+        };
+        let done = self.make(&format!("{what} {name}"), &[Change::Fence(id, !is_fenced)]);
+        self.say_done(done, &format!("{name} {said}"));
     }
 
     /// Asks for alpha of the point's EWMA.
@@ -148,29 +131,19 @@ impl App {
 
     /// Sets alpha from the typed text, or shows the error in it.
     pub(super) fn set_alpha(&mut self, id: u32, prompt: Prompt) {
-        let (unix_ns, name) = (self.common.unix_ns(), self.common.point_name(id));
-        let Some(session) = &mut self.common.session else { return };
+        let name = self.common.point_name(id);
         let set = alpha::parse(&prompt.text()).and_then(|alpha| {
-            match but_partly(session.act(Change::SetAlpha(id, alpha))) {
-                Ok(but) => Ok((alpha, but)),
-                Err(error) => Err(format!("{error:#}")),
-            }
+            let what = format!("set alpha of {name}");
+            let but = but_partly(self.make(&what, &[Change::SetAlpha(id, alpha)]));
+            but.map(|but| (alpha, but)).map_err(|error| format!("{error:#}"))
         });
         match set {
-            Ok((alpha, but)) => {
-                self.common.log.averaged(unix_ns, id, &name, alpha, but.as_deref());
-                if let Some(why) = but {
-                    return self.common.notify(Severity::Failure, why);
-                }
-                let name = self.common.model.point(id).map_or(String::new(), Figures::name);
-                let text = match alpha {
-                    Some(alpha) => {
-                        format!("{name} has an EWMA with alpha {}", alpha::written(alpha))
-                    }
-                    None => format!("{name} has no EWMA from now on"),
-                };
-                self.common.say(text);
+            Ok((_, Some(why))) => self.common.notify(Severity::Failure, why),
+            Ok((Some(alpha), None)) => {
+                let alpha = alpha::written(alpha);
+                self.common.say(format!("{name} has an EWMA with alpha {alpha}"));
             }
+            Ok((None, None)) => self.common.say(format!("{name} has no EWMA from now on")),
             Err(why) => self.overlay = Some(prompt.refused(why)),
         }
     }
@@ -199,17 +172,5 @@ impl App {
         let figures_of = columns.filter(|c| *c != Column::Name && !c.is_drawn());
         parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
         Some((figures.name(), parts.join("  ")))
-    }
-}
-
-/// Takes a refusal by only some of the processes as success, and returns its message. `None` if no
-/// process refused the change.
-pub(super) fn but_partly<T>(done: Result<T>) -> Result<Option<String>> {
-    match done {
-        Ok(_) => Ok(None),
-        Err(error) if Refusal::is_partly(&error) => {
-            Ok(Some(text::clean(&format!("{error:#}")).into_owned()))
-        }
-        Err(error) => Err(error),
     }
 }

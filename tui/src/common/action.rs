@@ -36,12 +36,12 @@ impl Action {
 }
 
 actions! {
-    Quit, Suspend, Redraw, Help,
+    Quit, Suspend, Redraw, Help, Palette,
     Up, Down, PageUp, PageDown, Top, Bottom, Open, Below, Back,
     NextScreen, PreviousScreen, Processes, Mark, OpenSummed,
     Filter, Unfilter, ShowIdle, ScrollLeft, ScrollRight,
     Sort, SortLeft, SortRight, Invert, Columns, Check, ColumnLeft, ColumnRight,
-    Toggle, Reset, ToggleAll, ResetAll, Weight, Fence,
+    Toggle, Reset, ToggleAll, ResetAll, Weight, Fence, Undo,
     Copy, Write, Baseline, Units, MeasureCeilings,
     Pause, Slower, Faster, Window, Moment,
     StepBack, StepOn, MinuteBack, MinuteOn, RecordingBegin, RecordingEnd, Seek, PlaySlower, PlayFaster,

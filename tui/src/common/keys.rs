@@ -154,6 +154,8 @@ groups! {
     pub(crate) POINT = own {
         Toggle [Char('e')] "on/off", "switch the point on or off in the program";
         Reset [Char('r')] "reset", "reset the point's figures; asks first";
+        Undo [Char('U')] "", "undo your last switch, reset, average or fence"
+            + "figures from before a reset come back in this viewer alone";
     }
 
     /// Settings of the selected point's measurements.
@@ -249,6 +251,7 @@ groups! {
     /// Help and the way out.
     pub(crate) LEAVE = common {
         Help [Char('?'), Named(F(1))] "help", "this help";
+        Palette [Char(':'), Ctrl('p')] "", "find an action by its words, and carry it out";
         Quit [Char('q'), Named(F(10)), Ctrl('c')] "quit", "close what is open, or quit pfp-top"
             + "on exit, points that you switched are switched back, unless started with --keep";
     }
@@ -261,6 +264,7 @@ groups! {
 
     /// Keys in the help. The keys that quit close the help first; so do its own key, Enter and Esc.
     HELP = own {
+        Palette [Char('/'), Char(':'), Ctrl('p')] "find", "find an action by its words";
         Back [Named(Esc), Named(Enter), Char('?'), Named(F(1)), Char('q'), Named(F(10)), Ctrl('c')]
             "back", "back to where you came from";
     }
@@ -269,6 +273,16 @@ groups! {
     TYPED = own {
         Accept [Named(Enter)] "OK", "accept what was typed";
         Cancel [Named(Esc), Ctrl('c')] "cancel", "cancel what was typed";
+    }
+
+    /// Keys in the list of actions.
+    PALETTE = own {
+        Accept [Named(Enter)] "do it", "carry out the action";
+        Cancel [Named(Esc), Ctrl('c')] "cancel", "back to the screen";
+        Up [Named(Up), Ctrl('p')] "", "one action up";
+        Down [Named(Down), Ctrl('n')] "", "one action down";
+        PageUp [Named(PageUp)] "", "one screen up";
+        PageDown [Named(PageDown)] "", "one screen down";
     }
 
     /// Keys in the prompt for a filter.
@@ -360,6 +374,7 @@ impl Overlay {
                 &[&[FILTER_TYPED, TERMINAL]]
             }
             Self::Typed(_) => &[&[TYPED, TERMINAL]],
+            Self::Palette(..) => &[&[PALETTE, TERMINAL]],
             Self::Columns(_) => &[&[WALK, PAGE, CHECK, TERMINAL]],
             Self::Sort(_) => &[&[WALK, PAGE, SORT, TERMINAL]],
             Self::Ask(_) => &[&[ASK, TERMINAL]],

@@ -9,6 +9,8 @@ pub enum Overlay {
     Help(usize),
     /// A line that is being typed.
     Typed(Prompt),
+    /// The actions that match the typed text, with the index of the one to carry out.
+    Palette(Prompt, usize),
     /// The columns to show, with the cursor on the column with this key.
     Columns(&'static str),
     /// The columns to sort by, with the cursor on the column with this key.
@@ -37,6 +39,24 @@ pub enum Question {
         /// Ids of the points.
         ids: Vec<u32>,
     },
+}
+
+impl Overlay {
+    /// The line that is being typed.
+    pub fn prompt(&self) -> Option<&Prompt> {
+        match self {
+            Self::Typed(prompt) | Self::Palette(prompt, _) => Some(prompt),
+            _ => None,
+        }
+    }
+
+    /// The line that is being typed, mutable.
+    pub(crate) fn prompt_mut(&mut self) -> Option<&mut Prompt> {
+        match self {
+            Self::Typed(prompt) | Self::Palette(prompt, _) => Some(prompt),
+            _ => None,
+        }
+    }
 }
 
 impl Prompt {

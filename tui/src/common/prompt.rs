@@ -23,6 +23,8 @@ pub enum PromptSubject {
     Moment,
     /// The path of the snapshot to write.
     File,
+    /// Words of the action to carry out.
+    Command,
 }
 
 /// A line that is being typed, with its cursor.
@@ -61,6 +63,7 @@ impl Prompt {
             PromptSubject::Find(what) => what,
             PromptSubject::Moment => "go to 12:03:41, +34s or #34",
             PromptSubject::File => "write snapshot to",
+            PromptSubject::Command => "do",
         }
     }
 

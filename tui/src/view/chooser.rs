@@ -1,4 +1,4 @@
-//! The menus of columns, to show or to sort by, over the right side of the table.
+//! The menus over the right side of the body: of columns, to show or to sort by, and of actions.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -32,7 +32,7 @@ const BORDER_FROM: u16 = 4;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) {
     let styles = &app.common.styles;
-    let (title, rows, place) = match *overlay {
+    let (title, rows, place) = match overlay {
         Overlay::Columns(cursor) => {
             let (rows, place) = to_show(app, cursor, area.width.into());
             (" Columns, from left to right", rows, place)
@@ -41,6 +41,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) 
             let (rows, place) = to_sort(app, cursor);
             (" Sort by", rows, place)
         }
+        Overlay::Palette(prompt, place) => (" Actions", to_carry_out(app, &prompt.text()), *place),
         _ => return,
     };
     let height = area.height.min(rows.len() as u16 + 3).max(area.height.min(BORDER_FROM));
@@ -99,6 +100,13 @@ fn to_sort(app: &App, cursor: &str) -> (Vec<String>, usize) {
         format!("{sign} {:<titles$} {}", column.title, column.meaning)
     });
     (rows.collect(), all.iter().position(|(column, _)| column.key == cursor).unwrap_or(0))
+}
+
+/// The actions that match the text, with their keys.
+fn to_carry_out(app: &App, text: &str) -> Vec<String> {
+    let found = app.palette(text);
+    let keys = found.iter().map(|binding| text::width(&binding.key_name())).max().unwrap_or(0);
+    found.iter().map(|it| format!(" {:<keys$}  {}", it.key_name(), it.help)).collect()
 }
 
 /// The maximum width of these titles.

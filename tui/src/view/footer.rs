@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use crate::app::App;
 use crate::common::keys::Binding;
-use crate::common::{Action, Overlay, Prompt, Replay, Status, Toast};
+use crate::common::{Action, Overlay, Prompt, Replay, Toast};
 use crate::styles::Styles;
 use pfp_read::text;
 
@@ -17,7 +17,7 @@ const MIN_ERROR: usize = 20;
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     let styles = &app.common.styles;
     let (bindings, width) = (bindings(app), usize::from(area.width));
-    if let Some(Overlay::Typed(prompt)) = &app.overlay {
+    if let Some(prompt) = app.overlay.as_ref().and_then(Overlay::prompt) {
         return draw_prompt(frame, area, prompt, &bindings, styles);
     }
     match (&app.overlay, &app.common.toast) {
@@ -108,18 +108,9 @@ fn draw_prompt(
     frame.set_cursor_position(Position::new(x, area.y));
 }
 
-/// The keys that have an effect now: some have none in an ended process, a file or a recording.
+/// The keys that have an effect now.
 fn bindings(app: &App) -> Vec<Binding<'_>> {
-    let status = app.common.status();
-    let is_over = matches!(status, Status::File | Status::Exited | Status::Crashed);
-    let is_of_use = |binding: &Binding| match binding.action {
-        Action::Pause => !is_over,
-        Action::Toggle | Action::Reset | Action::Weight => !is_over && status != Status::Replay,
-        Action::Quit => app.way_back().is_none(),
-        Action::Back | Action::Unfilter => app.way_back() == Some(binding.action),
-        _ => status == Status::Replay || !binding.is_of_recordings(),
-    };
-    app.bindings().filter(|binding| app.overlay.is_some() || is_of_use(binding)).collect()
+    app.bindings().filter(|binding| app.overlay.is_some() || app.is_of_use(binding)).collect()
 }
 
 /// The action of the hint at this column.

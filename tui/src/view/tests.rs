@@ -398,6 +398,14 @@ fn the_columns_to_sort_by() {
 }
 
 #[test]
+fn the_actions_that_match_words() {
+    let mut desk = desk();
+    desk.press(":sort");
+    check_all("palette", &mut desk);
+    assert!(screen(&mut desk, true, (120, 30)).is_ascii());
+}
+
+#[test]
 fn names_that_do_not_fit_keep_their_end_and_scroll() {
     let mut desk = desk();
     desk.made().points[1].name =

@@ -14,6 +14,7 @@ fn every_key_map() -> Vec<(String, KeyMap)> {
     let overlays = [
         Overlay::Help(0),
         Overlay::Typed(prompt.clone()),
+        Overlay::Palette(prompt.clone(), 0),
         Overlay::Columns("name"),
         Overlay::Sort("name"),
         Overlay::Typed(Prompt::new(PromptSubject::Moment, "")),
@@ -114,4 +115,41 @@ fn a_key_with_two_meanings_is_refused() {
         let error = chosen(wanted).unwrap_err();
         assert!(error.starts_with(said), "{error}");
     }
+}
+
+#[test]
+fn an_action_is_found_by_its_words() {
+    let mut desk = desk();
+    let found = |desk: &Desk| match &desk.overlay {
+        Some(Overlay::Palette(prompt, place)) => {
+            let all = desk.palette(&prompt.text());
+            (all.iter().map(|binding| binding.action).collect::<Vec<_>>(), *place)
+        }
+        other => panic!("no palette: {other:?}"),
+    };
+    desk.press(":");
+    let all = found(&desk).0;
+    assert!(all.contains(&Action::Toggle) && !all.contains(&Action::Seek), "{all:?}");
+    desk.press("pllmoft");
+    assert_eq!(found(&desk), (vec![Action::Faster], 0));
+    let before = desk.common.interval;
+    desk.press("\n");
+    assert!(desk.overlay.is_none() && desk.common.interval < before);
+
+    // The arrows choose among several; another letter begins with the best again.
+    desk.press(":screen");
+    desk.code(KeyCode::Down);
+    let (several, place) = found(&desk);
+    assert!(several.len() > 1 && place == 1, "{several:?}");
+    desk.press("s");
+    assert_eq!(found(&desk).1, 0);
+    desk.press("\x1b");
+    assert!(desk.overlay.is_none());
+
+    // Where nothing matches, Enter does nothing. The help leads to the actions, too.
+    desk.press("?/no such action\n");
+    assert_eq!(found(&desk), (Vec::new(), 0));
+    desk.clear();
+    desk.press("quit\n");
+    assert!(desk.quit);
 }

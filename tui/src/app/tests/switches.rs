@@ -24,7 +24,7 @@ fn toggles_are_put_back_even_by_a_panic() {
     let watched = process.clone();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
         let mut session = Session::new(Box::new(watched), false);
-        session.toggle(3, PointState::On).unwrap();
+        session.switch(3, PointState::On, false).unwrap();
         panic!("on purpose");
     }));
     assert!(panicked.is_err());
@@ -302,4 +302,63 @@ fn the_log_names_this_viewer_for_alpha_and_fences() {
         "fences of io.crc removed by another viewer or the program",
     ];
     assert_eq!(of_3(&desk)[2..], others);
+}
+
+#[test]
+fn the_last_change_is_undone_first() {
+    let mut desk = desk();
+    desk.press("/^lz\nEy");
+    desk.common.selected = Some(4);
+    desk.press("F");
+    desk.wait(1);
+    desk.common.selected = Some(4);
+    desk.press("a");
+    desk.clear();
+    desk.press("0.5\n");
+    desk.wait(1);
+    let state = |desk: &Desk| {
+        let point = desk.made().points[4].clone();
+        (desk.process.state(5), point.state, point.fenced, point.alpha)
+    };
+    let alpha = desk.process.0.borrow_mut().poll().unwrap().points[5].alpha;
+    use PointState::{Off, On};
+    assert_eq!(state(&desk), (Off, Off, true, Some(0.5)));
+    desk.press("U");
+    assert_eq!(desk.said(), Some("undone: set alpha of lz.compress"));
+    desk.wait(1);
+    desk.press("U");
+    assert_eq!(desk.said(), Some("undone: fenced lz.compress"));
+    desk.wait(1);
+    assert_eq!(state(&desk), (Off, Off, false, alpha));
+    desk.press("U");
+    assert_eq!(desk.said(), Some("undone: switched off 2 points"));
+    desk.wait(1);
+    assert_eq!(state(&desk), (On, On, false, alpha));
+    desk.press("U");
+    assert_eq!(desk.said(), Some("there is no change of yours to undo"));
+}
+
+/// The figures from before come back with those since, the viewer logs both as its own, and another
+/// reset removes them.
+#[test]
+fn a_reset_is_undone() {
+    let mut desk = desk();
+    let count = |desk: &Desk| desk.point(1).total().count;
+    let before = count(&desk);
+    desk.common.selected = Some(1);
+    desk.press("ry");
+    desk.wait(1);
+    let since = count(&desk);
+    assert!(before > 0 && since < before, "{before}, {since}");
+    desk.press("U");
+    desk.wait(1);
+    let shown = count(&desk);
+    assert!(shown > before + since, "{before}, {since}, {shown}");
+    assert!(desk.common.model.point(1).unwrap().load().is_none_or(|load| load < 2.0));
+    let entries: Vec<_> = desk.common.log.entries().iter().map(|it| it.text.clone()).collect();
+    assert!(entries.iter().all(|it| !it.contains("reset") || it.contains("by this viewer")));
+    desk.common.selected = Some(1);
+    desk.press("ry");
+    desk.wait(1);
+    assert!(count(&desk) < before);
 }

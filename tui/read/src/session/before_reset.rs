@@ -1,0 +1,170 @@
+//! The figures of a point before this viewer reset it. If the reset is undone, they are added to
+//! the point's later figures, in this viewer alone: the program's own figures stay reset.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::snapshot::{Bucket, Cell, Edge, Snapshot};
+
+/// The figures of a point before a reset.
+#[derive(Clone, Debug)]
+pub struct BeforeReset {
+    /// Id of the point.
+    pub point: u32,
+    resets: u32,
+    since_ticks: Option<u64>,
+    cells: Vec<Arc<Cell>>,
+    edges: Vec<Edge>,
+}
+
+impl BeforeReset {
+    /// The figures of a point in this snapshot; `None` if it has no such point.
+    pub fn of(snapshot: &Snapshot, point: u32) -> Option<Self> {
+        let known = snapshot.point(point)?;
+        Some(Self {
+            point,
+            resets: known.resets,
+            since_ticks: known.since_ticks,
+            cells: snapshot.cells_of(point).to_vec(),
+            edges: snapshot.edges.iter().filter(|edge| edge.point == point).copied().collect(),
+        })
+    }
+
+    /// Whether this snapshot shows the point's figures since the reset.
+    pub(super) fn is_over(&self, snapshot: &Snapshot) -> bool {
+        snapshot.point(self.point).is_some_and(|point| point.resets != self.resets)
+    }
+}
+
+/// The points whose resets were undone.
+#[derive(Debug, Default)]
+pub(super) struct Undone {
+    figures: HashMap<u32, BeforeReset>,
+    /// For each point, how often its figures were brought back. Whoever compares two snapshots must
+    /// see that the figures between them did not merely grow, so this is added to the resets.
+    times: HashMap<u32, u32>,
+}
+
+impl Undone {
+    pub(super) fn bring_back(&mut self, figures: BeforeReset) {
+        *self.times.entry(figures.point).or_default() += 1;
+        self.figures.insert(figures.point, figures);
+    }
+
+    /// The point is reset again, by this viewer.
+    pub(super) fn forget(&mut self, point: u32) {
+        self.figures.remove(&point);
+    }
+
+    /// Adds the figures from before the resets to a snapshot of the source.
+    pub(super) fn add_to(&self, snapshot: &mut Snapshot) {
+        if self.times.is_empty() {
+            return;
+        }
+        for point in &mut snapshot.points {
+            point.resets += self.times.get(&point.id).copied().unwrap_or(0);
+            if let Some(figures) = self.figures.get(&point.id) {
+                point.since_ticks = figures.since_ticks;
+            }
+        }
+        for figures in self.figures.values() {
+            for before in &figures.cells {
+                match snapshot.cells.binary_search_by_key(&before.key(), |cell| cell.key()) {
+                    Ok(place) => {
+                        let cell = Arc::make_mut(&mut snapshot.cells[place]);
+                        *cell = together(before, cell);
+                    }
+                    Err(place) => snapshot.cells.insert(place, Arc::clone(before)),
+                }
+            }
+            for before in &figures.edges {
+                match snapshot.edges.binary_search_by_key(&before.key(), Edge::key) {
+                    Ok(place) => {
+                        let edge = &mut snapshot.edges[place];
+                        edge.count += before.count;
+                        edge.exclusive += before.exclusive;
+                        edge.inclusive += before.inclusive;
+                    }
+                    Err(place) => snapshot.edges.insert(place, *before),
+                }
+            }
+        }
+    }
+}
+
+/// The measurements of two cells of one point and lane. The earlier ones become those of ended
+/// threads, so that a running thread's own figures stay as they are.
+fn together(before: &Cell, since: &Cell) -> Cell {
+    let mut tuples = since.tuples.clone();
+    for earlier in &before.tuples {
+        match tuples.iter_mut().find(|tuple| tuple.each == earlier.each) {
+            Some(tuple) => {
+                tuple.stats = [&earlier.stats, &tuple.stats].into_iter().sum();
+                tuple.sums.iter_mut().zip(&earlier.sums).for_each(|(sum, more)| *sum += more);
+            }
+            None => tuples.push(earlier.clone()),
+        }
+    }
+    let mut histogram: Vec<Bucket> = before.histogram.clone();
+    for bucket in &since.histogram {
+        match histogram.binary_search_by_key(&bucket.low, |known| known.low) {
+            Ok(place) => histogram[place].count += bucket.count,
+            Err(place) => histogram.insert(place, *bucket),
+        }
+    }
+    Cell {
+        stats: since.stats.clone(),
+        retired: [&before.retired, &before.stats, &since.retired].into_iter().sum(),
+        histogram,
+        tuples,
+        ..*since
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    #[test]
+    fn figures_that_are_brought_back_are_those_before_and_those_since() {
+        let before = Synthetic::new().poll().unwrap();
+        let id = before.edges[0].point;
+        let figures = BeforeReset::of(&before, id).unwrap();
+        assert!(BeforeReset::of(&before, u32::MAX).is_none());
+        // After the reset, the point has measured the same once more.
+        let mut after = before.clone();
+        let place = after.points.iter().position(|point| point.id == id).unwrap();
+        after.points[place].resets += 1;
+        after.points[place].since_ticks = Some(after.elapsed_ticks);
+        assert!(figures.is_over(&after) && !figures.is_over(&before));
+        let mut undone = Undone::default();
+        undone.bring_back(figures);
+        let mut shown = after.clone();
+        undone.add_to(&mut shown);
+        assert_eq!(shown.points[place].since_ticks, before.points[place].since_ticks);
+        assert_eq!(shown.points[place].resets, after.points[place].resets + 1);
+        for (cell, once) in shown.cells.iter().zip(&before.cells) {
+            let times = if cell.point == id { 2 } else { 1 };
+            assert_eq!(cell.total().count, times * once.total().count);
+            assert_eq!(cell.total().exclusive, times * once.total().exclusive);
+            let counts = |cell: &Cell| cell.histogram.iter().map(|it| it.count).sum::<u64>();
+            assert_eq!(counts(cell), times * counts(once));
+        }
+        for (edge, once) in shown.edges.iter().zip(&before.edges) {
+            assert_eq!(edge.count, if edge.point == id { 2 } else { 1 } * once.count);
+        }
+        // Where a thread has not measured since the reset, its figures from before are all.
+        let mut shown = after.clone();
+        shown.cells.retain(|cell| cell.point != id);
+        undone.add_to(&mut shown);
+        assert_eq!(shown.cells, before.cells);
+        // After another reset, the number of resets is another again.
+        undone.forget(id);
+        let mut shown = after.clone();
+        undone.add_to(&mut shown);
+        assert_eq!(shown.cells, after.cells);
+        assert_eq!(shown.points[place].resets, after.points[place].resets + 1);
+    }
+}
