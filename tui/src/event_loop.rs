@@ -1,6 +1,7 @@
 //! The event loop: poll, settle, draw, wait for a key. It also owns the terminal, and restores it
 //! whatever ends the loop.
 
+mod input;
 mod suspend;
 
 use std::fs::File;
@@ -18,6 +19,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Position, Rect};
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
+use self::input::Input;
 use self::suspend::Suspension;
 use crate::app::App;
 use crate::common::Errand;
@@ -105,7 +107,7 @@ fn bounded(width: u16, height: u16) -> Rect {
     Rect::from((Position::ORIGIN, (width, height).into()))
 }
 
-/// The kinds of input that [`take_input`] found.
+/// The kinds of input that [`take_input`] handled.
 #[derive(Default)]
 struct InputKinds {
     any: bool,
@@ -117,6 +119,7 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
     let suspension = Suspension::install().context("signals cannot be taken over")?;
     let mouse = app.common.options.mouse;
     let mut screen = TerminalScreen::new(mouse).context("the terminal cannot be used")?;
+    let mut input = Input::new();
     let mut changed = true;
     while !app.quit && !interrupt.raised() {
         let now = Instant::now();
@@ -132,7 +135,7 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
         if changed {
             screen.draw(|frame| view::draw(frame, app))?;
         }
-        let input = take_input(app, &screen)?;
+        let taken = take_input(app, &screen, &mut input)?;
         let mut suspend = suspension.asked();
         match app.common.errand.take() {
             Some(Errand::Copy(text)) => {
@@ -143,11 +146,11 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
             None => {}
         }
         // If input and a new size arrive at the same moment, crossterm may report only the input.
-        let resized = !app.quit && (input.resized || area()? != screen.area);
+        let resized = !app.quit && (taken.resized || area()? != screen.area);
         if resized {
             screen.clear()?;
         }
-        changed = input.any || resized;
+        changed = taken.any || resized;
         if suspend {
             screen.modes.pause();
             suspension.stop()?;
@@ -161,36 +164,42 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
     Ok(())
 }
 
-/// Waits for input until something is due, then handles all input that is there.
-fn take_input(app: &mut App, screen: &TerminalScreen) -> io::Result<InputKinds> {
-    let now = Instant::now();
-    let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
-    let mut input = InputKinds::default();
-    // Check the terminal first: if it is gone, crossterm would read end-of-file in an endless loop.
-    if screen.keyboard.is_gone(wait.min(PATIENCE)) {
-        app.quit = true;
-        return Ok(input);
+/// Waits for input until something is due, then handles all input that is there, up to an errand.
+fn take_input(app: &mut App, screen: &TerminalScreen, input: &mut Input) -> io::Result<InputKinds> {
+    let mut taken = InputKinds::default();
+    if input.is_empty() {
+        let now = Instant::now();
+        let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
+        let is_there = event::poll(Duration::ZERO)?;
+        let wait = if is_there { Duration::ZERO } else { wait.min(PATIENCE) };
+        // Check the terminal first: if it is gone, crossterm would read end-of-file in an endless
+        // loop.
+        if screen.keyboard.is_gone(wait) {
+            app.quit = true;
+            return Ok(taken);
+        }
+        input.read((!is_there).then(Instant::now))?;
     }
-    while event::poll(Duration::ZERO)? {
-        match event::read()? {
+    while let Some(event) = input.next() {
+        match event {
             Event::Key(key) => {
                 app.key(key, Instant::now());
-                input.any = true;
+                taken.any = true;
             }
             Event::Mouse(mouse) => {
                 let now = Instant::now();
                 let place = Position { x: mouse.column, y: mouse.row };
                 let target = view::hit(app, screen.area, place);
-                input.any |= app.mouse(mouse.kind, target, now);
+                taken.any |= app.mouse(mouse.kind, target, now);
                 // The next event refers to the screen as this event has changed it.
                 view::settle(app, screen.area, now);
             }
             Event::Paste(text) => {
                 app.paste(&text, Instant::now());
-                input.any = true;
+                taken.any = true;
             }
             Event::Resize(..) => {
-                input.resized = true;
+                taken.resized = true;
             }
             _ => {}
         }
@@ -198,7 +207,7 @@ fn take_input(app: &mut App, screen: &TerminalScreen) -> io::Result<InputKinds> 
             break;
         }
     }
-    Ok(input)
+    Ok(taken)
 }
 
 /// The terminal for keys, chosen as crossterm does: standard input, or else the process's terminal.
