@@ -64,14 +64,14 @@ fn the_library_is_found_in_the_viewers_prefix() {
     let prefix = Prefix::new(true);
     let library = prefix.injected.canonicalize().expect("it is there");
     let library = library.to_str().expect("it is plain text");
-    let (out, err) = prefix.variables(&[], None);
+    let (out, err) = prefix.variables(&["-v"], None);
     for variable in ALL {
         assert!(out.contains(&format!("{variable}={library}\n")), "{variable}: {out}");
     }
     assert!(err.contains(&format!("{} set to {library}", ALL.join(", "))), "{err}");
     let (out, err) = prefix.variables(&["--inject", "itt"], None);
     assert_eq!(out, format!("{VARIABLE}={library}\n"));
-    assert!(err.contains(&format!("{VARIABLE} set to {library}")), "{err}");
+    assert!(!err.contains(library), "{err}");
     let (out, err) = prefix.variables(&["--no-inject"], None);
     assert!(out.is_empty() && !err.contains("libpfp_inject"), "{out}{err}");
     let output = prefix.command().arg("doctor").output().expect("pfp-top starts");

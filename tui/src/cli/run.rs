@@ -69,6 +69,9 @@ pub struct RunArgs {
     /// Write the program's output to this file; the default is a file in $XDG_STATE_HOME/pfp.
     #[arg(long, value_name = "FILE", conflicts_with = "inherit")]
     log: Option<PathBuf>,
+    /// Say which variables were set for the program.
+    #[arg(short, long)]
+    verbose: bool,
     /// Let the program write to this terminal (only without a screen).
     #[arg(long)]
     inherit: bool,
@@ -138,6 +141,7 @@ pub(super) fn run(run: &RunArgs) -> Result<u8> {
     let mut notes = Vec::new();
     let mut environment = run.inject.environment(|note| notes.push(note))?;
     notes.extend(run.inject.replaced_runtime().map(Note::Fine));
+    notes.retain(|note| run.verbose || matches!(note, Note::Lacking(_)));
     if headless {
         notes.iter().map(Note::text).for_each(warn);
     }

@@ -91,8 +91,7 @@ impl Note {
 }
 
 impl InjectArgs {
-    /// The variables to add to a program's environment. Reports which annotations are measured, and
-    /// which are not.
+    /// The variables to add to a program's environment. Reports which are added, and which not.
     pub(super) fn environment(
         &self,
         mut say: impl FnMut(Note),
@@ -107,13 +106,7 @@ impl InjectArgs {
                  {places}); name it with {}",
                 variables::INJECT_LIBRARY
             ),
-            Err(_) => {
-                say(Note::Fine(format!(
-                    "annotations for other tools are not measured: {LIBRARY} was not found, see \
-                     `pfp-top doctor`"
-                )));
-                return Ok(Vec::new());
-            }
+            Err(_) => return Ok(Vec::new()),
         };
         let systems = match self.inject.is_empty() {
             true => &System::DEFAULT[..],
@@ -237,6 +230,16 @@ impl Symbols {
         }
         Ok(Self { defined, needed })
     }
+}
+
+/// A message if the library is missing, so that no annotations are measured.
+pub(super) fn missing() -> Option<String> {
+    find().is_err().then(|| {
+        format!(
+            "annotations for other tools are not measured: {LIBRARY} was not found, see \
+             `pfp-top doctor`"
+        )
+    })
 }
 
 /// The library, or a list of the places that were searched.

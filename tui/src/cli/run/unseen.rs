@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use object::read::ReadCache;
 use object::{Object, ObjectSection};
 
-use super::inject::{System, libraries};
+use super::inject::{self, System, libraries};
 use super::preload::executable;
 use pfp_read::files::input;
 
@@ -87,14 +87,15 @@ fn names(object: &Path, text: &[u8]) -> bool {
 /// A message that explains why a program has ended without recording anything.
 pub(super) fn why(program: &OsStr) -> String {
     let name = Path::new(program).display();
-    let reasons = Found::of(executable(program)).reasons();
+    let mut reasons = Found::of(executable(program)).reasons();
     if reasons.is_empty() {
-        return format!(
-            "{name} exited without recording anything: does it link pfp-probe, with the feature \
-             `enabled`, which is on by default, or is it annotated for NVTX, ITT, OpenMP's tools \
-             or Kokkos Tools, and does it reach a point?"
+        reasons.push(
+            "it reached no point of pfp-probe (with its feature `enabled`, the default) and no \
+             annotation for NVTX, ITT, OpenMP's tools or Kokkos Tools"
+                .to_owned(),
         );
     }
+    reasons.extend(inject::missing());
     format!("{name} exited without recording anything: {}", reasons.join("; "))
 }
 
