@@ -62,6 +62,8 @@ pub struct App {
     next_poll: Instant,
     next_sample: Instant,
     updates: u64,
+    /// Whether there was a search for processes.
+    has_looked: bool,
     /// The user's changes in the watched program that can be undone, the newest last.
     made: Vec<change::Made>,
     /// While requested figures are on their way: the moment from which the last ones are shown again.
@@ -86,6 +88,7 @@ impl App {
             next_poll: now,
             next_sample: now,
             updates: 0,
+            has_looked: false,
             made: Vec::new(),
             awaits_until: None,
         }
@@ -163,20 +166,34 @@ impl App {
         Screen::ALL.iter().any(|screen| self.screens.get(*screen).is_busy())
     }
 
-    /// Requests figures. Returns whether they are on their way, so that the poll has to be repeated
-    /// a moment later. The first figures may take any time.
+    /// Requests figures and the list of processes, as far as the screen shows them. Returns whether
+    /// they are on their way, so that the poll has to be repeated a moment later. The first ones may
+    /// take any time.
     fn awaits(&mut self, now: Instant) -> bool {
-        let Some(session) = &mut self.common.session else { return false };
-        session.source.set_interval(Some(self.common.interval));
-        session.source.prepare();
+        let (mut awaits, mut is_first) = (false, false);
+        if self.shows_processes() {
+            self.finder.prepare();
+            awaits = self.finder.awaits();
+            is_first = !self.has_looked;
+        }
+        if let Some(session) = &mut self.common.session {
+            session.source.set_interval(Some(self.common.interval));
+            session.source.prepare();
+            awaits |= session.source.awaits();
+            is_first |= self.common.model.snapshot().is_none() && self.screen.tab().is_some();
+        }
         let until = *self.awaits_until.get_or_insert(now + IN_TIME);
-        let is_first = self.common.model.snapshot().is_none() && self.screen.tab().is_some();
-        if session.source.awaits() && (is_first || now < until) {
+        if awaits && (is_first || now < until) {
             self.next_poll = now + CHECK;
             return true;
         }
         self.awaits_until = None;
         false
+    }
+
+    /// Whether the screen shows processes to choose from, or waits for one.
+    fn shows_processes(&self) -> bool {
+        self.common.session.is_none() || self.screen.tab().is_none()
     }
 
     /// Takes the next snapshot, or looks for a process if none is watched.
@@ -195,7 +212,7 @@ impl App {
         } else {
             self.take_snapshot();
         }
-        if self.common.session.is_none() || self.screen.tab().is_none() {
+        if self.shows_processes() {
             self.look();
         }
         let wait = match &self.common.session {
@@ -295,6 +312,7 @@ impl App {
 
     /// Looks for processes, and lets the screen handle the result.
     fn look(&mut self) {
+        self.has_looked = true;
         match self.finder.discover() {
             Ok(discovery) => self.common.discovery = discovery,
             Err(error) => return self.common.notify(Severity::Error, format!("{error:#}")),

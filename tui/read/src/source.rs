@@ -16,6 +16,7 @@ mod open;
 mod place;
 mod process_group;
 mod recording;
+mod search;
 mod symbol;
 pub mod synthetic;
 mod usage;
@@ -34,6 +35,7 @@ pub use collecting::Collecting;
 pub use file::FileSource;
 pub use live::{LostSegment, announced, attach, discover, gc};
 pub use process_group::{ProcessGroup, Selector};
+pub use search::Search;
 pub use which::Which;
 
 pub use crate::files::Refusal;
@@ -227,6 +229,16 @@ pub trait Finder {
     /// machines. From then on, no call waits for a connection. To be called before there is a
     /// screen.
     fn ready_for_screen(&mut self) {}
+
+    /// Begins a search in the background, whose result a later [`Self::discover`] returns. A screen
+    /// calls this before each of its searches, and no search waits from then on.
+    fn prepare(&mut self) {}
+
+    /// Whether the search that [`Self::prepare`] has begun is under way, so that
+    /// [`Self::discover`] would return the result of the last one again. Never waits.
+    fn awaits(&mut self) -> bool {
+        false
+    }
 
     /// Places that cannot be reached now, if there are several.
     fn bad_places(&mut self) -> Vec<BadPlace> {

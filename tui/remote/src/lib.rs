@@ -8,13 +8,14 @@ mod residents;
 mod rooms;
 mod via;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
 use pfp_read::snapshot::BadPlace;
 use pfp_read::source::{
-    Candidate, Collecting, Discovery, Finder, ProcessGroup, Source, attach, discover,
+    Candidate, Collecting, Discovery, Finder, ProcessGroup, Search, Source, attach, discover,
 };
 
 pub use group::files::{open_group, read_sum};
@@ -35,6 +36,8 @@ pub struct Machine {
     /// Makes processes that end between two searches leave their segments. `None` once a process is
     /// watched.
     collecting: Option<Rc<Collecting>>,
+    /// The search in the background, for a screen.
+    search: Option<Rc<RefCell<Search>>>,
 }
 
 impl Machine {
@@ -42,7 +45,7 @@ impl Machine {
     /// process stay toggled if the connection to that user's agent is lost.
     #[must_use]
     pub fn all(keep: bool) -> Self {
-        Self { rooms: Some(Rooms::new(keep)), collecting: None }
+        Self { rooms: Some(Rooms::new(keep)), ..Self::default() }
     }
 
     /// Finds all processes from now on, including those that end between two searches. `keep` has
@@ -66,12 +69,23 @@ impl Machine {
 
 impl Finder for Machine {
     fn discover(&mut self) -> Result<Discovery> {
-        let mut discovery = discover()?;
+        let mut discovery = match &self.search {
+            Some(search) => search.borrow_mut().found()?,
+            None => discover()?,
+        };
         self.add_rooms(&mut discovery);
         if let Some(collecting) = &self.collecting {
             collecting.note(&mut discovery);
         }
         Ok(discovery)
+    }
+
+    fn prepare(&mut self) {
+        self.search.get_or_insert_default().borrow_mut().begin();
+    }
+
+    fn awaits(&mut self) -> bool {
+        self.search.as_ref().is_some_and(|search| search.borrow_mut().is_under_way())
     }
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
@@ -86,7 +100,7 @@ impl Finder for Machine {
     fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
         let collecting = || self.collecting.clone().unwrap_or_else(|| Rc::new(Collecting::start()));
         let collecting = group.is_open().then(collecting);
-        let finder = Newcomers::new(Self { collecting, ..self.clone() });
+        let finder = Newcomers::new(Self { collecting, search: None, ..self.clone() });
         let group = attach_group_by(Box::new(finder), group)?;
         self.collecting = None;
         Ok(group)

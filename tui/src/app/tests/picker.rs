@@ -91,3 +91,54 @@ fn marked_processes_are_opened_as_one() {
     let ids: Vec<_> = members.iter().map(|member| member.segment_id.clone()).collect();
     assert_eq!(ids, [candidate(4).segment_id]);
 }
+
+/// Finds processes in the background, as long as the test lets it.
+#[derive(Clone, Default)]
+struct Slow(Rc<RefCell<(bool, Discovery)>>);
+
+impl Finder for Slow {
+    fn discover(&mut self) -> Result<Discovery> {
+        let (is_slow, found) = &*self.0.borrow();
+        Ok(if *is_slow { Discovery::default() } else { found.clone() })
+    }
+
+    fn awaits(&mut self) -> bool {
+        self.0.borrow().0
+    }
+
+    fn attach(&mut self, _: &Candidate) -> Result<Box<dyn Source>> {
+        Ok(Box::new(Synthetic::new()))
+    }
+}
+
+/// A search never holds the keys up. The first list may take any time; a later one shows what the
+/// last search has found if it is late.
+#[test]
+fn a_long_search_holds_no_key_up() {
+    let slow = Slow::default();
+    let candidates = [4711, 4712].map(candidate).to_vec();
+    *slow.0.borrow_mut() = (true, Discovery { candidates, ..Discovery::default() });
+    let now = Instant::now();
+    let app = App::new(Options::default(), Box::new(slow.clone()), now);
+    let mut desk = Desk { app, process: Shared::default(), now };
+    let listed = |desk: &Desk| desk.common.discovery.candidates.len();
+    for _ in 0..100 {
+        let due = desk.next_poll().unwrap();
+        desk.now = desk.now.max(due);
+        desk.app.poll(desk.now);
+        assert!(desk.next_poll().unwrap() - desk.now <= Duration::from_millis(10));
+        desk.press("?");
+        assert_eq!(desk.overlay.take(), Some(Overlay::Help(0)));
+    }
+    slow.0.borrow_mut().0 = false;
+    desk.wait(1);
+    assert_eq!(listed(&desk), 2);
+    // From now on, a late search leaves the screen as it is after a tenth of a second.
+    slow.0.borrow_mut().0 = true;
+    let polls = (1..).find(|_| {
+        desk.now = desk.now.max(desk.next_poll().unwrap());
+        desk.app.poll(desk.now);
+        desk.next_poll().unwrap() - desk.now > Duration::from_millis(10)
+    });
+    assert!(polls.is_some_and(|polls| polls <= 12), "{polls:?}");
+}

@@ -1,0 +1,63 @@
+//! The search for processes in a thread of its own, for a screen: with thousands of processes, it
+//! takes longer than a key may wait.
+
+use std::io;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+
+use anyhow::{Result, anyhow};
+
+use super::{Discovery, discover};
+
+/// Searches one after the other.
+#[derive(Debug, Default)]
+pub struct Search {
+    under_way: Option<Receiver<Result<Discovery>>>,
+    done: Option<Result<Discovery>>,
+    last: Discovery,
+}
+
+impl Search {
+    /// Begins a search, unless one is under way or has a result that was not taken yet.
+    pub fn begin(&mut self) {
+        if self.is_under_way() || self.done.is_some() {
+            return;
+        }
+        let (result, under_way) = channel();
+        let search = move || drop(result.send(discover()));
+        match thread::Builder::new().name("pfp-search".to_owned()).spawn(search) {
+            Ok(_) => self.under_way = Some(under_way),
+            Err(error) => self.done = Some(Err(no_thread(error))),
+        }
+    }
+
+    /// Whether a search has begun and has no result yet.
+    pub fn is_under_way(&mut self) -> bool {
+        let Some(under_way) = &self.under_way else { return false };
+        self.done = Some(match under_way.try_recv() {
+            Ok(result) => result,
+            Err(TryRecvError::Empty) => return true,
+            Err(TryRecvError::Disconnected) => Err(anyhow!("the search for processes failed")),
+        });
+        self.under_way = None;
+        false
+    }
+
+    /// The result of the last search that has ended. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`discover`], once for each search.
+    pub fn found(&mut self) -> Result<Discovery> {
+        if !self.is_under_way()
+            && let Some(done) = self.done.take()
+        {
+            self.last = done?;
+        }
+        Ok(self.last.clone())
+    }
+}
+
+fn no_thread(error: io::Error) -> anyhow::Error {
+    anyhow!(error).context("no thread to search for processes")
+}
