@@ -288,6 +288,8 @@ impl App {
         let (view, common) = self.view_mut();
         let outcome = view.update(common);
         self.carry_on(outcome);
+        // A wide screen shows the point beside the table.
+        self.screens.detail.follow(&self.common);
         self.sort();
     }
 

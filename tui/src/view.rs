@@ -23,6 +23,7 @@ use std::time::Instant;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use ratatui::widgets::{Block, Borders};
 
 pub use hit::hit;
 
@@ -42,6 +43,9 @@ pub fn draw(frame: &mut Frame, app: &App) {
             Some(Overlay::Help(offset)) => help::draw(frame, parts.body, app, *offset),
             _ => app.view().draw(frame, parts.body, &app.common),
         }
+        if !parts.beside.is_empty() {
+            draw_beside(frame, parts.beside, app);
+        }
         if let Some(overlay) = &app.overlay {
             chooser::draw(frame, parts.body, app, overlay);
         }
@@ -49,6 +53,18 @@ pub fn draw(frame: &mut Frame, app: &App) {
     tabs::draw(frame, parts.tabs, app);
     footer::draw(frame, parts.footer, app);
     sequences::simplify(frame.buffer_mut());
+}
+
+/// Draws the selected point in full, with a line that divides it from the table.
+fn draw_beside(frame: &mut Frame, area: Rect, app: &App) {
+    let styles = &app.common.styles;
+    let block = Block::new()
+        .borders(Borders::LEFT)
+        .border_set(styles.border())
+        .border_style(styles.theme.faint);
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    app.screens.detail.draw_beside(frame, inner, &app.common);
 }
 
 /// Updates the app with the time and the size of the terminal. Returns whether anything on the

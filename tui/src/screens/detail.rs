@@ -78,7 +78,7 @@ impl Default for DetailView {
 
 impl DetailView {
     /// Stores the point's figures at this poll.
-    fn follow(&mut self, common: &Common) {
+    pub(crate) fn follow(&mut self, common: &Common) {
         let snapshot = common.model.snapshot();
         if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             let rate = snapshot.clock.ticks_per_second;
@@ -102,6 +102,24 @@ impl DetailView {
         let snapshot = common.model.snapshot()?;
         let rate = snapshot.clock.ticks_per_second;
         self.history.stats(self.window, common.selected()?, snapshot.elapsed_ticks, rate)
+    }
+
+    /// Draws the top of the screen, for the point that is selected in another screen.
+    pub(crate) fn draw_beside(&self, frame: &mut Frame, area: Rect, common: &Common) {
+        self.draw_from(frame, area, common, 0);
+    }
+
+    fn draw_from(&self, frame: &mut Frame, body: Rect, common: &Common, offset: usize) {
+        let styles = &common.styles;
+        let heading = match common.selected() {
+            Some(figures) => heading(figures, styles),
+            None => Line::styled(
+                " no point yet: 1 shows the table, which has a row for each that is reached",
+                styles.theme.faint,
+            ),
+        };
+        let lines = self.text(body, common).lines.into_iter().map(|(line, _)| line);
+        draw_scrolled(frame, body, heading, lines.collect(), offset);
     }
 
     /// The content below the heading, on a body of this size.
@@ -253,15 +271,6 @@ impl View for DetailView {
     }
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
-        let styles = &common.styles;
-        let heading = match common.selected() {
-            Some(figures) => heading(figures, styles),
-            None => Line::styled(
-                " no point yet: 1 shows the table, which has a row for each that is reached",
-                styles.theme.faint,
-            ),
-        };
-        let lines = self.text(body, common).lines.into_iter().map(|(line, _)| line);
-        draw_scrolled(frame, body, heading, lines.collect(), self.offset);
+        self.draw_from(frame, body, common, self.offset);
     }
 }

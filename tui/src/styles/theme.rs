@@ -1,6 +1,7 @@
 //! All colours, and all characters for drawing.
 
 use ratatui::style::{Color, Modifier, Style};
+use ratatui::symbols::border;
 
 use pfp_read::snapshot::PointState;
 
@@ -280,6 +281,18 @@ impl Glyphs {
     };
 }
 
+/// A border for terminals without line-drawing characters.
+const ASCII_BORDER: border::Set<'static> = border::Set {
+    top_left: "+",
+    top_right: "+",
+    bottom_left: "+",
+    bottom_right: "+",
+    vertical_left: "|",
+    vertical_right: "|",
+    horizontal_top: "-",
+    horizontal_bottom: "-",
+};
+
 /// Colours and characters together.
 #[derive(Clone, Copy, Debug)]
 pub struct Styles {
@@ -290,6 +303,11 @@ pub struct Styles {
 }
 
 impl Styles {
+    /// The characters of a border.
+    pub(crate) fn border(&self) -> border::Set<'static> {
+        if self.glyphs.on.is_ascii() { ASCII_BORDER } else { border::PLAIN }
+    }
+
     /// With or without colours, and with or without characters beyond ASCII.
     pub fn new(color: bool, ascii: bool) -> Self {
         Self {

@@ -2,7 +2,6 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::symbols;
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear};
 
@@ -11,18 +10,6 @@ use crate::common::Overlay;
 use crate::styles::draw_scrolled;
 use pfp_model::grid::{Heading, Sorted, TableLayout};
 use pfp_read::text;
-
-/// A border for terminals without line-drawing characters.
-const ASCII_BORDER: symbols::border::Set = symbols::border::Set {
-    top_left: "+",
-    top_right: "+",
-    bottom_left: "+",
-    bottom_right: "+",
-    vertical_left: "|",
-    vertical_right: "|",
-    horizontal_top: "-",
-    horizontal_bottom: "-",
-};
 
 /// Maximum width of the menu.
 const WIDTH: u16 = 60;
@@ -55,8 +42,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) 
         Line::styled(text::fit(&format!("{mark}{text}"), inner, styles.glyphs.ellipsis), style)
     });
     let lines: Vec<Line> = lines.collect();
-    let border = if styles.glyphs.on.is_ascii() { ASCII_BORDER } else { symbols::border::PLAIN };
-    let block = Block::bordered().border_set(border).border_style(styles.theme.faint);
+    let block = Block::bordered().border_set(styles.border()).border_style(styles.theme.faint);
     // In a lower panel, a border would leave no row to choose from.
     let has_border = panel.height > BORDER_FROM;
     let body = if has_border { block.inner(panel) } else { panel };

@@ -1,10 +1,17 @@
 //! The areas of the parts of the screen.
 
 use ratatui::layout::Rect;
-use ratatui::macros::vertical;
+use ratatui::macros::{horizontal, vertical};
 
 use super::{header, summary, tabs};
 use crate::app::App;
+use crate::common::{Overlay, Screen};
+
+/// Width of the area beside the table of points, where the figures and the histogram of a point are
+/// side by side.
+const BESIDE: u16 = 81;
+/// Minimum width of the table beside it.
+const TABLE: u16 = 100;
 
 /// The areas of the parts of the screen.
 pub(super) struct Parts {
@@ -12,6 +19,8 @@ pub(super) struct Parts {
     pub(super) summary: Rect,
     pub(super) notice: Rect,
     pub(super) body: Rect,
+    /// The selected point in full, beside the table of points; empty if there is no room for it.
+    pub(super) beside: Rect,
     pub(super) tabs: Rect,
     pub(super) footer: Rect,
 }
@@ -23,6 +32,21 @@ impl Parts {
         let summary = u16::from(summary::has_room(app, area.height));
         let [header, summary, notice, body, tabs, footer] =
             vertical![==1, ==summary, ==notice, *=1, ==tabs, ==1].areas(area);
-        Self { header, summary, notice, body, tabs, footer }
+        let [body, beside] = horizontal![*=1, ==beside(app, body.width)].areas(body);
+        Self { header, summary, notice, body, beside, tabs, footer }
     }
+}
+
+/// Width of the area beside a body of this width. No column of the table and none of the help gives
+/// way to it.
+fn beside(app: &App, width: u16) -> u16 {
+    let left = width.saturating_sub(BESIDE);
+    let columns =
+        |width: u16| app.view().grid(width.into(), &app.common).map(|grid| grid.slots.len());
+    let has_room = app.screen == Screen::Points
+        && app.common.selected().is_some()
+        && !matches!(app.overlay, Some(Overlay::Help(_)))
+        && left >= TABLE
+        && columns(left) == columns(width);
+    if has_room { BESIDE } else { 0 }
 }

@@ -389,6 +389,26 @@ fn the_rows_of_every_list_can_be_clicked() {
     }
 }
 
+/// A wide screen shows the selected point beside the table, if no column gives way to it.
+#[test]
+fn the_point_beside_the_table() {
+    let mut desk = desk();
+    let wide = (200, 30);
+    let shown = screen(&mut desk, false, wide);
+    check("points", &shown, wide);
+    assert!(screen(&mut desk, true, wide).is_ascii());
+    let is_beside = |desk: &mut Desk| screen(desk, false, wide).contains("Exclusive, all");
+    assert!(is_beside(&mut desk));
+    desk.press("?");
+    assert!(!is_beside(&mut desk));
+    desk.press("\x1bc");
+    for _ in 0..40 {
+        desk.press("j ");
+    }
+    desk.press("\n");
+    assert!(!is_beside(&mut desk), "{}", screen(&mut desk, false, wide));
+}
+
 #[test]
 fn the_columns_to_sort_by() {
     let mut desk = desk();
