@@ -201,15 +201,24 @@ impl Figures {
         }
         let (before, now) = (old.of_each()?, self.of_each()?);
         let members = self.snapshot.process.members.iter().enumerate();
+        let known = &old.snapshot.process.members;
         let pace = |(place, process): (usize, &Process)| {
             let ticks = (*own.get(place)?)?;
-            let zero = (0, 0, [0; AMOUNTS]);
-            let ((count, exclusive, amounts), then) =
-                (now[place], before.get(place).copied().unwrap_or(zero));
+            let is_same = |known: &Process| known.segment_id == process.segment_id;
+            // Nearly always, each process has the place that it had before.
+            let was = match known.get(place).is_some_and(is_same) {
+                true => Some(place),
+                false => known.iter().position(is_same),
+            };
+            let had_ended = was.is_some_and(|was| known[was].state != ProcessState::Running);
+            let then = was.and_then(|was| before.get(was)).copied().unwrap_or_default();
+            let (count, exclusive, amounts) = now[place];
             Some(match ticks {
                 _ if process.late_since_unix_ns.is_some() => Pace::default(),
+                // A sum may add the figures of other ended processes to it.
+                _ if had_ended => Pace::default(),
                 0 if process.state != ProcessState::Running => Pace::default(),
-                0 => old.rates.paces.get(place).copied().unwrap_or_default(),
+                0 => was.and_then(|was| old.rates.paces.get(was)).copied().unwrap_or_default(),
                 ticks => Pace {
                     count: count.saturating_sub(then.0) as f64 / ticks as f64,
                     exclusive: exclusive.saturating_sub(then.1) as f64 / ticks as f64,

@@ -605,7 +605,7 @@ mod tests {
         assert_eq!(ended, ["worker[7] ended in order", "!worker[9] crashed or was killed"]);
         assert_eq!(watch.poll(), [""; 0]);
         let gone = members(&mut watch, &|all| drop(all.remove(2)));
-        assert_eq!(gone, ["worker[9] ended a while ago: its rows are gone"]);
+        assert_eq!(gone, ["worker[9] ended a while ago and is no longer listed"]);
         // A process that came and died between two polls is reported with both events.
         let died = Process { state: ProcessState::Crashed, ..process(10) };
         let both = members(&mut watch, &|all| all.push(died.clone()));

@@ -125,7 +125,9 @@ pub(super) fn interval(
             (own, _) => own.filter(|own| *own > 0).unwrap_or(ticks),
         };
         let seconds = seconds(snapshot, ticks);
-        let now = grown.exclusive as f64 / ticks as f64;
+        // An ended thread measures nothing more, but a sum may add others' figures to it.
+        let had_ended = old.is_some_and(|old| old.lane.kind == LaneKind::Ended);
+        let now = if had_ended { 0.0 } else { grown.exclusive as f64 / ticks as f64 };
         // The load of an ended thread drops to zero at once, instead of fading out.
         let is_at_rest = thread.lane.kind == LaneKind::Ended && grown.exclusive == 0;
         let before = old.filter(|old| old.settled && !is_at_rest).and_then(|old| old.load);

@@ -494,6 +494,13 @@ impl Edge {
     pub fn key(&self) -> (u32, Option<u32>, u32) {
         (self.point, self.caller, self.lane)
     }
+
+    /// Adds the measurements of another edge.
+    pub fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.exclusive = self.exclusive.saturating_add(other.exclusive);
+        self.inclusive = self.inclusive.saturating_add(other.inclusive);
+    }
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -10,16 +10,17 @@
 //! Points and lanes get new ids, which never change. A matching process that appears later joins
 //! the group. The rows of an ended process stay, with its last figures. Only an open group, as with
 //! `--all`, removes an ended process: a minute after it exited cleanly or, if it died, once three
-//! other processes have died after it. A sum never removes processes, and an open group does so
-//! only while one of its processes runs.
+//! other processes have died after it. It does so only while one of its processes runs. A sum never
+//! removes processes; an open one folds the oldest of many ended ones into one.
 
 pub(super) mod files;
+mod fold;
 mod kept;
 mod merge;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -45,6 +46,8 @@ pub(super) struct GroupSource {
     members: Vec<GroupMember>,
     /// Sources whose first picture is still to come, with their segment ids.
     coming: Vec<(String, Box<dyn Source>)>,
+    /// The segment ids of ended processes that were folded into another.
+    folded: HashSet<String>,
     /// Places that could not be reached at the last poll.
     bad: Vec<BadPlace>,
     /// Number of ids given to points so far, which is the next point's id.
@@ -81,6 +84,8 @@ struct GroupMember {
     segment_id: String,
     source: Box<dyn Source>,
     last: Snapshot,
+    /// Number of processes: more than one if others were folded into it.
+    processes: usize,
     /// Moment at which it was found to have ended.
     ended: Option<Instant>,
     /// Whether the source was dropped, so that `last` is all that is left of the process.
@@ -116,6 +121,7 @@ impl GroupSource {
             finder,
             members: Vec::new(),
             coming: Vec::new(),
+            folded: HashSet::new(),
             bad: Vec::new(),
             points: 0,
             ids: HashMap::new(),
@@ -145,7 +151,7 @@ impl GroupSource {
         let known = |c: &Candidate| {
             let of_members = self.members.iter().map(|member| &member.segment_id);
             let mut all = of_members.chain(self.coming.iter().map(|(id, _)| id));
-            all.any(|id| *id == c.segment_id)
+            all.any(|id| *id == c.segment_id) || self.folded.contains(&c.segment_id)
         };
         let (admitted, others): (Vec<&Candidate>, Vec<&Candidate>) = discovery
             .candidates
@@ -176,6 +182,7 @@ impl GroupSource {
                 segment_id,
                 source,
                 last,
+                processes: 1,
                 ended: None,
                 is_kept: false,
                 points: HashMap::new(),
@@ -255,6 +262,7 @@ impl Source for GroupSource {
             }
         }
         self.leave(Instant::now());
+        self.fold_ended();
         // `join` polls the members that it adds.
         self.join()?;
         Ok(self.merge())

@@ -49,7 +49,10 @@ pub(super) fn of(known: &[Process], snapshot: &Snapshot) -> Vec<MemberEvent> {
         .chain([event(
             gone.map(Process::to_string).collect(),
             false,
-            ["ended a while ago: its rows are gone", "ended a while ago: their rows are gone"],
+            [
+                "ended a while ago and is no longer listed",
+                "ended a while ago and are no longer listed",
+            ],
         )])
         .flatten()
         .collect()

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::snapshot::{Bucket, Cell, Edge, Snapshot};
+use crate::snapshot::{Cell, Edge, Snapshot};
 
 /// The figures of a point before a reset.
 #[derive(Clone, Debug)]
@@ -72,52 +72,18 @@ impl Undone {
                 match snapshot.cells.binary_search_by_key(&before.key(), |cell| cell.key()) {
                     Ok(place) => {
                         let cell = Arc::make_mut(&mut snapshot.cells[place]);
-                        *cell = together(before, cell);
+                        *cell = before.with(cell);
                     }
                     Err(place) => snapshot.cells.insert(place, Arc::clone(before)),
                 }
             }
             for before in &figures.edges {
                 match snapshot.edges.binary_search_by_key(&before.key(), Edge::key) {
-                    Ok(place) => {
-                        let edge = &mut snapshot.edges[place];
-                        edge.count += before.count;
-                        edge.exclusive += before.exclusive;
-                        edge.inclusive += before.inclusive;
-                    }
+                    Ok(place) => snapshot.edges[place].add(before),
                     Err(place) => snapshot.edges.insert(place, *before),
                 }
             }
         }
-    }
-}
-
-/// The measurements of two cells of one point and lane. The earlier ones become those of ended
-/// threads, so that a running thread's own figures stay as they are.
-fn together(before: &Cell, since: &Cell) -> Cell {
-    let mut tuples = since.tuples.clone();
-    for earlier in &before.tuples {
-        match tuples.iter_mut().find(|tuple| tuple.each == earlier.each) {
-            Some(tuple) => {
-                tuple.stats = [&earlier.stats, &tuple.stats].into_iter().sum();
-                tuple.sums.iter_mut().zip(&earlier.sums).for_each(|(sum, more)| *sum += more);
-            }
-            None => tuples.push(earlier.clone()),
-        }
-    }
-    let mut histogram: Vec<Bucket> = before.histogram.clone();
-    for bucket in &since.histogram {
-        match histogram.binary_search_by_key(&bucket.low, |known| known.low) {
-            Ok(place) => histogram[place].count += bucket.count,
-            Err(place) => histogram.insert(place, *bucket),
-        }
-    }
-    Cell {
-        stats: since.stats.clone(),
-        retired: [&before.retired, &before.stats, &since.retired].into_iter().sum(),
-        histogram,
-        tuples,
-        ..*since
     }
 }
 

@@ -41,6 +41,36 @@ impl Cell {
     pub fn total(&self) -> Stats {
         [&self.retired, &self.stats].into_iter().sum()
     }
+
+    /// These measurements together with later ones of the same point and lane. The earlier ones
+    /// count as those of ended threads, so that the figures of a running thread stay as they are.
+    #[must_use]
+    pub fn with(&self, later: &Self) -> Self {
+        let mut tuples = later.tuples.clone();
+        for earlier in &self.tuples {
+            match tuples.iter_mut().find(|tuple| tuple.each == earlier.each) {
+                Some(tuple) => {
+                    tuple.stats = [&earlier.stats, &tuple.stats].into_iter().sum();
+                    for (sum, more) in tuple.sums.iter_mut().zip(&earlier.sums) {
+                        *sum = sum.saturating_add(*more);
+                    }
+                }
+                None => tuples.push(earlier.clone()),
+            }
+        }
+        let mut histogram = self.histogram.clone();
+        for bucket in &later.histogram {
+            match histogram.binary_search_by_key(&bucket.low, |known| known.low) {
+                Ok(place) => {
+                    let count = &mut histogram[place].count;
+                    *count = count.saturating_add(bucket.count);
+                }
+                Err(place) => histogram.insert(place, *bucket),
+            }
+        }
+        let retired = [&self.retired, &self.stats, &later.retired].into_iter().sum();
+        Self { stats: later.stats.clone(), retired, histogram, tuples, ..*later }
+    }
 }
 
 /// The figures of all measurements of these cells, also by ended threads.

@@ -129,7 +129,7 @@ impl GroupSource {
     }
 
     fn name(&self, whole: &mut Process, state: ProcessState) {
-        let n = whole.members.len();
+        let n: usize = self.members.iter().map(|member| member.processes).sum();
         let plural = if n == 1 { "" } else { "es" };
         let sum = if self.wanted.sum { "sum of " } else { "" };
         whole.name = format!("{sum}{n} process{plural}");
@@ -229,7 +229,7 @@ fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Po
 /// Adds another process's point of the same name, whose figures began at `begin`. The sum's figures
 /// begin with the earliest of its parts. A part that joins changes the number of resets, so that
 /// users of the snapshot do not take the jump of the sum for new measurements.
-fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, running: bool) {
+pub(super) fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, running: bool) {
     sum.fenced |= point.fenced;
     sum.left_over |= point.left_over;
     sum.since_ticks = sum.begin_ticks().zip(begin).map(|(sum, begin)| sum.min(begin));

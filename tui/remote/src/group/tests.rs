@@ -562,3 +562,43 @@ fn a_process_that_has_died_is_held_once_and_keeps_its_figures() {
         assert_eq!(later.points.len(), if sum { 9 } else { 27 });
     }
 }
+
+/// A sum over a thousand short processes has few members, exact figures, and no jump in them.
+#[test]
+fn many_ended_processes_are_folded_into_one() {
+    const NAME: &str = "io.parse";
+    let machines = Machines::default();
+    machines.start(1);
+    let mut group = machines.group(true);
+    let mut model = Model::new(0.0);
+    model.fold(group.poll().unwrap());
+    for batch in 0..20 {
+        let pids = (0..50).map(|number| 2 * (batch * 50 + number + 1));
+        let started: Vec<Shared> = pids.map(|pid| machines.start(pid)).collect();
+        group.poll().unwrap();
+        for made in started {
+            made.borrow_mut().snapshot_mut().process.state = ProcessState::Exited;
+        }
+        let ended = group.poll().unwrap();
+        let (before, then) = (counts(&ended, NAME), ended.elapsed_ticks);
+        model.fold(ended);
+        // Now their sources are dropped, and some are folded.
+        machines.3.set(true);
+        let after = group.poll().unwrap();
+        machines.3.set(false);
+        assert_eq!(after.process.name, format!("sum of {} processes", 51 + batch * 50));
+        assert!(after.process.members.len() <= 1 + 1 + 256, "{}", after.process.members.len());
+        let of_point = |made: &Shared| counts(made.borrow_mut().snapshot_mut(), NAME)[0];
+        let all: u64 = machines.0.borrow().iter().map(|(_, made)| of_point(made)).sum();
+        assert_eq!(counts(&after, NAME), [all]);
+        assert!(after.cells.is_sorted_by(|a, b| a.key() < b.key()));
+        assert!(after.edges.is_sorted_by(|a, b| a.key() < b.key()));
+        let grown = all - before[0];
+        let seconds = (after.elapsed_ticks - then) as f64 / after.clock.ticks_per_second;
+        model.fold(after);
+        let figures = model.points().iter().find(|it| it.name() == NAME).unwrap();
+        let counted = figures.rate().map_or(0.0, |rate| rate * seconds);
+        assert!(counted <= 1.1 * grown as f64, "{counted} for {grown}");
+    }
+    assert!(group.members.len() <= 258);
+}
