@@ -339,7 +339,7 @@ impl GpuTimer {
         recorded
     }
 
-    /// Keeps an event for a later measurement. Destroys it if there is no memory for that.
+    /// Keeps an event for a later measurement. Destroys it if memory runs out.
     fn reuse(&mut self, event: Event) {
         match self.idle.try_reserve(1) {
             Ok(()) => self.idle.extend([event]),

@@ -28,7 +28,7 @@ const CLOCK_CHANGED: f64 = 0.02;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sampled {
-    /// Name of the work; empty if there was no memory for it.
+    /// Name of the work; empty if memory ran out.
     pub name: String,
     /// Number of warm-up runs.
     pub warmups: u32,

@@ -319,7 +319,7 @@ struct Settings {
 
 static SETTINGS: Once<Settings> = Once::new();
 
-/// Applies while there is no memory for others.
+/// Applies until other settings are stored.
 static NONE: Settings = OFF;
 const OFF: Settings = Settings {
     filter: None,

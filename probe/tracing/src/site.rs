@@ -321,8 +321,8 @@ impl Site {
         past::record_wall(point, begun, lived);
     }
 
-    /// Stores data of a new span if its point needs them. Returns whether it needs them. Counts a
-    /// refusal if there is no memory for the point.
+    /// Stores data of a new span if its point needs them. Returns whether it needs them. If memory
+    /// for the point runs out, this counts a refusal.
     #[inline(never)]
     pub(crate) fn keep(&'static self, span: &Attributes<'_>, id: u64) -> bool {
         let Some(measured) = self.measured.get().or_else(|| self.make(span)) else {

@@ -171,7 +171,7 @@ fn count_many(case: &str) -> Vec<u64> {
 }
 
 /// Instructions of one call, from counts of `times` calls and of twice as many in turn: the slope
-/// between the fewest of each. The fewest of few calls have no fold, and none of those calls is
+/// between the smallest counts of both. With few calls, those runs have no fold and no call that is
 /// longer than all before it.
 fn per_call(counts: &[u64], times: u64) -> f64 {
     let fewest = |of: usize| counts.chunks(2).map(|pair| pair[of]).min().unwrap_or(0);

@@ -112,9 +112,9 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.keys(&["Enter"]);
     check(39);
     screen.text(".");
-    // Loads and rates are those between two snapshots and not smoothed. What depends on the
-    // snapshots that were shown before is left out: the plots of the earlier load, and the order of
-    // rows with almost the same load, of which each keeps its place.
+    // Loads and rates are computed from two snapshots, without smoothing. The plots of the earlier
+    // load and the order of rows with almost the same load depend on what was shown before, so they
+    // are not compared.
     let figures = |text: &str| {
         let table = table(text).replace(|c: char| !c.is_ascii(), "").replace('>', " ");
         let mut rows: Vec<_> = table.lines().map(str::to_owned).collect();

@@ -234,8 +234,8 @@ pub trait Finder {
     /// calls this before each of its searches, and no search waits from then on.
     fn prepare(&mut self) {}
 
-    /// Whether the search that [`Self::prepare`] has begun is under way, so that
-    /// [`Self::discover`] would return the result of the last one again. Never waits.
+    /// Whether the search that [`Self::prepare`] has begun still runs, so that [`Self::discover`]
+    /// would return the last result again. Never waits.
     fn awaits(&mut self) -> bool {
         false
     }

@@ -40,8 +40,8 @@ impl BeforeReset {
 #[derive(Debug, Default)]
 pub(super) struct Undone {
     figures: HashMap<u32, BeforeReset>,
-    /// For each point, how often its figures were brought back. Whoever compares two snapshots must
-    /// see that the figures between them did not merely grow, so this is added to the resets.
+    /// For each point, how often its figures were brought back. This is added to the number of
+    /// resets, since a comparison of two snapshots would take the figures for new measurements.
     times: HashMap<u32, u32>,
 }
 

@@ -42,8 +42,8 @@ impl Cell {
         [&self.retired, &self.stats].into_iter().sum()
     }
 
-    /// These measurements together with later ones of the same point and lane. The earlier ones
-    /// count as those of ended threads, so that the figures of a running thread stay as they are.
+    /// These measurements together with later ones of the same point and lane. The earlier ones are
+    /// added to [`Self::retired`], so that the figures of a running thread stay as they are.
     #[must_use]
     pub fn with(&self, later: &Self) -> Self {
         let mut tuples = later.tuples.clone();
