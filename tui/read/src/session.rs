@@ -114,7 +114,7 @@ impl Session {
     /// The snapshot with its records, for a file.
     pub fn whole(&mut self, snapshot: &Snapshot) -> Snapshot {
         let mut whole = snapshot.clone();
-        self.source.add_records(&mut whole);
+        self.source.add_all_records(&mut whole);
         whole
     }
 

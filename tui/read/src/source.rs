@@ -113,6 +113,12 @@ pub trait Source {
     /// moment. They are many, and only files and the timeline need them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}
 
+    /// Like [`Self::add_records`], for a file: waits for records that are on their way, for up to a
+    /// second.
+    fn add_all_records(&mut self, snapshot: &mut Snapshot) {
+        self.add_records(snapshot);
+    }
+
     /// For each thread that is in a region: the id of its lane, and the ids of its open points,
     /// outermost first. `None` if only [`Self::poll`] can read them. A call takes microseconds and
     /// may be made many times between two polls.

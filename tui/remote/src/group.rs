@@ -230,6 +230,25 @@ impl GroupSource {
             }
         });
     }
+
+    /// Adds the records of each member, which `add` adds to the member's own snapshot.
+    fn add_records_by(
+        &mut self,
+        snapshot: &mut Snapshot,
+        add: impl Fn(&mut dyn Source, &mut Snapshot),
+    ) {
+        for member in &mut self.members {
+            let mut own = member.last.clone();
+            add(&mut *member.source, &mut own);
+            let began = member.began.unwrap_or_default();
+            snapshot.records.extend(own.records.into_iter().filter_map(|mut record| {
+                record.point = *member.points.get(&record.point)?;
+                record.lane = *member.lanes.get(&record.lane)?;
+                record.start = record.start.saturating_add(began);
+                Some(record)
+            }));
+        }
+    }
 }
 
 impl Source for GroupSource {
@@ -303,17 +322,11 @@ impl Source for GroupSource {
     }
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
-        for member in &mut self.members {
-            let mut own = member.last.clone();
-            member.source.add_records(&mut own);
-            let began = member.began.unwrap_or_default();
-            snapshot.records.extend(own.records.into_iter().filter_map(|mut record| {
-                record.point = *member.points.get(&record.point)?;
-                record.lane = *member.lanes.get(&record.lane)?;
-                record.start = record.start.saturating_add(began);
-                Some(record)
-            }));
-        }
+        self.add_records_by(snapshot, |source, own| source.add_records(own));
+    }
+
+    fn add_all_records(&mut self, snapshot: &mut Snapshot) {
+        self.add_records_by(snapshot, |source, own| source.add_all_records(own));
     }
 
     fn new_records(&mut self, _: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use super::agent::{AgentProcess, PATIENCE, SILENT, StartHandle};
 use super::far::{Connection, ConnectionState, PendingRequest};
-use super::remote::{RemoteSource, What};
+use super::remote::{FOR_RECORDS, RemoteSource, What};
 use super::way::{AgentCommand, Route, at};
 use super::wire::{Answer, Ask, Unpacker};
 use pfp_read::source::guard::{clean_discovery, clean_places};
@@ -167,6 +167,7 @@ impl RemoteFinder {
             attaching: None,
             asked: None,
             asked_for_records: None,
+            for_records: FOR_RECORDS,
             acts: Vec::new(),
             last: None,
             is_base: false,

@@ -23,8 +23,9 @@ use pfp_read::source::{Change, LineStatus, ProcessGroup, Source};
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
 /// How long a screen waits for records, if no other answer is overdue: a key is not noticeably
 /// late.
-const FOR_RECORDS: Duration = Duration::from_millis(40);
-/// How long a screen waits for records or for the answer to a change, unless the line is late.
+pub(super) const FOR_RECORDS: Duration = Duration::from_millis(40);
+/// How long a screen waits for records for a file or for the answer to a change, unless the line is
+/// late.
 const MORE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait until attached; and how long a subcommand without a screen waits for its first
 /// picture, for records and for changes.
@@ -66,6 +67,8 @@ pub(super) struct RemoteSource {
     pub(super) asked: Option<PendingRequest>,
     /// The pending request for records.
     pub(super) asked_for_records: Option<PendingRequest>,
+    /// How long a screen waits for records.
+    pub(super) for_records: Duration,
     /// Requests for changes whose answers have not arrived yet, the oldest first.
     pub(super) acts: Vec<PendingRequest>,
     /// The last picture, unconverted.
@@ -240,7 +243,7 @@ impl RemoteSource {
         let patience = match self.interval {
             None => MAX_PATIENCE,
             Some(_) if self.far.borrow_mut().is_late() => Duration::ZERO,
-            Some(_) => FOR_RECORDS,
+            Some(_) => self.for_records,
         };
         let mut far = self.far.borrow_mut();
         let asked = match self.asked_for_records {
@@ -352,6 +355,16 @@ impl Source for RemoteSource {
         let ended = |record: &&Record| record.end() <= snapshot.elapsed_ticks;
         let known = snapshot.lanes.iter().filter_map(|lane| self.rings.get(&lane.id));
         snapshot.records = known.flat_map(|ring| &ring.records).filter(ended).cloned().collect();
+    }
+
+    fn add_all_records(&mut self, snapshot: &mut Snapshot) {
+        self.for_records = MORE_PATIENCE;
+        if self.asked_for_records.is_some() {
+            // The answer to an earlier request may lack the last records.
+            self.add_records(snapshot);
+        }
+        self.add_records(snapshot);
+        self.for_records = FOR_RECORDS;
     }
 
     fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
