@@ -119,7 +119,7 @@ mod tests {
             }
         }
         // Variables of tests only, and a name that is wrong on purpose.
-        for other in ["PFP_UPDATE_SCREENS", "PFP_LANE", "PFP_TEST_FIGURES", "PFP_TEST_SEEDS"] {
+        for other in ["PFP_LANE", "PFP_TEST_FIGURES", "PFP_TEST_SEEDS"] {
             read.remove(other);
         }
         let known: BTreeSet<String> = names().into_iter().map(str::to_owned).collect();

@@ -302,10 +302,10 @@ mod tests {
         let (before, _) = text.split_once("  \"$defs\": ").unwrap();
         let points = serde_json::to_string_pretty(&points).unwrap().replace('\n', "\n  ");
         let renewed = format!("{before}  \"$defs\": {points}\n}}\n");
-        if std::env::var_os("PFP_UPDATE_SCREENS").is_some_and(|set| !set.is_empty()) {
+        if std::env::var_os("INSTA_UPDATE").is_some_and(|how| how == "always") {
             std::fs::write(&path, renewed).unwrap();
         } else {
-            let why = "is not what the columns are: PFP_UPDATE_SCREENS=1 writes it";
+            let why = "is not what the columns are: INSTA_UPDATE=always writes it";
             assert!(text == renewed, "{} {why}", path.display());
         }
     }

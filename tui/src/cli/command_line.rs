@@ -291,6 +291,24 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// The help of every command, as at the width of a wide terminal.
+    #[test]
+    #[cfg(feature = "otlp")]
+    fn the_help_of_each_command() {
+        fn add(command: &mut clap::Command, name: &str, all: &mut String) {
+            *all += &format!("$ {name} --help\n{}\n", command.render_long_help());
+            let shown = command.get_subcommands_mut().filter(|command| !command.is_hide_set());
+            shown.for_each(|command| add(command, &format!("{name} {}", command.get_name()), all));
+        }
+        // A value in the environment would be part of the help.
+        let plain = |command: clap::Command| command.mut_args(|arg| arg.hide_env_values(true));
+        let mut command = plain(Cli::command()).mut_subcommands(plain).term_width(100);
+        command.build();
+        let mut all = String::new();
+        add(&mut command, "pfp-top", &mut all);
+        insta::assert_snapshot!("help", all);
+    }
+
     #[test]
     fn options_and_commands_are_understood() {
         let cli = Cli::try_parse_from(["pfp-top", "-p", "7", "--once", "--sort", "p99"]).unwrap();

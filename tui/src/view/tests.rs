@@ -1,6 +1,6 @@
 //! Compares every screen of a made-up process, as text, with the expected text.
 //!
-//! After an intended change, `PFP_UPDATE_SCREENS=1 cargo test -p pfp-top` rewrites the files, so
+//! After an intended change, `INSTA_UPDATE=always cargo test -p pfp-top` rewrites the files, so
 //! that the difference can be reviewed.
 
 use std::cell::RefCell;
@@ -64,22 +64,18 @@ fn screen(desk: &mut Desk, ascii: bool, size: (u16, u16)) -> String {
     text(&drawn(desk, Styles::new(true, ascii), size))
 }
 
-/// Compares with `screens/NAME-WIDTHxHEIGHT.txt`.
-#[track_caller]
+/// Compares with `screens/NAME-WIDTHxHEIGHT.snap`.
 fn check(name: &str, found: &str, (width, height): (u16, u16)) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/view/screens");
-    let path = folder.join(format!("{name}-{width}x{height}.txt"));
-    if is_renewed() {
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(&path, found).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == expected, "{} differs; found:\n{found}", path.display());
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("screens");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(format!("{name}-{width}x{height}"), found));
 }
 
 /// Whether the expected files are to be rewritten.
 fn is_renewed() -> bool {
-    std::env::var_os("PFP_UPDATE_SCREENS").is_some_and(|set| !set.is_empty())
+    std::env::var_os("INSTA_UPDATE").is_some_and(|how| how == "always")
 }
 
 #[track_caller]
