@@ -19,7 +19,9 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 
 use crate::common::keys::{self, Binding};
-use crate::common::{Action, Common, Options, Overlay, Replay, Screen, Severity, Status};
+use crate::common::{
+    Action, Common, MouseTarget, Options, Overlay, Replay, Screen, Severity, Status,
+};
 use crate::screens::{PointsView, Screens, View};
 use pfp_model::compare::Baseline;
 use pfp_model::grid::Scroll;
@@ -55,6 +57,8 @@ pub struct App {
     came_from: Screen,
     /// Scroll position of each screen's list when the screen was last shown.
     scrolls: [Scroll; Screen::ALL.len()],
+    /// The object at which the left button of the mouse was pressed last.
+    grabbed: MouseTarget,
     /// Earlier filters, the newest last.
     filters: Vec<String>,
     finder: Box<dyn Finder>,
@@ -82,6 +86,7 @@ impl App {
             ends_program: false,
             came_from: Screen::Points,
             scrolls: Default::default(),
+            grabbed: MouseTarget::Nothing,
             filters: Vec::new(),
             finder,
             keys: keys::Keys::default(),

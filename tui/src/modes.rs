@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, disable_raw_mode, enable_raw_mode};
 
-/// Enables clicks and the wheel, with coordinates of any size. Unlike crossterm's command, it
-/// leaves out mouse movement.
-const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
+/// Enables clicks, the wheel and drags, with coordinates of any size. Unlike crossterm's command, it
+/// leaves out movement without a pressed button. Terminals that do not know drags keep to clicks.
+const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1002h\x1b[?1006h";
 /// Makes the terminal mark pasted text, which distinguishes it from typed keys.
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
 /// Disables everything again: mouse, pasting, the alternate screen; and shows the cursor.
-const ALL_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l\x1b[?2004l\x1b[?1049l\x1b[?25h";
+const ALL_OFF: &[u8] = b"\x1b[?1006l\x1b[?1002l\x1b[?1000l\x1b[?2004l\x1b[?1049l\x1b[?25h";
 
 /// Whether the terminal may have modes that must be restored.
 ///

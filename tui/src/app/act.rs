@@ -49,7 +49,7 @@ impl App {
             // Going back would show this same screen again, so show the table.
             Outcome::Back if self.came_from == self.screen => self.show(Screen::Points),
             Outcome::Back => self.show(self.came_from),
-            Outcome::Open => self.act(Action::Open, self.common.now),
+            Outcome::Act(action) => self.act(action, self.common.now),
             Outcome::Ask(overlay) => self.overlay = Some(overlay),
             Outcome::Attach(candidate) => {
                 let found = self.finder.attach(&candidate);

@@ -1,5 +1,6 @@
-//! The mouse: the wheel scrolls; a click selects a row, opens the selected row, or sorts by the
-//! clicked heading.
+//! The mouse: a click selects a row, opens the selected row, switches a point by its mark, or sorts
+//! by the clicked heading. The wheel scrolls; over a picture of the time it zooms, and a drag moves
+//! the time.
 
 use std::time::Instant;
 
@@ -16,29 +17,46 @@ impl App {
     /// Handles a mouse event; returns whether it had an effect.
     pub fn mouse(&mut self, event: MouseEventKind, target: MouseTarget, now: Instant) -> bool {
         self.common.now = now;
+        if event == MouseEventKind::Down(MouseButton::Left) {
+            self.grabbed = target;
+        }
+        // A message stays until an event has an effect, which may have a message of its own.
+        let toast = self.common.toast.take();
+        let has_effect = self.act_by_mouse(event, target);
+        if !has_effect {
+            self.common.toast = toast;
+        }
+        has_effect
+    }
+
+    fn act_by_mouse(&mut self, event: MouseEventKind, target: MouseTarget) -> bool {
         let in_prompt = !matches!(self.overlay, None | Some(Overlay::Help(_)));
-        match (event, target) {
+        let grabbed = self.grabbed;
+        let (view, common) = (self.screens.get_mut(self.screen), &mut self.common);
+        let outcome = match (event, target) {
             (MouseEventKind::Down(MouseButton::Left), MouseTarget::Key(action)) => {
-                self.common.toast = None;
-                self.act(action, now);
-                return true;
+                Outcome::Act(action)
             }
-            _ if in_prompt => return false,
-            (MouseEventKind::ScrollUp, _) => self.scroll(-NOTCH),
-            (MouseEventKind::ScrollDown, _) => self.scroll(NOTCH),
-            (MouseEventKind::Down(MouseButton::Left), MouseTarget::Tab(screen)) => {
-                self.show(screen);
-            }
-            (MouseEventKind::Down(MouseButton::Left), target) => {
-                let (view, common) = self.view_mut();
-                match view.click(target, common) {
-                    Outcome::Pass => return false,
-                    outcome => self.carry_on(outcome),
+            _ if in_prompt => Outcome::Pass,
+            (MouseEventKind::ScrollUp | MouseEventKind::ScrollDown, _) => {
+                let up = event == MouseEventKind::ScrollUp;
+                match view.wheel(up, target, common) {
+                    Outcome::Pass => {
+                        self.scroll(if up { -NOTCH } else { NOTCH });
+                        Outcome::Done
+                    }
+                    outcome => outcome,
                 }
             }
-            _ => return false,
-        }
-        self.common.toast = None;
-        true
+            (MouseEventKind::Down(MouseButton::Left), MouseTarget::Tab(screen)) => {
+                Outcome::Show(screen)
+            }
+            (MouseEventKind::Down(MouseButton::Left), _) => view.click(target, common),
+            (MouseEventKind::Drag(MouseButton::Left), _) => view.drag(grabbed, target, common),
+            _ => Outcome::Pass,
+        };
+        let has_effect = !matches!(outcome, Outcome::Pass);
+        self.carry_on(outcome);
+        has_effect
     }
 }

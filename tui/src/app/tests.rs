@@ -175,6 +175,18 @@ impl Desk {
         self.app.mouse(MouseEventKind::Down(MouseButton::Left), target, self.now)
     }
 
+    /// Drags with the left button from one object to another.
+    fn drag(&mut self, from: MouseTarget, to: MouseTarget) -> bool {
+        self.click(from);
+        self.app.mouse(MouseEventKind::Drag(MouseButton::Left), to, self.now)
+    }
+
+    /// Turns the wheel by a notch over an object.
+    fn wheel(&mut self, up: bool, target: MouseTarget) -> bool {
+        let kind = if up { MouseEventKind::ScrollUp } else { MouseEventKind::ScrollDown };
+        self.app.mouse(kind, target, self.now)
+    }
+
     /// Puts the cursor on the row at this place.
     pub(crate) fn walk_to(&mut self, place: usize) {
         let (view, common) = self.view_mut();
@@ -379,9 +391,27 @@ fn the_mouse_selects_opens_sorts_and_scrolls() {
     let inverted = Sorting { descending: false, ..Sorting::by(Column::Avg) };
     assert_eq!(desk.screens.points.sorting(), inverted);
     assert!(!desk.mouse(MouseEventKind::Moved, MouseTarget::Row(1), now));
+    assert!(!desk.drag(MouseTarget::Row(1), MouseTarget::Row(2)));
     // The question is answered by a key, so a click on a row does nothing.
     desk.press("E");
     assert!(!desk.click(MouseTarget::Row(1)));
+}
+
+#[test]
+fn a_click_on_the_mark_of_a_point_switches_it() {
+    let mut desk = desk();
+    let id = desk.common.order[3];
+    for (state, said) in [(PointState::Off, "off"), (PointState::On, "on")] {
+        assert!(desk.click(MouseTarget::Mark(3)));
+        assert_eq!(desk.process.state(id as usize), state);
+        assert_eq!((desk.common.selected, desk.screen), (Some(id), Screen::Points));
+        let name = desk.point(id).name();
+        assert_eq!(desk.said(), Some(format!("{name} is {said}").as_str()));
+    }
+    // An event without an effect leaves the message.
+    let now = desk.now;
+    assert!(!desk.mouse(MouseEventKind::Moved, MouseTarget::Row(1), now));
+    assert!(desk.said().is_some());
 }
 
 #[test]

@@ -8,8 +8,10 @@ use super::screen::Screen;
 pub enum MouseTarget {
     /// A row of the list, counted from the first row.
     Row(usize),
-    /// A line of the timeline, and the moment under the mouse.
-    Moment(usize, u64),
+    /// The mark of a row's point, which shows whether the point is on.
+    Mark(usize),
+    /// A moment in a picture of the time, and the line of the timeline, if there is one.
+    Moment(Option<usize>, u64),
     /// A tab in the line of tabs.
     Tab(Screen),
     /// A key in the hints of the last line.

@@ -215,8 +215,8 @@ impl View for DetailView {
             Action::Later => self.load.pan(true, common),
             Action::Oldest => self.load.oldest(common),
             Action::Newest => self.load.newest(),
-            Action::ZoomIn => self.load.zoom(true, common),
-            Action::ZoomOut => self.load.zoom(false, common),
+            Action::ZoomIn => self.load.zoom(true, None, common),
+            Action::ZoomOut => self.load.zoom(false, None, common),
             _ => return Outcome::Pass,
         }
         Outcome::Done
@@ -248,9 +248,32 @@ impl View for DetailView {
     }
 
     fn hit(&self, at: Position, body: Rect, common: &Common) -> MouseTarget {
-        let lines = self.text(body, common).lines;
-        sums::heading_at(&lines, self.offset, at, body)
-            .map_or(MouseTarget::Nothing, MouseTarget::Heading)
+        let text = self.text(body, common);
+        if let Some(heading) = sums::heading_at(&text.lines, self.offset, at, body) {
+            return MouseTarget::Heading(heading);
+        }
+        // The first line of the body is the heading, and the first line about the load its title.
+        let line = self.offset + usize::from(at.y - body.y);
+        let is_on_load = at.y > body.y && (text.load.0 + 2..=text.load.1).contains(&line);
+        let column = usize::from(at.x - body.x);
+        match load::moment_at(&self.load, common, body.width.into(), column) {
+            Some(moment) if is_on_load => MouseTarget::Moment(None, moment),
+            _ => MouseTarget::Nothing,
+        }
+    }
+
+    fn wheel(&mut self, up: bool, target: MouseTarget, common: &mut Common) -> Outcome {
+        let MouseTarget::Moment(_, moment) = target else { return Outcome::Pass };
+        self.load.zoom(up, Some(moment), common);
+        Outcome::Done
+    }
+
+    fn drag(&mut self, from: MouseTarget, to: MouseTarget, common: &mut Common) -> Outcome {
+        let (MouseTarget::Moment(_, from), MouseTarget::Moment(_, to)) = (from, to) else {
+            return Outcome::Pass;
+        };
+        self.load.drag(from, to, common);
+        Outcome::Done
     }
 
     fn click(&mut self, target: MouseTarget, _: &mut Common) -> Outcome {

@@ -200,6 +200,24 @@ impl View for PointsView {
         Some(self.fit(common, width, ' ').grid)
     }
 
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> MouseTarget {
+        let column = || self.grid(body.width.into(), common)?.key_at((at.x - body.x).into());
+        match view::hit_table(self, at, body, common) {
+            MouseTarget::Row(place) if column() == Some(Column::On.word()) => {
+                MouseTarget::Mark(place)
+            }
+            target => target,
+        }
+    }
+
+    fn click(&mut self, target: MouseTarget, common: &mut Common) -> Outcome {
+        let MouseTarget::Mark(place) = target else {
+            return view::click_table(self, target, common);
+        };
+        self.select(place, common);
+        Outcome::Act(Action::Toggle)
+    }
+
     fn settle(&mut self, _: Rect, common: &mut Common) {
         if self.name_offset > 0 {
             let names = common.model.points().iter().map(|f| text::width(&f.point().name));

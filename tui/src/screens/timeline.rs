@@ -158,18 +158,35 @@ impl View for TimelineView {
     fn hit(&self, at: Position, body: Rect, common: &Common) -> MouseTarget {
         let rows = self.rows(body);
         let place = common.scroll.offset + usize::from(at.y.saturating_sub(rows.y));
-        match draw::moment_at(self, body, (at.x - body.x).into()) {
-            _ if !rows.contains(at) || place >= self.at.cursor().1 => MouseTarget::Nothing,
-            Some(moment) => MouseTarget::Moment(place, moment),
-            None => MouseTarget::Row(place),
+        let line = (rows.contains(at) && place < self.at.cursor().1).then_some(place);
+        // The axis, and the room below the last line, have moments as well.
+        let moment = draw::moment_at(self, body, (at.x - body.x).into());
+        match (line, moment.filter(|_| at.y < rows.bottom() && self.at.picture().is_some())) {
+            (_, Some(moment)) => MouseTarget::Moment(line, moment),
+            (Some(place), None) => MouseTarget::Row(place),
+            (None, None) => MouseTarget::Nothing,
         }
     }
 
     fn click(&mut self, target: MouseTarget, common: &mut Common) -> Outcome {
-        let MouseTarget::Moment(line, moment) = target else {
+        let MouseTarget::Moment(Some(line), moment) = target else {
             return view::click_table(self, target, common);
         };
         self.at.click(line, moment);
+        Outcome::Done
+    }
+
+    fn wheel(&mut self, up: bool, target: MouseTarget, _: &mut Common) -> Outcome {
+        let MouseTarget::Moment(_, moment) = target else { return Outcome::Pass };
+        self.at.zoom_around(up, Some(moment));
+        Outcome::Done
+    }
+
+    fn drag(&mut self, from: MouseTarget, to: MouseTarget, _: &mut Common) -> Outcome {
+        let (MouseTarget::Moment(_, from), MouseTarget::Moment(_, to)) = (from, to) else {
+            return Outcome::Pass;
+        };
+        self.at.drag(from, to);
         Outcome::Done
     }
 

@@ -27,8 +27,8 @@ pub enum Outcome {
     Show(Screen),
     /// Show the screen from which this one was opened.
     Back,
-    /// Open the object under the cursor.
-    Open,
+    /// Carry out this action.
+    Act(Action),
     /// Show this overlay.
     Ask(Overlay),
     /// Watch this process.
@@ -170,6 +170,16 @@ pub trait View {
         click_table(self, target, common)
     }
 
+    /// Handles a notch of the wheel over an object. If it does not, the wheel scrolls.
+    fn wheel(&mut self, _up: bool, _target: MouseTarget, _common: &mut Common) -> Outcome {
+        Outcome::Pass
+    }
+
+    /// Handles a drag from the object where the button was pressed to the object under the mouse.
+    fn drag(&mut self, _from: MouseTarget, _to: MouseTarget, _common: &mut Common) -> Outcome {
+        Outcome::Pass
+    }
+
     /// The point that the keys act on.
     fn meant(&self, common: &Common) -> Option<u32> {
         common.selected
@@ -274,7 +284,9 @@ pub(super) fn click_table<V: View + ?Sized>(
     common: &mut Common,
 ) -> Outcome {
     match target {
-        MouseTarget::Row(place) if place == view.cursor(common).0 => return Outcome::Open,
+        MouseTarget::Row(place) if place == view.cursor(common).0 => {
+            return Outcome::Act(Action::Open);
+        }
         MouseTarget::Row(place) => view.select(place, common),
         MouseTarget::Heading(key) => {
             if let Some(table) = view.table_mut() {

@@ -25,6 +25,10 @@ const TOGETHER: &[([Action; 2], &str)] = &[
     ([Action::ToggleAll, Action::ResetAll], "switch, reset all points shown; asks first"),
     ([Action::Suspend, Action::Redraw], "suspend (fg resumes); redraw the screen"),
 ];
+/// The use of the mouse.
+const MOUSE: &str = "a click selects a row, and a second one opens it; on the mark of a point it \
+                     switches the point, on a heading it sorts; the wheel scrolls; over the \
+                     timeline and the load in Detail the wheel zooms, and a drag moves the time";
 /// Minimum width for keys in two columns.
 const WIDE: usize = 100;
 
@@ -88,7 +92,8 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
         lines = beside(lines, right, column);
     }
     let more = keys(false).chain(keys(true)).filter(|binding| !binding.more.is_empty());
-    let more: Vec<_> = more.map(|binding| (names(&binding), binding.more)).collect();
+    let mouse = app.common.options.mouse.then(|| ("Mouse".to_owned(), MOUSE));
+    let more = more.map(|binding| (names(&binding), binding.more)).chain(mouse).collect();
     for (heading, list) in [("Legend", app.view().legend(styles)), ("More about keys", more)] {
         if !list.is_empty() {
             lines.push(title(heading));

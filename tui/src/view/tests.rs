@@ -177,6 +177,10 @@ fn the_help() {
     let mut desk = desk();
     desk.press("?");
     check_all("help", &mut desk);
+    desk.press("G");
+    assert!(screen(&mut desk, false, (120, 30)).contains("\n Mouse        a click selects a row"));
+    desk.common.options.mouse = false;
+    assert!(!screen(&mut desk, false, (120, 30)).contains(" Mouse "));
 }
 
 #[test]
@@ -268,6 +272,7 @@ fn the_mouse_hits_the_drawn_object() {
             let mut lines = text.lines().enumerate().skip(heading);
             let line = lines.find(|(_, line)| line.contains(&name[..7])).unwrap().0 as u16;
             assert_eq!(at(5, line), MouseTarget::Row(place));
+            assert_eq!(at(1, line), MouseTarget::Mark(place));
         }
         assert_eq!(at(5, 0), MouseTarget::Nothing);
         assert_eq!(at(2, height - 1), MouseTarget::Key(Action::Pause));

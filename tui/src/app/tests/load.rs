@@ -118,3 +118,39 @@ fn changing_the_load_view_scrolls_it_into_view() {
     desk.app.key(KeyEvent::from(KeyCode::Left), desk.now);
     assert_eq!(settle(&mut desk, 13), first + 6 - 10);
 }
+
+#[test]
+fn the_mouse_zooms_and_moves_the_load() {
+    const TALL: Rect = Rect::new(0, 0, 120, 40);
+    let mut desk = detail(300);
+    view::settle(&mut desk.app, TALL, desk.now);
+    let at = |desk: &Desk, x: u16, y: u16| view::hit(&desk.app, TALL, (x, y).into());
+    let is_moment = |target| matches!(target, MouseTarget::Moment(None, _));
+    let rows: Vec<u16> = (0..TALL.height).filter(|y| is_moment(at(&desk, 60, *y))).collect();
+    // The lines of the picture, and the axis.
+    assert_eq!(rows.len(), 5, "{rows:?}");
+    assert!(!is_moment(at(&desk, 7, rows[0])) && is_moment(at(&desk, 8, rows[0])));
+    assert!(is_moment(at(&desk, 118, rows[0])) && !is_moment(at(&desk, 119, rows[0])));
+    let moment_at = |desk: &Desk, x| match at(desk, x, rows[0]) {
+        MouseTarget::Moment(_, moment) => moment,
+        other => panic!("{other:?}"),
+    };
+    let moment = moment_at(&desk, 60);
+    for (up, span) in [(true, 30), (true, 10), (false, 30)] {
+        assert!(desk.wheel(up, at(&desk, 60, rows[0])));
+        assert_eq!(desk.screens.detail.load.span_seconds(), span);
+        // Columns begin at multiples of their length.
+        let column = span * TICKS_PER_SECOND / 111;
+        assert!(moment_at(&desk, 60).abs_diff(moment) <= 2 * column);
+    }
+    let moment = moment_at(&desk, 60);
+    desk.drag(at(&desk, 60, rows[0]), at(&desk, 100, rows[0]));
+    assert_eq!(moment_at(&desk, 100), moment);
+    desk.drag(at(&desk, 100, rows[0]), at(&desk, 8, rows[4]));
+    desk.drag(at(&desk, 100, rows[0]), at(&desk, 8, rows[4]));
+    assert!(desk.screens.detail.load.follows());
+    // Elsewhere, the wheel scrolls the text.
+    desk.wheel(false, at(&desk, 60, rows[4] + 2));
+    assert_eq!(desk.screens.detail.load.span_seconds(), 30);
+    assert_eq!(desk.screens.detail.offset, 3);
+}

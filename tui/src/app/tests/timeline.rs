@@ -304,3 +304,72 @@ fn the_slowest_call_is_the_longest_by_wall_clock() {
     let (_, region) = desk.screens.timeline.at.region().unwrap();
     assert_eq!((region.span(), region.exclusive), (450 * MS, MS));
 }
+
+/// The object in the middle line of the terminal, which has a line of the timeline.
+fn at(desk: &Desk, x: u16) -> MouseTarget {
+    view::hit(&desk.app, AREA, (x, AREA.height / 2).into())
+}
+
+fn moment_at(desk: &Desk, x: u16) -> u64 {
+    match at(desk, x) {
+        MouseTarget::Moment(Some(_), moment) => moment,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_wheel_zooms_around_the_mouse() {
+    for x in [16, 70, 119] {
+        let mut desk = timeline();
+        let (span, moment) = (desk.screens.timeline.at.span_ns(), moment_at(&desk, x));
+        for up in [true, true, true, true, false, false, false, false] {
+            assert!(desk.wheel(up, at(&desk, x)));
+            let column = desk.screens.timeline.at.window(104).ticks / 104;
+            let now = moment_at(&desk, x);
+            assert!(now.abs_diff(moment) <= column + 8, "{x} {up} {now} {moment} {column}");
+            assert!(!desk.screens.timeline.at.follows());
+        }
+        assert_eq!(desk.screens.timeline.at.span_ns(), span);
+        let window = desk.screens.timeline.at.window(104);
+        let (_, region) = desk.screens.timeline.at.region().unwrap();
+        assert!(window.column(region.start).is_some(), "{window:?} {region:?}");
+    }
+    // Nothing is newer than now, so that a wider part goes on to end there.
+    let mut desk = timeline();
+    desk.wheel(false, at(&desk, 70));
+    assert!(desk.screens.timeline.at.follows());
+    // Over the names of the threads, it scrolls.
+    let span = desk.screens.timeline.at.span_ns();
+    desk.wheel(false, at(&desk, 3));
+    assert_eq!((desk.screens.timeline.at.span_ns(), desk.cursor().0), (span, 3));
+}
+
+#[test]
+fn a_drag_moves_the_time_with_the_mouse() {
+    let mut desk = timeline();
+    let newest = desk.screens.timeline.at.picture().unwrap().taken;
+    let right = |desk: &Desk| {
+        desk.screens.timeline.at.window(1).from + desk.screens.timeline.at.window(1).ticks
+    };
+    let taken = moment_at(&desk, 60);
+    desk.click(at(&desk, 60));
+    for x in [61, 90, 119, 30, 75] {
+        let (to, now) = (at(&desk, x), desk.now);
+        assert!(desk.mouse(MouseEventKind::Drag(MouseButton::Left), to, now));
+        // Nothing is newer than now, so the time does not follow the mouse to the left of column 60.
+        match x < 60 {
+            true => assert_eq!(right(&desk), newest),
+            false => assert_eq!(moment_at(&desk, x), taken, "{x}"),
+        }
+        assert!(!desk.screens.timeline.at.follows());
+    }
+    // Whatever the moments are, the part stays within the time of the process.
+    for (from, to) in [(u64::MAX, 0), (0, u64::MAX)] {
+        desk.drag(MouseTarget::Moment(None, from), MouseTarget::Moment(None, to));
+        let window = desk.screens.timeline.at.window(104);
+        assert!(right(&desk) <= newest && window.from + window.ticks <= newest, "{window:?}");
+    }
+    let before = right(&desk);
+    assert!(!desk.drag(MouseTarget::Tab(Screen::Timeline), at(&desk, 60)));
+    assert_eq!(right(&desk), before);
+}

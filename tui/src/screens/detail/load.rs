@@ -45,14 +45,32 @@ pub(super) fn lines(
         };
         return vec![Line::styled(text, styles.theme.faint)];
     }
-    let columns = width.saturating_sub(LABEL + 1).max(1);
-    let picture = LoadPicture::new(view, common.status(), figures, snapshot, columns);
+    let picture = LoadPicture::new(view, common.status(), figures, snapshot, columns_of(width));
     let rows = picture.rows(styles);
     let has_peaks = rows.iter().any(|row| row.to_string().contains(styles.glyphs.peak));
     let mut lines = vec![picture.title(has_peaks, styles)];
     lines.extend(rows);
     lines.push(picture.axis(styles));
     lines
+}
+
+/// The moment at a column of the screen. `None` beside the picture, and before the program began.
+pub(super) fn moment_at(
+    view: &LoadView,
+    common: &Common,
+    width: usize,
+    column: usize,
+) -> Option<u64> {
+    let (figures, snapshot) = (common.selected()?, common.model.snapshot()?);
+    let columns = columns_of(width);
+    let column = column.checked_sub(LABEL).filter(|column| *column < columns)?;
+    let picture = LoadPicture::new(view, common.status(), figures, snapshot, columns);
+    u64::try_from(picture.from + column as i128 * i128::from(picture.ticks)).ok()
+}
+
+/// Number of columns of the picture on a screen of this width.
+fn columns_of(width: usize) -> usize {
+    width.saturating_sub(LABEL + 1).max(1)
 }
 
 struct LoadPicture<'a> {

@@ -53,9 +53,10 @@ impl LoadView {
         }
     }
 
-    /// Shows a shorter part of the time, or a longer one.
-    pub(super) fn zoom(&mut self, closer: bool, common: &mut Common) {
-        self.wanted = true;
+    /// Shows a shorter part of the time, or a longer one, and keeps the moment under the mouse in its
+    /// column.
+    pub(super) fn zoom(&mut self, closer: bool, moment: Option<u64>, common: &mut Common) {
+        self.wanted = moment.is_none();
         let Some(time) = LoadTime::of(common) else {
             return common.say("nothing is known of its load yet");
         };
@@ -63,7 +64,16 @@ impl LoadView {
         match (closer, is_all) {
             (false, true) => common.say("all that is known of its load is in sight"),
             (true, _) if self.span == 0 => common.say("this is as close as it gets"),
-            _ => self.zoom_within(closer, time),
+            _ => self.zoom_within(closer, moment, time),
+        }
+    }
+
+    /// Moves the part so that the moment `from` is where the moment `to` is now, if its load is
+    /// known.
+    pub(super) fn drag(&mut self, from: u64, to: u64, common: &Common) {
+        if let Some(time) = LoadTime::of(common) {
+            let until = self.until(time.now).saturating_add(from).saturating_sub(to);
+            self.end_at(until.max(time.first_end(self.span_seconds())), time.now);
         }
     }
 
@@ -91,16 +101,18 @@ impl LoadView {
         self.until = (until < now).then_some(until);
     }
 
-    /// Takes the next length and keeps the middle.
-    fn zoom_within(&mut self, closer: bool, time: LoadTime) {
-        let before = time.ticks(self.span_seconds());
+    /// Takes the next length and keeps a moment in its column: this one, or the middle, or now.
+    fn zoom_within(&mut self, closer: bool, moment: Option<u64>, time: LoadTime) {
+        let (before, until) = (time.ticks(self.span_seconds()), self.until(time.now));
+        let kept = moment.or(self.until.map(|_| until.saturating_sub(before / 2)));
         self.span = match closer {
             true => self.span.saturating_sub(1),
             false => (self.span + 1).min(SPANS.len() - 1),
         };
-        if let Some(until) = self.until {
-            let middle = until.saturating_sub(before / 2);
-            let until = middle.saturating_add(time.ticks(self.span_seconds()) / 2);
+        if let Some(kept) = kept {
+            let longer = time.ticks(self.span_seconds()) as f64 / before as f64;
+            let behind = until.saturating_sub(kept) as f64 * longer;
+            let until = kept.saturating_add(behind as u64);
             self.end_at(until.max(time.first_end(self.span_seconds())), time.now);
         }
     }

@@ -194,7 +194,7 @@ impl TimeView {
 
     /// Moves the visible part by half its length, together with the cursor.
     pub(super) fn pan(&mut self, later: bool) {
-        let Some(newest) = self.picture.as_ref().map(|picture| picture.taken) else { return };
+        let Some(newest) = self.newest() else { return };
         if later && self.follows() {
             return;
         }
@@ -213,23 +213,50 @@ impl TimeView {
         self.at = Some(at.clamp(right.saturating_sub(ticks), right));
     }
 
-    /// Shows a shorter part of the time, or a longer one, and keeps the cursor in its column.
+    /// Shows a shorter part of the time, or a longer one, and keeps the cursor in its column. A part
+    /// that follows the newest regions goes on to follow them.
     pub(super) fn zoom(&mut self, closer: bool) {
-        let before = self.ticks();
+        self.zoom_around(closer, self.right.map(|right| self.at.unwrap_or(right)));
+    }
+
+    /// Shows a shorter part of the time, or a longer one, and keeps a moment in its column; without
+    /// a moment, the end of the part.
+    pub(super) fn zoom_around(&mut self, closer: bool, kept: Option<u64>) {
+        let (before, right) = (self.ticks(), self.right());
         let span = self.span_ns();
         let span = if closer { step_below(span - 1) } else { step_above(span + 1) };
         self.span_ns = Some(span.clamp(SHORTEST_NS, LONGEST_NS));
-        if let (Some(right), Some(picture)) = (self.right, &self.picture) {
-            let from = right.saturating_sub(before);
-            let kept = self.at.unwrap_or(right).clamp(from, right);
+        if let (Some(kept), Some(newest)) = (kept, self.newest()) {
+            let kept = kept.clamp(right.saturating_sub(before), right);
             let behind = (right - kept) as f64 * (self.ticks() as f64 / before as f64);
-            self.right = Some(kept.saturating_add((behind as u64).max(1)).min(picture.taken));
+            let until = kept.saturating_add((behind as u64).max(1));
+            if !self.follows() || until < newest {
+                self.end_at(until);
+            }
         }
+    }
+
+    /// Holds the picture, and moves the visible part so that the moment `from` is where the moment
+    /// `to` is now, if there is as much time.
+    pub(super) fn drag(&mut self, from: u64, to: u64) {
+        if from != to {
+            self.end_at(self.right().saturating_add(from).saturating_sub(to));
+        }
+    }
+
+    /// Ends the visible part at a moment, or as near to it as possible, with the cursor in the part.
+    fn end_at(&mut self, right: u64) {
+        let Some(newest) = self.newest() else { return };
+        let ticks = self.ticks();
+        let right = right.max(ticks).min(newest);
+        let at = self.at.or(self.region().map(|(_, region)| region.start)).unwrap_or(right);
+        self.right = Some(right);
+        self.at = Some(at.clamp(right.saturating_sub(ticks), right));
     }
 
     /// Holds the picture, moves the cursor to this moment, and scrolls the moment into view.
     fn look_at(&mut self, at: u64) {
-        let Some(newest) = self.picture.as_ref().map(|picture| picture.taken) else { return };
+        let Some(newest) = self.newest() else { return };
         let (ticks, right) = (self.ticks(), self.right());
         let right = if at < right.saturating_sub(ticks) {
             at.saturating_add(ticks / 4 * 3)
@@ -242,8 +269,13 @@ impl TimeView {
         self.at = Some(at);
     }
 
+    /// The moment at which the picture was taken.
+    fn newest(&self) -> Option<u64> {
+        self.picture.as_ref().map(|picture| picture.taken)
+    }
+
     fn right(&self) -> u64 {
-        self.right.or(self.picture.as_ref().map(|picture| picture.taken)).unwrap_or(0)
+        self.right.or(self.newest()).unwrap_or(0)
     }
 
     fn ticks(&self) -> u64 {
