@@ -13,6 +13,8 @@
 //! io !thread:ui  points for which all terms hold
 //! ```
 
+use std::ops::Range;
+
 use crate::columns::{Column, Measure};
 use crate::{Figures, PointRow};
 use pfp_read::pattern::NamePattern;
@@ -141,6 +143,16 @@ impl Filter {
     /// Whether the filter may hide anything.
     pub fn is_on(&self) -> bool {
         !self.terms.is_empty()
+    }
+
+    /// The parts of a point's name that the terms for names match, in bytes. They may overlap.
+    pub fn found_in(&self, name: &str) -> Vec<Range<usize>> {
+        let terms = self.terms.iter().filter(|term| term.of == Field::Name && !term.excludes);
+        let patterns = terms.filter_map(|term| match &term.test {
+            Test::Name(pattern) => Some(pattern),
+            Test::Figure { .. } => None,
+        });
+        patterns.flat_map(|pattern| pattern.parts(name)).collect()
     }
 
     /// Whether a point passes.
@@ -367,5 +379,23 @@ mod tests {
     #[test]
     fn figures_are_compared_in_any_order() {
         assert_eq!(admitted("thr>1 load>0"), admitted("load>0 thr>1"));
+    }
+
+    #[test]
+    fn the_parts_of_a_name_that_terms_find_are_known() {
+        for (text, parts) in [
+            ("", &[][..]),
+            ("io", &["io"]),
+            ("IO", &[]),
+            ("E io", &["io"]),
+            ("e io", &["e", "io"]),
+            ("/^io|d$/ re", &["io", "d", "re"]),
+            ("\"io.read\"", &["io.read"]),
+            ("!io !/read/ load>5 file:io thread:io tid:io", &[]),
+        ] {
+            let found = Filter::new(text).unwrap().found_in("io.read");
+            let found: Vec<&str> = found.into_iter().map(|part| &"io.read"[part]).collect();
+            assert_eq!(found, parts, "{text}");
+        }
     }
 }

@@ -10,6 +10,8 @@
 //! "parse a"      exactly this name
 //! ```
 
+use std::ops::Range;
+
 use regex_lite::{Regex, RegexBuilder};
 
 /// Characters that make a text a regular expression, if it can be parsed as one.
@@ -82,11 +84,47 @@ impl NamePattern {
         }
     }
 
+    /// The parts of a name that the pattern matches, in bytes; none if it matches everything.
+    pub fn parts(&self, name: &str) -> Vec<Range<usize>> {
+        let literal = |text: &str| -> Vec<Range<usize>> {
+            let found = name.match_indices(text).filter(|(_, found)| !found.is_empty());
+            found.map(|(start, found)| start..start + found.len()).collect()
+        };
+        match self {
+            Self::Anything => Vec::new(),
+            Self::Whole(whole) if name == whole => std::iter::once(0..name.len()).collect(),
+            Self::Whole(_) => Vec::new(),
+            Self::Part { text, case_counts: true } => literal(text),
+            Self::Part { text, case_counts: false } => parts_in_any_case(name, text),
+            Self::Regex(regex, text) => {
+                let found = regex.find_iter(name).map(|found| found.range());
+                let found: Vec<_> = found.filter(|part| !part.is_empty()).collect();
+                if found.is_empty() { literal(text) } else { found }
+            }
+        }
+    }
+
     /// Whether this text matches the name of a process. An invalid expression is searched for
     /// literally.
     pub fn means(text: &str, name: &str) -> bool {
         Self::new(text).map_or_else(|_| name.contains(text), |pattern| pattern.finds(name))
     }
+}
+
+/// The parts of a name that are a text in lower case.
+fn parts_in_any_case(name: &str, text: &str) -> Vec<Range<usize>> {
+    let mut lower = String::with_capacity(name.len());
+    // The character of the name that each byte of `lower` is from: lower case may be longer.
+    let mut origins = Vec::with_capacity(name.len());
+    for (start, c) in name.char_indices() {
+        lower.extend(c.to_lowercase());
+        origins.resize(lower.len(), start..start + c.len_utf8());
+    }
+    let part = |(start, found): (usize, &str)| {
+        let last = (start + found.len()).checked_sub(1)?;
+        Some(origins.get(start)?.start..origins.get(last)?.end)
+    };
+    lower.match_indices(text).filter_map(part).collect()
 }
 
 /// The regular expression for a pattern of a whole name with `*` and `?`, as in PFP_ENABLE. `None`
@@ -158,5 +196,31 @@ mod tests {
         }
         assert!(NamePattern::new("/io(/").unwrap_err().contains("open group"));
         assert!(NamePattern::means("/io(", "a/io(b"));
+    }
+
+    #[test]
+    fn the_parts_that_are_found_have_their_places() {
+        for (text, name, parts) in [
+            ("", "io", &[][..]),
+            ("*", "", &[]),
+            ("io", "io.Io", &["io", "Io"]),
+            ("Io", "io.Io", &["Io"]),
+            ("ö", "GRÖẞE größe", &["Ö", "ö"]),
+            // The lower case of this letter is longer than the letter.
+            ("i", "aİbi", &["İ", "i"]),
+            ("ße", "GRÖẞE", &["ẞE"]),
+            ("i[ox]", "io.ix.iz", &["io", "ix"]),
+            ("/b*/", "abbab", &["bb", "b"]),
+            ("/io.r/", "aio.read", &["io.r"]),
+            ("run(int)", "run(int)", &["run(int)"]),
+            ("io.*", "io.read", &["io.read"]),
+            ("\"io.read\"", "io.read", &["io.read"]),
+            ("\"io.read\"", "io.read.x", &[]),
+            ("\"io", "my io", &["io"]),
+        ] {
+            let found = NamePattern::new(text).unwrap().parts(name);
+            let found: Vec<&str> = found.into_iter().map(|part| &name[part]).collect();
+            assert_eq!(found, parts, "{text} in {name}");
+        }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::io::Write;
+use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -103,23 +104,49 @@ pub fn fit(text: &str, columns: usize, ellipsis: char) -> String {
 /// The text in at most `columns` columns, scrolled to the left by up to `offset` columns, but not
 /// beyond its end. Without an offset, its middle is cut out.
 pub fn scrolled(text: &str, columns: usize, offset: usize, ellipsis: char) -> String {
-    let most = (width(text) + 1).saturating_sub(columns);
-    if offset == 0 || width(text) <= columns || columns == 0 {
-        return cut_middle(text, columns, ellipsis);
+    let (left, right) = seen(text, columns, offset);
+    let mut shown = String::with_capacity(left.len() + right.len());
+    if left.start > 0 {
+        shown.push(ellipsis);
     }
-    let left = cut(end(text, width(text) - offset.min(most)), columns - 1, ellipsis);
-    format!("{ellipsis}{left}")
+    shown += &text[left.clone()];
+    if left.end < right.start && columns > 0 {
+        shown.push(ellipsis);
+    }
+    shown + &text[right]
+}
+
+/// The bytes of a text that [`scrolled`] shows: all of them and none, both ends, or a part and none.
+/// It puts an ellipsis where bytes are missing before the second range.
+pub fn seen(text: &str, columns: usize, offset: usize) -> (Range<usize>, Range<usize>) {
+    let (all, wide) = (text.len(), width(text));
+    let Some(room) = columns.checked_sub(1).filter(|_| wide > columns) else {
+        return (0..if wide > columns { 0 } else { all }, all..all);
+    };
+    if offset == 0 || room == 0 {
+        return (0..start(text, room / 2).len(), all - end(text, room - room / 2).len()..all);
+    }
+    let rest = end(text, wide - offset.min(wide - room));
+    let from = all - rest.len();
+    let shown = if width(rest) <= room { rest } else { start(rest, room - 1) };
+    (from..from + shown.len(), all..all)
 }
 
 /// The text in at most `columns` columns, with its middle cut out if it is longer: names of
 /// functions often differ at their ends.
 pub fn cut_middle(text: &str, columns: usize, ellipsis: char) -> String {
-    if width(text) <= columns {
-        return text.to_owned();
-    }
-    let room = columns.saturating_sub(1);
-    let head = cut(text, room / 2 + 1, ellipsis);
-    if columns == 0 { String::new() } else { head + end(text, room - room / 2) }
+    scrolled(text, columns, 0, ellipsis)
+}
+
+/// The start of the text, in at most `columns` columns.
+fn start(text: &str, columns: usize) -> &str {
+    let mut used = 0;
+    let fits = |grapheme: &&str| {
+        used += width(grapheme);
+        used <= columns
+    };
+    let bytes = text.graphemes(true).take_while(fits).map(str::len).sum();
+    &text[..bytes]
 }
 
 /// The end of the text, in at most `columns` columns.
@@ -144,16 +171,7 @@ pub fn cut(text: &str, columns: usize, ellipsis: char) -> String {
     let Some(room) = columns.checked_sub(1) else {
         return String::new();
     };
-    let mut cut = String::new();
-    let mut used = 0;
-    for grapheme in text.graphemes(true) {
-        let wide = width(grapheme);
-        if used + wide > room {
-            break;
-        }
-        used += wide;
-        cut.push_str(grapheme);
-    }
+    let mut cut = start(text, room).to_owned();
     cut.push(ellipsis);
     cut
 }
@@ -283,8 +301,13 @@ mod tests {
         for text in ["exactly ten", "解析解析解析解析", "a解b析c解d析"] {
             for columns in 0..16 {
                 assert!(width(&cut_middle(text, columns, '~')) <= columns, "{text} {columns}");
-                let scrolled = scrolled(text, columns, 3, '~');
-                assert!(width(&scrolled) <= columns, "{text} {columns}");
+                for offset in 0..16 {
+                    let scrolled = scrolled(text, columns, offset, '~');
+                    assert!(width(&scrolled) <= columns, "{text} {columns}");
+                    let (left, right) = seen(text, columns, offset);
+                    let parts = [&text[left], &text[right]].concat();
+                    assert_eq!(scrolled.replace('~', ""), parts, "{text} {columns} {offset}");
+                }
             }
         }
     }

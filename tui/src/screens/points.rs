@@ -2,6 +2,7 @@
 
 mod draw;
 mod idle;
+mod name;
 
 use self::idle::Idle;
 use crate::common::Options;

@@ -24,6 +24,8 @@ pub struct Theme {
     pub sorted: Style,
     /// The row under the cursor.
     pub selected: Style,
+    /// The parts of a name that the filter finds, added to the style of the name.
+    pub found: Style,
     /// Elements that are off or have no figure.
     pub faint: Style,
     /// Bars, trends and charts.
@@ -95,6 +97,7 @@ impl Theme {
             heading: plain.fg(Color::Black).bg(Color::Green),
             sorted: plain.fg(Color::Black).bg(Color::Cyan),
             selected: plain.fg(Color::Black).bg(Color::Cyan),
+            found: plain.add_modifier(Modifier::UNDERLINED),
             faint: plain.add_modifier(Modifier::DIM),
             bar: plain.fg(Color::Cyan),
             heat: [Color::Cyan, Color::Yellow, Color::Red].map(|color| plain.fg(color)),
@@ -140,6 +143,7 @@ impl Theme {
             heading: bold.add_modifier(Modifier::UNDERLINED),
             sorted: reversed,
             selected: reversed,
+            found: plain.add_modifier(Modifier::UNDERLINED),
             faint: plain,
             bar: plain,
             heat: [plain, plain, bold],
@@ -160,6 +164,7 @@ impl Theme {
             self.heading,
             self.sorted,
             self.selected,
+            self.found,
             self.faint,
             self.bar,
             self.key,

@@ -353,6 +353,54 @@ fn the_cursor_is_seen_without_colour() {
     assert_eq!(cells[0].symbol(), ">");
 }
 
+/// The underlined texts of the row of a point.
+fn underlined(desk: &mut Desk, size: (u16, u16), id: u32) -> Vec<String> {
+    let buffer = drawn(desk, Styles::new(false, false), size);
+    let place = desk.common.order.iter().position(|it| *it == id).unwrap();
+    let heading = text(&buffer).lines().position(|line| line.contains(" Name")).unwrap();
+    let row = (heading + 1 + place) as u16;
+    let cells: Vec<_> = (0..size.0).map(|x| &buffer[(x, row)]).collect();
+    let is_found = |cell: &&ratatui::buffer::Cell| cell.modifier.contains(Modifier::UNDERLINED);
+    let runs = cells.chunk_by(|a, b| is_found(a) == is_found(b)).filter(|run| is_found(&run[0]));
+    runs.map(|run| run.iter().map(|cell| cell.symbol()).collect()).collect()
+}
+
+#[test]
+fn the_parts_of_names_that_the_filter_finds_are_underlined() {
+    let mut desk = desk();
+    desk.made().points[1].name = "äh::io.collections::btree::map::insert_recursing".into();
+    desk.wait(1);
+    assert!(underlined(&mut desk, (80, 24), 1).is_empty());
+    desk.press("/io e load>0 file:rs");
+    assert_eq!(underlined(&mut desk, (120, 30), 2), ["io", "e"]);
+    desk.press("\n");
+    for selected in [2, 3] {
+        desk.common.selected = Some(selected);
+        assert_eq!(underlined(&mut desk, (120, 30), 2), ["io", "e"]);
+    }
+    // Of a name that does not fit, the parts that are seen.
+    assert_eq!(underlined(&mut desk, (80, 24), 1), ["io", "e"]);
+    desk.press("l");
+    assert_eq!(underlined(&mut desk, (80, 24), 1), ["e", "io"]);
+    desk.press("h");
+    // Words behind a name and the process before it are no part of the name.
+    desk.common.filter = pfp_model::filter::Filter::new("io e").unwrap();
+    {
+        let mut snapshot = desk.made();
+        snapshot.points[2].state = PointState::InvalidBeginBegin;
+        let process = |pid| pfp_read::snapshot::Process { pid, ..Default::default() };
+        snapshot.process.members = vec![process(4711), process(4712)];
+        for point in &mut snapshot.points {
+            point.process = Some(0);
+        }
+    }
+    desk.wait(1);
+    for (width, parts) in [(40, &["io"][..]), (80, &["io", "e"]), (120, &["io", "e"])] {
+        let found = underlined(&mut desk, (width, 30), 2);
+        assert_eq!(found, parts, "{}", screen(&mut desk, false, (width, 30)));
+    }
+}
+
 #[test]
 fn columns_keep_their_places_while_figures_change() {
     let mut desk = desk();

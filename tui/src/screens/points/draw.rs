@@ -6,6 +6,7 @@ use ratatui::widgets::Paragraph;
 use super::super::detail::losses;
 use super::super::view::why_no_point;
 use super::PointsView;
+use super::name::NameCell;
 use crate::screens::prelude::*;
 use pfp_model::PointWarning;
 use pfp_model::columns::{self, Column, Fit, Kind};
@@ -105,7 +106,8 @@ impl PointsTable<'_> {
         let scale = self.common.scale();
         let mut left = usize::from(area.x);
         for column in &self.fit.columns {
-            let (mut text, style) = match column {
+            let mut found = Vec::new();
+            let (text, style) = match column {
                 Column::On => (self.mark(figures, selected), theme.header),
                 Column::Load => {
                     let load = figures.load().unwrap_or(0.0);
@@ -117,37 +119,30 @@ impl PointsTable<'_> {
                     (chart::bar(load / self.top, room, &self.styles.glyphs), theme.heat(load))
                 }
                 Column::Trend => (self.trend(figures), theme.bar),
-                Column::Name if !figures.warnings().is_empty() => {
-                    (self.name_in_trouble(figures), theme.warn)
-                }
-                Column::Name if columns::open_mark(figures, &scale).is_some() => {
-                    let mark = columns::open_mark(figures, &scale).unwrap_or_default();
-                    (self.name_with(figures, &mark), theme.header)
-                }
-                Column::Name if figures.point().name.is_empty() => {
-                    (column.text(figures, &scale), theme.faint)
+                Column::Name => {
+                    let (name, style) = self.name(figures, &scale);
+                    found = name.found;
+                    (name.text, style)
                 }
                 other => (other.text(figures, &scale), theme.header),
             };
-            if *column == Column::Name
-                && !self.fit.columns.contains(&Column::Process)
-                && let Some(process) = figures.process()
-            {
-                text = format!("{} {text}", process.pid);
-            }
             let room = self.fit.width(*column);
             let used = text::width(&text);
             let (is_left, ellipsis) = (column.spec().is_left, self.styles.glyphs.ellipsis);
             let text = match used > room {
-                true if *column == Column::Name => {
-                    text::scrolled(&text, room, self.points.name_offset, ellipsis)
-                }
                 true if is_left => text::cut(&text, room, ellipsis),
                 _ => text,
             };
             let blank = if is_left { 0 } else { room.saturating_sub(used) };
             let at = Position { x: (left + blank) as u16, y: area.y };
             put(buffer, area, at, &text, whole.unwrap_or(style));
+            for part in found {
+                let parts = text.get(..part.start).zip(text.get(part));
+                let Some((before, part)) = parts else { continue };
+                let x = at.x.saturating_add(text::width(before) as u16);
+                let part = Rect::new(x, at.y, text::width(part) as u16, 1);
+                buffer.set_style(part.intersection(area), theme.found);
+            }
             left += room + 1;
         }
     }
@@ -165,24 +160,45 @@ impl PointsTable<'_> {
         String::from_iter([cursor, state, changed])
     }
 
-    /// The name and the point's warnings; if room is short, the name is cut first.
-    fn name_in_trouble(&self, figures: &Figures) -> String {
+    /// The name, with the words behind it, and its style.
+    fn name(&self, figures: &Figures, scale: &Scale) -> (NameCell, Style) {
+        let (theme, room) = (&self.styles.theme, self.fit.width(Column::Name));
+        let ellipsis = self.styles.glyphs.ellipsis;
+        let cell = |text| NameCell::new(text, figures, &self.common.filter);
+        let (words, style) = match columns::open_mark(figures, scale) {
+            _ if !figures.warnings().is_empty() => (Some(self.warnings(figures)), theme.warn),
+            None if figures.point().name.is_empty() => (None, theme.faint),
+            open => (open, theme.header),
+        };
+        let mut name = match words {
+            None => cell(Column::Name.text(figures, scale)),
+            // If room is short, the name is cut first.
+            Some(words) => {
+                let mut name = cell(figures.name());
+                let left = room.saturating_sub(words.len() + 1).max(room / 3);
+                name.cut(left, 0, ellipsis);
+                name.text += &format!(" {words}");
+                name
+            }
+        };
+        if !self.fit.columns.contains(&Column::Process)
+            && let Some(process) = figures.process()
+        {
+            name.prefix(&format!("{} ", process.pid));
+        }
+        name.cut(room, self.points.name_offset, ellipsis);
+        (name, style)
+    }
+
+    /// The point's warnings, in words that fit behind the name.
+    fn warnings(&self, figures: &Figures) -> String {
         let (warnings, room) = (figures.warnings(), self.fit.width(Column::Name));
         let words = |of: fn(PointWarning) -> &'static str| {
             warnings.iter().map(|warning| of(*warning)).collect::<Vec<_>>().join(", ")
         };
-        let (name, long) = (figures.name(), words(PointWarning::words));
-        let fits = text::width(&name) + 1 + long.len() <= room;
-        let said = if fits { long } else { words(PointWarning::word) };
-        self.name_with(figures, &said)
-    }
-
-    /// The name and the words after it, which stay if room is short.
-    fn name_with(&self, figures: &Figures, words: &str) -> String {
-        let room = self.fit.width(Column::Name);
-        let left = room.saturating_sub(words.len() + 1).max(room / 3);
-        let name = text::cut_middle(&figures.name(), left, self.styles.glyphs.ellipsis);
-        format!("{name} {words}")
+        let long = words(PointWarning::words);
+        let fits = text::width(&figures.name()) + 1 + long.len() <= room;
+        if fits { long } else { words(PointWarning::word) }
     }
 
     /// The number of hidden rows, and the key that shows them.
