@@ -16,12 +16,14 @@ impl App {
             (Action::Cancel, Overlay::Replace(prompt)) => {
                 self.overlay = Some(Overlay::Typed(prompt));
             }
+            (Action::Cancel, Overlay::Typed(prompt)) if prompt.asked == PromptSubject::Filter => {
+                self.filter_by(Filter::new(prompt.first_text()).unwrap_or_default());
+            }
             (Action::Cancel | Action::Back, _) => {}
             (Action::LeaveRunning | Action::EndProgram, _) => {
                 self.ends_program = action == Action::EndProgram;
                 self.quit = true;
             }
-            (Action::Unfilter, _) => self.filter_by(Filter::default()),
             (Action::Up | Action::Down, Overlay::Typed(mut prompt)) => {
                 prompt.recall(action == Action::Up);
                 self.overlay = Some(Overlay::Typed(prompt));

@@ -288,7 +288,7 @@ groups! {
     /// Keys in the prompt for a filter.
     FILTER_TYPED = own {
         Accept [Named(Enter)] "apply", "apply the filter";
-        Unfilter [Named(Esc), Ctrl('c')] "show all", "clear the filter, show all points";
+        Cancel [Named(Esc), Ctrl('c')] "cancel", "go back to the filter before";
         Up [Named(Up)] "", "the previous filter";
         Down [Named(Down)] "", "the next filter";
         PageUp [Named(PageUp)] "", "one screen up while typing a filter";

@@ -320,8 +320,10 @@ pub(super) fn draw_empty(frame: &mut Frame, area: Rect, text: &str, common: &Com
 pub(super) fn why_no_point(common: &Common, otherwise: &str) -> String {
     match (common.filter.is_on(), common.filter.unknown_words()) {
         (false, _) => otherwise.to_owned(),
-        (true, None) => " no point passes the filter; / then Esc clears it".into(),
-        (true, Some(why)) => format!(" no point passes the filter; / then Esc clears it; {why}"),
+        (true, None) => " no point passes the filter; Esc on screen 1 clears it".into(),
+        (true, Some(why)) => {
+            format!(" no point passes the filter; Esc on screen 1 clears it; {why}")
+        }
     }
 }
 

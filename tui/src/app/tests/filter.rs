@@ -9,7 +9,7 @@ fn shown(desk: &Desk) -> Vec<u32> {
 }
 
 #[test]
-fn a_filter_applies_while_it_is_typed_and_until_escape() {
+fn a_filter_applies_while_it_is_typed_and_escape_returns_to_the_one_before() {
     let mut desk = desk();
     desk.press("o/io.");
     assert_eq!(shown(&desk), [1, 2, 3]);
@@ -23,9 +23,20 @@ fn a_filter_applies_while_it_is_typed_and_until_escape() {
     desk.code(KeyCode::Backspace);
     assert_eq!(shown(&desk), [1, 2, 3]);
     desk.press("\x1b");
-    assert_eq!((desk.common.order.len(), desk.common.selected), (9, Some(2)));
-    desk.press("/net\n\x1b");
-    assert_eq!(desk.common.order.len(), 9);
+    assert_eq!((shown(&desk), desk.overlay.as_ref()), (vec![2], None));
+    // What was recalled, or is not a filter, is given up as well.
+    desk.press("/");
+    desk.clear();
+    desk.press("net\n/");
+    desk.code(KeyCode::Up);
+    assert_eq!(desk.common.filter.text(), "io.r");
+    desk.press(" /(\x1b");
+    assert_eq!((desk.common.filter.text(), shown(&desk)), ("net", vec![7]));
+    // Without a prompt, Esc shows all points; so it does if there was no filter before.
+    desk.press("\x1b");
+    assert_eq!((desk.common.order.len(), desk.common.selected), (9, Some(7)));
+    desk.press("/net\x1b");
+    assert_eq!((desk.common.order.len(), desk.common.filter.is_on()), (9, false));
 }
 
 #[test]

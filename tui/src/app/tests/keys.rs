@@ -60,7 +60,7 @@ fn every_screen_can_be_left() {
             let key = |key| b.keys.contains(&key);
             match b.action {
                 Action::Quit | Action::Back => key(Char('q')) && key(Key::Ctrl('c')),
-                Action::Cancel | Action::Unfilter => key(Key::Ctrl('c')),
+                Action::Cancel => key(Key::Ctrl('c')),
                 _ => false,
             }
         };
