@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use nucleo_matcher::pattern::{AtomKind, CaseMatching, Normalization, Pattern};
-use nucleo_matcher::{Config, Matcher, Utf32Str};
+use fuzzy_matcher::FuzzyMatcher;
+use fuzzy_matcher::skim::SkimMatcherV2;
 
 use super::App;
 use crate::common::keys::{self, Binding};
@@ -13,13 +13,10 @@ impl App {
     /// The actions that have an effect on the screen now, and whose words match `text`, the best
     /// match first. Matches that are half as good as the best or worse are left out.
     pub fn palette(&self, text: &str) -> Vec<Binding<'_>> {
-        let pattern =
-            Pattern::new(text, CaseMatching::Ignore, Normalization::Never, AtomKind::Fuzzy);
-        let mut matcher = Matcher::new(Config::DEFAULT);
-        let mut chars = Vec::new();
-        let mut score = |binding: &Binding| {
+        let matcher = SkimMatcherV2::default().ignore_case();
+        let score = |binding: &Binding| {
             let words = format!("{} {}", binding.help, binding.hint);
-            pattern.score(Utf32Str::new(&words, &mut chars), &mut matcher)
+            matcher.fuzzy_match(&words, text)
         };
         let all = keys::bindings(self.view().keys()).map(|binding| self.chosen(binding));
         let of_use = all.filter(|it| it.action != Action::Palette && self.is_of_use(it));
