@@ -178,7 +178,8 @@ fn take_input(app: &mut App, screen: &TerminalScreen, input: &mut Input) -> io::
             app.quit = true;
             return Ok(taken);
         }
-        input.read((!is_there).then(Instant::now))?;
+        let is_typing = app.overlay.as_ref().is_some_and(|overlay| overlay.prompt().is_some());
+        input.read((!is_there).then(Instant::now), is_typing)?;
     }
     while let Some(event) = input.next() {
         match event {

@@ -168,7 +168,7 @@ impl EventLog {
     /// reset.
     pub fn brought_back(&mut self, unix_ns: u64, id: u32, name: &str) {
         self.own(unix_ns, id).resets += 1;
-        self.note(unix_ns, format!("{name} shows its figures from before the reset again {THIS}"));
+        self.note(unix_ns, format!("reset of {name} undone {THIS}"));
     }
 
     /// Adds an entry: this viewer set alpha of a point. `but` names the processes that did not

@@ -13,6 +13,9 @@ const MANY: usize = 10;
 const PER_KEY: Duration = Duration::from_micros(500);
 /// Keys that arrive within this time after pasted text belong to it.
 const REST: Duration = Duration::from_millis(100);
+/// Maximum number of keys after the end of a typed line, in pasted text that is taken for typed: a
+/// busy viewer may read the next keys together with the line.
+const AFTER_LINE: usize = 3;
 
 /// The events that have arrived.
 pub(super) struct Input {
@@ -39,26 +42,30 @@ impl Input {
     }
 
     /// Reads what the terminal has. `woke` is the moment at which a wait for input ended; `None` if
-    /// there was input before the wait.
-    pub(super) fn read(&mut self, woke: Option<Instant>) -> io::Result<()> {
+    /// there was input before the wait. `is_typing` says whether a line is being typed.
+    pub(super) fn read(&mut self, woke: Option<Instant>, is_typing: bool) -> io::Result<()> {
         let mut new = Vec::new();
         while event::poll(Duration::ZERO)? {
             new.push(event::read()?);
         }
         let now = Instant::now();
-        self.take(new, woke.unwrap_or(self.read), now);
+        self.take(new, woke.unwrap_or(self.read), now, is_typing);
         self.read = now;
         Ok(())
     }
 
     /// Takes events that arrived between two moments.
-    fn take(&mut self, new: Vec<Event>, from: Instant, until: Instant) {
+    fn take(&mut self, new: Vec<Event>, from: Instant, until: Instant, is_typing: bool) {
         let keys = || new.iter().filter_map(pressed);
         let count = keys().count();
         let is_fast = until.saturating_duration_since(from) <= PER_KEY * count as u32;
         // A key that is held down repeats, and a slow connection delivers many repetitions at once.
         let differ = keys().zip(keys().skip(1)).any(|(one, next)| one != next);
-        let is_pasted = count >= MANY && is_fast && differ || count > 0 && from < self.pasted_until;
+        // Pasted text of one line does the same in a typed line as its keys do.
+        let line_end = keys().position(|key| key.code == KeyCode::Enter);
+        let is_line = is_typing && line_end.is_none_or(|end| end + 1 + AFTER_LINE >= count);
+        let is_pasted =
+            count >= MANY && is_fast && differ && !is_line || count > 0 && from < self.pasted_until;
         if !is_pasted {
             self.events.extend(new);
             return;
@@ -97,7 +104,7 @@ mod tests {
 
     /// The events that are made of these keys, which arrive within some milliseconds.
     fn taken(input: &mut Input, text: &str, from: Instant, ms: u64) -> Vec<Event> {
-        input.take(keys(text), from, from + Duration::from_millis(ms));
+        input.take(keys(text), from, from + Duration::from_millis(ms), false);
         input.events.drain(..).collect()
     }
 
@@ -119,6 +126,15 @@ mod tests {
         ] {
             assert_eq!(taken(&mut input, text, far(seconds), ms), keys(text), "{text}");
         }
+        // In a prompt, only several lines are.
+        for (text, is_typed) in
+            [("tick|round", true), ("tick|round\nE", true), ("a\nEyqEyqEyq", false)]
+        {
+            let now = far(text.len() as u64);
+            input.take(keys(text), now, now, true);
+            let all: Vec<_> = input.events.drain(..).collect();
+            assert_eq!(all, if is_typed { keys(text) } else { pasted(text) }, "{text}");
+        }
     }
 
     #[test]
@@ -127,7 +143,7 @@ mod tests {
         let mut events = keys("0123456789");
         events.insert(3, Event::Resize(80, 24));
         let now = input.read;
-        input.take(events, now, now);
+        input.take(events, now, now, false);
         let all: Vec<_> = input.events.drain(..).collect();
         assert_eq!(all, [Event::Paste("0123456789".into()), Event::Resize(80, 24)]);
     }
