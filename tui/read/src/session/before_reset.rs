@@ -39,16 +39,24 @@ impl BeforeReset {
 /// The points whose resets were undone.
 #[derive(Debug, Default)]
 pub(super) struct Undone {
-    figures: HashMap<u32, BeforeReset>,
+    figures: HashMap<u32, BroughtBack>,
     /// For each point, how often its figures were brought back. This is added to the number of
     /// resets, since a comparison of two snapshots would take the figures for new measurements.
     times: HashMap<u32, u32>,
 }
 
+#[derive(Debug)]
+struct BroughtBack {
+    before: BeforeReset,
+    /// The point's resets in the program when its figures were brought back. `None` before the next
+    /// snapshot.
+    resets: Option<u32>,
+}
+
 impl Undone {
-    pub(super) fn bring_back(&mut self, figures: BeforeReset) {
-        *self.times.entry(figures.point).or_default() += 1;
-        self.figures.insert(figures.point, figures);
+    pub(super) fn bring_back(&mut self, before: BeforeReset) {
+        *self.times.entry(before.point).or_default() += 1;
+        self.figures.insert(before.point, BroughtBack { before, resets: None });
     }
 
     /// The point is reset again, by this viewer.
@@ -56,18 +64,27 @@ impl Undone {
         self.figures.remove(&point);
     }
 
-    /// Adds the figures from before the resets to a snapshot of the source.
-    pub(super) fn add_to(&self, snapshot: &mut Snapshot) {
+    /// Adds the figures from before the resets to a snapshot of the source. A point that was reset again
+    /// gets none. In a sum, another reset is not seen: the number of resets also changes when a
+    /// process joins.
+    pub(super) fn add_to(&mut self, snapshot: &mut Snapshot) {
         if self.times.is_empty() {
             return;
         }
+        let is_one = snapshot.process.members.is_empty();
         for point in &mut snapshot.points {
-            point.resets += self.times.get(&point.id).copied().unwrap_or(0);
-            if let Some(figures) = self.figures.get(&point.id) {
-                point.since_ticks = figures.since_ticks;
+            if let Some(brought_back) = self.figures.get_mut(&point.id) {
+                if *brought_back.resets.get_or_insert(point.resets) != point.resets && is_one {
+                    self.figures.remove(&point.id);
+                } else {
+                    point.since_ticks = brought_back.before.since_ticks;
+                }
             }
+            // Another process may have written any number.
+            let times = self.times.get(&point.id).copied().unwrap_or(0);
+            point.resets = point.resets.wrapping_add(times);
         }
-        for figures in self.figures.values() {
+        for BroughtBack { before: figures, .. } in self.figures.values() {
             for before in &figures.cells {
                 match snapshot.cells.binary_search_by_key(&before.key(), |cell| cell.key()) {
                     Ok(place) => {
@@ -126,8 +143,9 @@ mod tests {
         shown.cells.retain(|cell| cell.point != id);
         undone.add_to(&mut shown);
         assert_eq!(shown.cells, before.cells);
-        // After another reset, the number of resets is another again.
-        undone.forget(id);
+        // After another reset by anybody, only the later figures are shown, and the number of resets
+        // is another again.
+        after.points[place].resets += 1;
         let mut shown = after.clone();
         undone.add_to(&mut shown);
         assert_eq!(shown.cells, after.cells);
