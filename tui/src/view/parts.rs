@@ -19,7 +19,7 @@ pub(super) struct Parts {
     pub(super) summary: Rect,
     pub(super) notice: Rect,
     pub(super) body: Rect,
-    /// The selected point in full, beside the table of points; empty if there is no room for it.
+    /// The selected point in full, beside the table of points. Empty on a narrow screen.
     pub(super) beside: Rect,
     pub(super) tabs: Rect,
     pub(super) footer: Rect,

@@ -1,5 +1,5 @@
-//! The search for processes in a thread of its own, for a screen: with thousands of processes, it
-//! takes longer than a key may wait.
+//! The search for processes in a thread of its own. A screen needs it: a search among thousands of
+//! processes takes longer than a key may wait.
 
 use std::io;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -18,7 +18,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Begins a search, unless one is under way or has a result that was not taken yet.
+    /// Begins a search, unless one still runs or has a result that was not taken yet.
     pub fn begin(&mut self) {
         if self.is_under_way() || self.done.is_some() {
             return;

@@ -59,7 +59,7 @@ impl GroupMember {
         self.is_kept && !self.last.lanes.is_empty() && self.last.points.iter().all(is_same)
     }
 
-    /// Moves all figures of an ended process to its first lane, which takes in those of others.
+    /// Moves all figures of an ended process to its first lane, to which others are added.
     fn gather(&mut self) {
         let last = &mut self.last;
         last.lanes.truncate(1);
