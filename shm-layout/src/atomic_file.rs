@@ -190,7 +190,7 @@ fn kind_of(path: &CStr) -> Option<libc::mode_t> {
 /// leaves.
 fn open(path: &CStr, flags: libc::c_int) -> io::Result<File> {
     loop {
-        // SAFETY: a NUL-terminated path that outlives the call; plain numbers else.
+        // SAFETY: a NUL-terminated path that outlives the call, and plain numbers.
         let open = || unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, 0o666) };
         let found = above_standard(open);
         if found >= 0 {
@@ -229,7 +229,7 @@ fn give_name(file: &File, to: &CStr) -> io::Result<()> {
     let number = ShortText::<16>::of(format_args!("/{}", file.as_raw_fd()));
     let from = heap::c_string(&[DESCRIPTORS.to_bytes(), number.as_bytes()])?;
     let flags = libc::AT_SYMLINK_FOLLOW;
-    // SAFETY: NUL-terminated paths that outlive the call; plain numbers else.
+    // SAFETY: NUL-terminated paths that outlive the call, and plain numbers.
     let refused =
         unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) };
     if refused != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -250,7 +250,7 @@ fn remove(path: &CStr) -> io::Result<()> {
 /// Gives a file its final name, unless something has that name already.
 pub(crate) fn rename_new(old: &CStr, new: &CStr) -> io::Result<()> {
     // The bare system call: older C libraries have no function for it.
-    // SAFETY: NUL-terminated paths that outlive the call; plain numbers else.
+    // SAFETY: NUL-terminated paths that outlive the call, and plain numbers.
     let refused = unsafe {
         libc::syscall(
             libc::SYS_renameat2,

@@ -1,9 +1,10 @@
 //! The reader: takes a picture of a segment while other threads and processes write to it.
 //!
-//! The segment is treated as hostile. The header was copied and checked when it was opened; every
-//! offset is checked again where it is used; every loop is bounded by the geometry, and never by a
-//! value from the segment. A picture is plain data and holds no reference to shared memory. The
-//! reader touches only parts that have memory (`backed`), so reading an object never makes it grow.
+//! The segment is treated as hostile. The header was copied and checked when the segment was
+//! opened; every offset is checked again where it is used; every loop is bounded by the geometry,
+//! and never by a value from the segment. A picture is plain data and holds no reference to shared
+//! memory. The reader touches only parts that have memory (`backed`), so reading an object never
+//! makes it grow.
 //!
 //! The cost grows with what has changed: the reader keeps one picture and updates it. It reads a
 //! cell again only if the cell's sequence word has changed since the last poll, and allocates

@@ -360,8 +360,8 @@ fn cells(picture: &Picture) -> Vec<String> {
     all
 }
 
-/// A thread announces a tuple and measures it after a reader has polled the table and before it
-/// polls the cells: the next poll assigns the measurement to the tuple.
+/// A thread announces a tuple and measures it after a reader has polled the table and before the
+/// reader polls the cells: the next poll assigns the measurement to the tuple.
 #[test]
 fn a_tuple_read_before_its_announcement_is_summed_at_the_next_poll() {
     let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);

@@ -297,7 +297,7 @@ impl Beacon {
         Ok(beacon)
     }
 
-    /// Makes and locks the beacon of a segment of the calling process, which is not found before
+    /// Makes and locks the beacon of a segment of the calling process. Viewers find the beacon once
     /// it is [lit](Self::light).
     ///
     /// # Errors
@@ -326,7 +326,7 @@ impl Beacon {
         mut file: &File,
     ) -> io::Result<Box<Beacon>> {
         let taken = lock(file, libc::LOCK_EX)?;
-        // A sweeper may take the draft for a dead process's before it is locked.
+        // Before this lock, a sweeper may have mistaken the draft for a dead process's.
         if taken == Lock::Held || !dir.leads_to(draft, file)? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -511,8 +511,8 @@ impl LockPage {
     /// The calling process has called [`Self::hold`] itself: a forked child may have another
     /// mapping at the page's address.
     pub unsafe fn release(self) {
-        // SAFETY: a page that `hold` mapped in this process. `release` takes the only value
-        // that knows the page, so this is done once.
+        // SAFETY: a page that `hold` mapped in this process. `release` consumes the only value
+        // that has the page's address, so the page is unmapped once.
         unsafe { libc::munmap(self.0 as *mut libc::c_void, page_size()) };
     }
 }
@@ -567,7 +567,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Decodes an escaped text into `room`. `None` if the text could be written in another way, or if
+/// Decodes an escaped text into `room`. `None` if [`Escaped`] would not write this text, or if
 /// `room` is too small.
 pub(crate) fn unescape<'a>(text: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
     let nibble = |byte: u8| match byte {

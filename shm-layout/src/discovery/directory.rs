@@ -465,7 +465,7 @@ pub(crate) fn chmod(file: &OwnedFd, mode: libc::mode_t) -> io::Result<()> {
 /// `openat` that follows no link in the last step, and whose descriptor `exec` closes.
 fn open_at(dir: RawFd, name: &CStr, flags: libc::c_int, mode: libc::c_uint) -> io::Result<OwnedFd> {
     loop {
-        // SAFETY: a NUL-terminated name that outlives the call; plain numbers else.
+        // SAFETY: a NUL-terminated name that outlives the call, and plain numbers.
         let fd = above_standard(|| unsafe {
             libc::openat(dir, name.as_ptr(), flags | libc::O_NOFOLLOW | libc::O_CLOEXEC, mode)
         });

@@ -201,8 +201,8 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result
             dead.try_push((entry, name))?;
         }
     }
-    // This comes after the beacons were read: a viewer that begins to collect later does not wait
-    // for these processes.
+    // The beacons were read before this check, so a collector that the check misses has started
+    // after these processes ended, and does not expect their segments.
     let keep = if collector::sweep(dir) { MAX_FILES } else { keep };
     newest_first(&mut dead, |(entry, _)| entry);
     let (mut kept, mut kept_bytes) = (0, 0);

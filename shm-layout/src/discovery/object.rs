@@ -7,7 +7,7 @@
 //! | the crate | here |
 //! |---|---|
 //! | keeps its descriptor for ever | a creator closes it at once and maps the object anew: a host that becomes a daemon closes every descriptor, and our later close would hit another file of that number |
-//! | unlinks on drop, in a forked child too | never an owner; [`unlink`] is a decision |
+//! | unlinks on drop, in a forked child too | never owns the name: only [`unlink`] removes it |
 //! | sizes with `ftruncate` only | [`Object::back`] puts pages under a range before anything touches it |
 //! | opens read-write only | [`Object::open`] takes the write permission back at once; [`Object::unlock`] gives it to the control pages |
 //! | mode is cut by the umask | set to 0600 afterwards |
@@ -112,7 +112,7 @@ impl Object {
         drop(shmem);
         let opened = check_created(&name, len).and_then(|made| {
             let object = Object::open_shared(&name)?;
-            // The object was replaced while it was being made.
+            // Another program may have replaced the object since it was made.
             let is_made = object.len == len && object.file.is_same_file(&made);
             if is_made { Ok(object) } else { Err(io::ErrorKind::InvalidData.into()) }
         });
@@ -351,7 +351,7 @@ pub fn unlink_if_there(name: &Name) -> bool {
         || open_path(name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// The memory of an object, in bytes that are backed; `None` if the object is gone.
+/// Number of an object's bytes that are backed by memory; `None` if the object is gone.
 ///
 /// # Errors
 ///

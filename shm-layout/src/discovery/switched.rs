@@ -81,8 +81,8 @@ pub struct Others {
 }
 
 impl Others {
-    /// Removes the switches of a dead viewer for which `keep` is false, and its file once no switch
-    /// is left.
+    /// Removes those switches of a dead viewer for which `keep` returns false. Also removes its
+    /// file once no switch is left.
     pub fn retain(&mut self, mut keep: impl FnMut(u32, bool) -> bool) {
         let file = &self.file;
         self.points

@@ -15,9 +15,10 @@
 //! ```
 //!
 //! The cell's sequence word and its number of restarts publish one copy of each kind. The cell's
-//! thread writes only the other copy, so the sums that a reader copies whole belong together.
+//! thread writes only the other copy, so the sums in a reader's copy that is not torn are of one
+//! moment.
 //!
-//! Tuples follow the control word of their metered point and have none themselves.
+//! Tuples have no control word of their own: they follow the word of their metered point.
 
 use crate::sync::{AtomicU64, Ordering};
 

@@ -100,8 +100,8 @@ fn is_since(moment: u64, since: u64) -> bool {
 pub struct OpenRegion {
     start: AtomicU64,
     off: AtomicU64,
-    /// Always zero. An end reads this and `point` as one word, which becomes the
-    /// [names](crate::layout::ring::What) of a record with the caller in the upper half.
+    /// Always zero. The end of a nested region reads this and `point` as one word: this region's
+    /// point is the caller, in the upper half of a record's [names](crate::layout::ring::What).
     blank: AtomicU32,
     point: AtomicU32,
     spare: [AtomicU32; 2],

@@ -203,7 +203,6 @@ impl Rare {
 }
 
 impl Half<'_> {
-    /// The figures.
     #[inline(always)]
     fn sums(self) -> Sums {
         Sums::get(&self.live.words, &self.rare.words)

@@ -79,8 +79,7 @@ impl CellBlock {
     pub fn read(&self) -> (&[Cell], u64) {
         // The link is read before `used`. In the other order, this block could fill up and be
         // linked between the two reads, and the reader would give the cells of the next block wrong
-        // places. Pairs with
-        // `cells-next`.
+        // places. Pairs with `cells-next`.
         let next = self.next.load(ord!("cells-next-seen", Acquire));
         // Pairs with `cells-used`.
         let used = self.used.load(ord!("cells-used-seen", Acquire));

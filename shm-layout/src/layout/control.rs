@@ -219,7 +219,7 @@ pub const fn reset_ns(control: Control, time: u64) -> Option<u64> {
 }
 
 /// Resets a point and stores the time beside its control word; returns that word as it was before.
-/// The caller reads the time before the reset, so no figure is of an earlier moment.
+/// The caller reads the time before the reset, so no later figure is older than that time.
 ///
 /// If several threads reset at the same time, the time of the last reset stays. A writer that dies
 /// in between, or loses every attempt, leaves a time that belongs to no current epoch.

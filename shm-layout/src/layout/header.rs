@@ -101,15 +101,15 @@ pub struct ProcessCounters {
     /// claimed its lane or entered the point.
     pub begins_missed: AtomicU64,
     /// 1 if times are read from the system's clock, because the tick counter is unreliable. Zero in
-    /// segments of versions before this word.
+    /// segments of versions that lack this word.
     pub system_clock: AtomicU64,
-    /// Id of the `pfp-top run` that started the program or an ancestor of it; zero without one, and
-    /// in segments of versions before this word.
+    /// Id of the `pfp-top run` that started the program or an ancestor of it. Zero if no run did,
+    /// and in segments of versions that lack this word.
     pub run: AtomicU64,
     /// 1 if the probe was built with debug assertions, and so most likely without optimisation.
-    /// Zero in segments of versions before this word.
+    /// Zero in segments of versions that lack this word.
     pub debug: AtomicU64,
-    /// [Switches](crate::switch) in use. Zero in segments of versions before this word.
+    /// [Switches](crate::switch) in use. Zero in segments of versions that lack this word.
     pub switches_used: AtomicU64,
 }
 

@@ -1,6 +1,6 @@
 //! The bucket of a duration in a log-linear histogram.
 //!
-//! 32 buckets an octave, so a value is at most 1.6 % from its bucket's middle,
+//! Each octave has 32 buckets, so a value is at most 1.6 % from its bucket's middle,
 //! and values below 64 have a bucket each. The histogram is cut into **parts**
 //! of 32 buckets, so that only the octaves that occur take space:
 //!
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The part is computed from `v = ticks + 32`: it is `log2(v) - 5`, and the bucket is the five bits
-//! after the leading one of `v`. Adding 32 makes the first part no special case.
+//! after the leading 1 bit of `v`. With the added 32, the formula holds for the first part, too.
 
 /// Buckets in a part.
 pub const BUCKETS: usize = 32;
@@ -42,7 +42,7 @@ pub const fn number(ticks: u64) -> usize {
 #[must_use]
 pub const fn octave_number(ticks: f64) -> usize {
     // A double holds every duration below `LIMIT` exactly, and its octave and the digits after the
-    // leading one are adjacent bits. Reading them is faster than looking for the leading one.
+    // leading 1 are adjacent bits. Reading them is faster than searching for the leading 1.
     ((ticks + BUCKETS as f64).to_bits() >> OCTAVE_BIT) as usize
 }
 

@@ -19,9 +19,9 @@
 //!                      +----------------claim------------------+
 //! ```
 //!
-//! The lane keeps its ring and cells over all its owners; a cell is made the
-//! new owner's when that owner first uses it (see [`crate::layout::cell`]), so a thread
-//! ends without any work, and what it measured stays counted.
+//! The lane keeps its ring and cells over all its owners. A cell passes to a new owner when that
+//! owner first uses it (see [`crate::layout::cell`]). So a thread ends without any work, and its
+//! measurements stay counted.
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|

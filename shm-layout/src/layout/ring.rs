@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! written: bytes of all records ever written, in the lane
-//! folded:  number of those that are in the cells
+//! folded:  number of records that are in the cells
 //! slots:   | 0 | 1 | ... | capacity - 1 |      record n is in slot n % capacity
 //! slot:    | start 64 | elapsed 32 | context 24, depth 8 |
 //!          | exclusive 32, inclusive 32 | point 32, caller 32 |

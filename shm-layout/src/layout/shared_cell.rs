@@ -28,8 +28,8 @@ use crate::layout::cell::{Cell, Measurement, Sums, averaged};
 use crate::layout::control::{Control, is_newer};
 use crate::sync::{AtomicU64, Ordering::Relaxed, ord};
 
-/// One thread in the cell, as `under_way` counts them: the upper half of that word is the number of
-/// threads in the cell, and the lower half the epoch of their window.
+/// One thread in the word `under_way`, whose upper half is the number of threads in the cell, and
+/// whose lower half is the epoch of their window.
 const ONE: u64 = 1 << 32;
 
 /// A thread's entry to a shared cell, from [`Cell::enter_shared`]. Dropping this leaves the cell.
@@ -66,8 +66,9 @@ impl Drop for Entered<'_> {
 }
 
 impl Cell {
-    /// Enters the cell. Until the result is dropped, another thread clears the cell only if it no
-    /// longer waits for this one. `None` if the cell is being cleared, or was cleared just now.
+    /// Enters the cell. Until the result is dropped, another thread clears the cell only if that
+    /// thread has stopped waiting for this one. `None` if the cell is being cleared, or was cleared
+    /// just now.
     pub fn enter_shared(&self) -> Option<Entered<'_>> {
         let epoch = self.shared_control().epoch();
         let found = self.shared_words().under_way.fetch_add(ONE, Relaxed) as u32;

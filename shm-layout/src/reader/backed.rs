@@ -40,8 +40,8 @@ struct Pages {
 }
 
 impl Backed {
-    /// Finds out about the pages of a segment that this process has opened as a viewer. In any
-    /// other segment, all pages count as existing.
+    /// Tracks the pages of a segment that this process has opened as a viewer. In any other
+    /// segment, all pages count as existing.
     pub(crate) fn of(segment: &Segment) -> Result<Self, NoMemory> {
         let is_foreign = segment.object().is_some_and(|object| object.is_watched());
         let pages = is_foreign.then(|| -> Result<_, NoMemory> {
@@ -59,7 +59,7 @@ impl Backed {
         Ok(Self(pages.transpose()?))
     }
 
-    /// Closes the object that was opened for asking.
+    /// Closes the file that was opened to ask about pages.
     pub(crate) fn rest(&self) {
         if let Some(pages) = &self.0 {
             pages.borrow_mut().file = None;
@@ -138,7 +138,8 @@ impl<'a> Sparse<'a> {
         self.slice(found.map(slice::from_ref))?.first()
     }
 
-    /// The numbers below a limit whose `T` has memory. The values of type `T` are adjacent.
+    /// The values of type `T` that have memory, with their numbers, which are below `limit`. Values
+    /// with successive numbers are adjacent in the segment.
     fn numbers<T: Shared + 'a>(
         self,
         limit: usize,
@@ -276,7 +277,7 @@ pub(crate) fn next_extent(file: &File, range: Range<usize>) -> io::Result<Option
     if start >= range.end {
         return Ok(None);
     }
-    // Aligned to the grain of protection, so that words are whole.
+    // Aligned to a page, so that no word is cut.
     let start = (start - start % PAGE).max(range.start);
     let end = seek(start, libc::SEEK_HOLE)?.next_multiple_of(PAGE);
     Ok(Some(start..end.clamp(start + 1, range.end)))

@@ -174,7 +174,7 @@ impl CellReader {
         Ok(true)
     }
 
-    /// Updates `parts_left` after a reading has got more or fewer parts than `before`.
+    /// Updates `parts_left` for a reading that had `before` parts.
     fn account(&mut self, before: usize, reading: &CellReading) {
         let held = reading.histogram.parts();
         // Saturating, because added records may have made parts that have no chunk.

@@ -55,7 +55,7 @@ impl<'a> Iterator for LaneCells<'a> {
                 if let Some(ahead) = self.cells.as_slice().get(AHEAD) {
                     near::fetch_start(ahead);
                 }
-                // Only a damaged chain continues where no memory is.
+                // Only a damaged chain leads to cells without memory.
                 return self.segment.has_cell(cell).then_some(cell);
             }
             let block = self.segment.cell_block(self.block)?;

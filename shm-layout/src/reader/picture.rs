@@ -23,8 +23,8 @@ pub struct Picture {
     /// The lanes that have ever been used, by number; the overflow lane last.
     pub lanes: Vec<LaneReading>,
     /// The cells, in the order in which they were first read: a cell keeps its index as long as the
-    /// reader lives. A metered point also has one sum on each lane, of its own cell and its tuples'
-    /// cells, which are in this list, too, as [parts](CellReading::is_part).
+    /// reader lives. For a metered point, the list also has one sum on each lane. The cells in that
+    /// sum, the point's own and its tuples', are in the list as [parts](CellReading::is_part).
     pub cells: Vec<CellReading>,
     /// Counts of what was refused or lost.
     pub losses: Losses,

@@ -488,8 +488,8 @@ impl<S: Borrow<Segment>> Reader<S> {
         let segment: &Segment = self.segment.borrow();
         let id = segment.overflow_lane();
         let sparse = Sparse::new(segment, &self.backed);
-        // The entry has memory once a thread has found no lane. Its cells are used even before:
-        // handlers that interrupt the probe itself record there.
+        // The lane's entry has memory once a thread has found no lane. The lane's cells are used
+        // even before: signal handlers that interrupt the probe itself record there.
         let entered = segment.counters().overflow_used.load(Ordering::Acquire) != 0;
         let lane = sparse.lane(id).filter(|_| entered);
         let mut used = lane.is_some();

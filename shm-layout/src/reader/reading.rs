@@ -110,10 +110,10 @@ impl CellReading {
         Ok(())
     }
 
-    /// Takes all but the live figures, which are there already, from a copy of the cell. `past` are
-    /// the measurements and exclusive ticks of the lifetime besides those in the live and retired
-    /// figures. `owned`: the live figures belong to the lane's present owner. `current`: the
-    /// figures belong to the point's current window.
+    /// Takes all figures except the live ones, which are here already, from a copy of the cell.
+    /// `past` are the lifetime's measurements and exclusive ticks besides those in the live and
+    /// retired figures. `owned`: the live figures belong to the lane's present owner. `current`:
+    /// the figures belong to the point's current window.
     pub(super) fn take(
         &mut self,
         cell: &CellPicture,

@@ -55,7 +55,7 @@ static MAPPINGS: [WatchSlot; PLACES] = [const {
     }
 }; PLACES];
 
-/// The action for SIGBUS before ours.
+/// The action for SIGBUS that [`survive`] replaces.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// From now on this process survives the truncation of objects that it has opened. Any other SIGBUS

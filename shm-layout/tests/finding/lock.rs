@@ -81,7 +81,7 @@ fn a_process_that_looks_or_sweeps_is_not_mistaken_for_the_owner() {
     assert_eq!(gc(&dir).unwrap().removed.len(), 1);
 }
 
-/// An orderly end leaves nothing behind, and the host keeps no descriptor open before it.
+/// An orderly end leaves nothing behind, and until then the host keeps no descriptor open.
 #[test]
 fn an_orderly_end_leaves_nothing() {
     let base = Base::new();

@@ -15,7 +15,7 @@ struct Stack {
     is_free: bool,
 }
 
-/// More than the threads of a model.
+/// Maximum number of stacks: more than the threads of a model.
 const MAX_STACKS: usize = 8;
 
 thread_local! {

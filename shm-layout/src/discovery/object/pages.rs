@@ -24,9 +24,8 @@ impl Object {
             return Ok(());
         }
         for _ in 0..RETRIES {
-            // SAFETY: whole pages inside this mapping. The call only makes
-            // pages present, as a write to each would, and reports a failed
-            // one as an error where a write would raise SIGBUS.
+            // SAFETY: whole pages inside this mapping. The call only makes pages present, as a
+            // write to each would, and returns an error where a write would raise SIGBUS.
             let refused =
                 unsafe { libc::madvise(self.map.add(start).cast(), len, MADV_POPULATE_WRITE) };
             if refused == 0 {
@@ -41,10 +40,10 @@ impl Object {
         Err(NoSpace)
     }
 
-    /// Maps private memory in place of the mapping, in a forked child, so that its writes stay its
-    /// own. The first `used` bytes can be written: zeros, except for a copy of `kept`. The bytes
-    /// after them cannot be touched. It calls only what a signal handler may call, and may be
-    /// called any number of times.
+    /// Maps private memory in place of the mapping, in a forked child, so that the child's writes
+    /// do not reach its parent. The first `used` bytes can be written: zeros, except for a copy of
+    /// `kept`. The bytes after them cannot be touched. It calls only functions that a signal
+    /// handler may call, and may be called any number of times.
     ///
     /// If the system refuses, the mapping stays as it was.
     pub(crate) fn detach(&self, used: usize, kept: Range<usize>) {
@@ -93,7 +92,8 @@ impl Object {
             }
         }
         const MOVE: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: replaces this mapping, whose contents may change at any time anyway.
+        // SAFETY: no other code has the address of `new`. The first `used` bytes of this mapping
+        // stay mapped, and other processes may change them at any time anyway.
         let moved = unsafe { libc::mremap(new, used, used, MOVE, self.map) };
         if moved == libc::MAP_FAILED {
             // SAFETY: mapped above, and no reference to it exists.

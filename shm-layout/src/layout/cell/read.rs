@@ -199,8 +199,8 @@ impl Cell {
         fence_at!("cell-recheck", Acquire);
         let after = self.seq.load(Ordering::Relaxed);
         let staged = before != after || before & STAGED != 0;
-        // The other copy may be published by now. This copy is whole until it is staged for the
-        // change after that.
+        // The other copy may be published by now. This copy stays whole until the change
+        // after that is staged in it.
         let is_whole = after.wrapping_sub(before & !STAGED) <= FLIP;
         Looked { found, before, staged, is_whole }
     }

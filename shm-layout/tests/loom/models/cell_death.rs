@@ -49,7 +49,7 @@ pub(super) fn cell_death_between_owners() {
 }
 
 /// If a writer is killed in a change of owner, the exclusive ticks and the minimum are complete,
-/// too, whose words are not written together with the count.
+/// too, although their words are not written together with the count.
 pub(super) fn cell_death_and_retired_figures() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));

@@ -196,7 +196,7 @@ pub(super) fn shared_cell_to_enter() {
 }
 
 /// Threads are killed at any step of a reset and of a concurrent measurement: the total over all
-/// windows has the measurements that had returned, and at most those that were running in addition.
+/// windows includes every measurement that had returned, and at most the running ones in addition.
 pub(super) fn shared_cell_death_in_reset() {
     check(|| {
         let cells = two_cells();
