@@ -293,13 +293,13 @@ int pfpHwiEnd(void *hwi);
 pfp_point_t *pfp_point(const char *name, const char *file, unsigned line);
 
 /* Returns a point whose regions have amounts. `amounts` contains one to four names,
- * separated by commas. NULL as for pfp_point(), if `amounts` is NULL or empty, or if it
- * contains more than four names. */
+ * separated by commas. NULL if pfp_point() would return NULL, or if `amounts` is NULL,
+ * empty, or a list of more than four names. */
 pfp_point_t *pfp_point_amounts(const char *name, const char *file, unsigned line,
                                const char *amounts);
 
 /* Ends a region of a point from pfp_point_amounts(), with `count` amounts in the order of
- * their names. For amounts that are not known at the begin, such as the size of received
+ * their names. Suits amounts that are not known at the begin, such as the size of received
  * data. pfp_end() ends the region with amounts of 0. Amounts of latched parts are added up,
  * too. PFP_ENULL, PFP_EHANDLE for a point from pfp_point(). */
 int pfp_end_amounts(pfp_point_t *point, int latch, const uint64_t *amounts, unsigned count);
@@ -323,7 +323,7 @@ int pfp_enable(pfp_point_t *point);
 int pfp_disable(pfp_point_t *point);
 int pfp_get_stats(pfp_point_t *point, pfpStats_t *stats);
 int pfp_reset(pfp_point_t *point);
-/* Also PFP_EALPHA. */
+/* PFP_ENULL, PFP_EALPHA. */
 int pfp_set_alpha(pfp_point_t *point, double alpha);
 int pfp_clear_alpha(pfp_point_t *point);
 /* Switches a point's fences on or off. With fences, its clock readings wait for all earlier
@@ -415,7 +415,7 @@ const char *pfp_version(void);
  * the environment. If the program is not linked with the library, LD_PRELOAD can load it;
  * `pfp-top run` does so. C++ names are mangled: PFP_ENABLE='*parse*' finds them.
  *
- * A function left by longjmp() ends when its caller next begins or ends a function.
+ * A function left by longjmp() ends at the next instrumented call or return in its caller.
  * Fibres should be reported through the hooks for tasks above, have stacks outside the
  * threads' stacks, and stay on their thread. */
 void __cyg_profile_func_enter(void *function, void *call_site);

@@ -33,8 +33,8 @@ inline namespace off {
 inline namespace on {
 #endif
 
-/* A point that can be used before all constructors and after all destructors have run, so
- * it can be any static. The first use looks up the point; objects with the same name and
+/* A point, to be defined as a static. It can be used before the constructors of statics have
+ * run, and after their destructors. The first use looks it up; objects with the same name and
  * place share one. The name must stay valid, like a literal, because it is not copied. The
  * functions act like those of pfp.h, and return the same values. */
 class point {

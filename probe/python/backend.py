@@ -14,11 +14,11 @@ import subprocess
 import sys
 
 import maturin
-from maturin import *  # noqa: F403: the hooks that need nothing more
+from maturin import *  # noqa: F403: the hooks that are not defined below
 
 HERE = pathlib.Path(__file__).resolve().parent
 SCRIPTS = HERE / "pfp.data" / "scripts"
-# maturin requires this folder, whatever it does.
+# maturin requires this folder for every operation.
 SCRIPTS.mkdir(parents=True, exist_ok=True)
 
 WORK = HERE / "build"

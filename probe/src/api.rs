@@ -43,8 +43,8 @@ pub fn register_thread(name: &str) {
 /// All points that the program has registered, the newest first.
 ///
 /// A point is registered when it is first measured, read or changed. Points by number are listed,
-/// too, and those of C and of hooked functions if the program links the library statically. A
-/// library that contains its own pfp has its own list.
+/// too. Points of C and of hooked functions are listed if the program links the library statically.
+/// A library that contains its own pfp has its own list.
 ///
 /// ```
 /// static PARSE: pfp::Point = pfp::Point::new("parse");
@@ -134,15 +134,15 @@ pub fn calibrate(pairs: u32) -> Option<Overhead> {
 /// user-level scheduler.
 ///
 /// The open regions of a context are suspended and resumed with it, and may resume on another
-/// thread. Time in which a context is suspended counts as off-CPU. A thread that uses no context
-/// has one of its own.
+/// thread. Time in which a context is suspended counts as off-CPU. A thread on which no context is
+/// current has its own.
 ///
 /// A context belongs to at most one thread at a time: the thread on which it is current, or on
 /// which an interrupt has suspended it. Signals are blocked while contexts are switched, so a
-/// handler finds either the previous or the next context. If a task is switched away from in a
-/// signal handler, it may have been interrupted in the middle of a begin or end, so it must
-/// continue on the same thread. In a forked child a context has no open regions, since those belong
-/// to the parent.
+/// handler finds either the previous or the next context. If a signal handler switches away from a
+/// task, that task may have been interrupted in the middle of a begin or end, so it must continue
+/// on the same thread. In a forked child a context has no open regions, since those belong to the
+/// parent.
 ///
 /// ```
 /// static POINT: pfp::Point = pfp::Point::new("task work");

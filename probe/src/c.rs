@@ -153,8 +153,8 @@ pub fn get_ready() {
     let _ = keeping_errno(crate::init);
 }
 
-/// Does pfp's work at the end of the process, before `_exit`, which runs no handlers: records an
-/// orderly exit in the segment, and writes the last figures if the settings name a file.
+/// Does pfp's work at the end of the process, before `_exit`, which runs no exit handlers: records
+/// an orderly exit in the segment, and writes the last figures if the settings name a file.
 pub fn end_in_order() {
     keeping_errno(image::at_immediate_exit);
 }

@@ -43,8 +43,8 @@ pub enum InitError {
     /// Another thread is making the shared memory, or the caller is a signal handler that has
     /// interrupted that work. Try again a moment later.
     Busy,
-    /// The caller runs in the memory of another process, like a child of `vfork`; or it is a child
-    /// of a bare `clone`, of which the C library does not know.
+    /// The caller runs in the memory of another process, like a child of `vfork`; or the C library
+    /// does not know the caller's process, because a bare `clone` created it.
     BorrowedMemory,
     /// The caller is a signal handler whose stack is too small.
     SmallStack,

@@ -39,7 +39,7 @@
 //! region of a process takes up to 1.8 ms, and the first region of a thread up to 120 us.
 //! `docs/costs.md` in the repository has all figures, and how to repeat them. In a build without
 //! optimization, a region costs some 700 ns: set `opt-level = 3` for the packages `pfp-probe` and
-//! `pfp-shm-layout` there.
+//! `pfp-shm-layout` in its profile.
 //!
 //! # Guarantees
 //!
@@ -47,8 +47,8 @@
 //!   handler, prints nothing and does not panic. If it cannot measure (no space in `/dev/shm`, too
 //!   many points), it skips the measurement and counts it as refused.
 //! - **A region takes no lock and allocates nothing.** It makes only two kinds of system calls: it
-//!   reads the CPU time after each switch of the thread and once a millisecond, and it backs the next
-//!   page of its memory.
+//!   reads the CPU time after each switch of the thread and once a millisecond, and it asks the
+//!   kernel for the next page of its memory.
 //! - **Memory is bounded**: by default to a sixteenth of the process's memory limit, 253 MiB at most.
 //!   Pages are allocated as points and threads need them.
 //! - **Figures are consistent at every instruction**, so they are readable while the program runs and
@@ -136,13 +136,13 @@
 //! |---|---|---|
 //! | `PFP_DEFAULT=off` | points start switched off | on |
 //! | `PFP_ENABLE` | names of points that start switched on nevertheless: `parse*,io_?` | none |
-//! | `PFP_FENCE=1` | stamps wait for the work before them, see [`Point::fenced`] | they do not |
+//! | `PFP_FENCE=1` | clock readings wait for the work before them, see [`Point::fenced`] | they do not wait |
 //! | `PFP_CLOCK` | `rseq`, `perf`, `cputime` or `wall`: the best clock to try | rseq |
 //! | `PFP_DIR` | directory for the beacons by which viewers find the program | `$XDG_RUNTIME_DIR/pfp`, else `/tmp/pfp-UID` |
 //! | `PFP_POINTS`, `PFP_LANES` | maximum number of points, and of lanes: a lane holds the figures and records of one thread, and further threads share one | 10240, 128; fewer where memory is limited |
-//! | `PFP_SNAPSHOT` | file for a snapshot at an orderly exit, as by [`snapshot_to`]; `%p` in it is the process's id. Replaces no file | none |
+//! | `PFP_SNAPSHOT` | file for a snapshot at an orderly exit, as by [`snapshot_to`]; `%p` in it is the process's id. Never replaces a file | none |
 //! | `PFP_CUDA_LIBRARY` | with the feature `cuda`: the CUDA driver's library | `libcuda.so.1` |
-//! | `PFP_MEMORY_MB` | maximum of shared memory, in MiB; taken only as needed | a sixteenth of the memory limit of the process, at most 253 |
+//! | `PFP_MEMORY_MB` | maximum of shared memory, in MiB; allocated only as needed | a sixteenth of the memory limit of the process, at most 253 |
 //!
 //! # Compiled out
 //!

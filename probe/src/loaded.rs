@@ -1,9 +1,9 @@
 //! The objects from which the program is loaded, found without a lock.
 //!
 //! `dl_iterate_phdr` takes a lock of the loader. In a forked child, a thread that only the parent
-//! has may hold that lock for ever. So the program itself is found by what the kernel reported at
-//! its start, and other objects by the C library's `_dl_find_object`, which takes no lock. If that
-//! function is missing, the kernel's list of mappings is used.
+//! has may hold that lock for ever. So the program itself is found by its program headers, whose
+//! address the kernel passes, and other objects by the C library's `_dl_find_object`, which takes
+//! no lock. If that function is missing, the kernel's list of mappings is used.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{self, MaybeUninit};
@@ -134,8 +134,8 @@ fn by_loader(code: usize, find: *mut c_void) -> Option<Loaded> {
     Some(Loaded { base, path: if is_program { Path::Program } else { Path::Lent(path) } })
 }
 
-/// Finds the object in the kernel's list of mappings. The object begins at the last mapping at or
-/// below the code that maps offset 0 of the object's file.
+/// Finds the object in the kernel's list of mappings. The object begins at its last mapping of file
+/// offset 0 that is at or below the code.
 #[cold]
 #[inline(never)]
 fn by_mappings(code: usize) -> Option<Loaded> {

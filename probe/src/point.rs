@@ -6,7 +6,7 @@ use std::panic::Location;
 
 use crate::engine::state::State;
 
-/// The points that are named by a number are `0..NUMERIC`. Point 0 is used by the calibration.
+/// Number of points that are identified by a number: `0..NUMERIC`. The calibration uses point 0.
 pub const NUMERIC: u32 = 64;
 
 /// A profile point: a region of the program with statistics of its own.

@@ -220,7 +220,7 @@ impl Taken<'_> {
 
     fn point<W: Write>(&self, json: &mut Json<W>, of: &PointPicture) -> io::Result<()> {
         point(json, of)?;
-        // The reset is later than the snapshot only if another process has forged its time.
+        // The reset is later than the snapshot only if another process has forged the reset's time.
         let since = of.reset_ns.map(|ns| ticks_until(ns, self.facts, self.picture));
         since.map_or(Ok(()), |since| json.plain("since_ticks", since.min(self.elapsed_ticks)))
     }

@@ -1,4 +1,4 @@
-//! The regions that another tool's annotations have begun and not ended on a thread, by owner.
+//! The open regions of a thread that another tool's annotations began. Each has an owner.
 //!
 //! An owner is either a domain, whose regions nest, or a single span. Regions of different owners
 //! may overlap: if an owner ends a region that encloses an open region of another owner, the ended
@@ -373,7 +373,7 @@ impl Stack {
         }
     }
 
-    /// Ends the innermost region, which has this index.
+    /// Ends the innermost region. `last` is its index.
     #[inline(always)]
     fn end_last(&self, last: usize) {
         // The region is dropped before the depth is reduced, so that a signal handler that

@@ -46,7 +46,7 @@ pub struct Stats {
     pub alpha: f64,
     pub(crate) mean: f64,
     pub(crate) variance: f64,
-    /// Ticks per second; 0 if nothing can be converted.
+    /// Ticks per second; 0 if the rate is unknown.
     pub(crate) rate: f64,
     /// The non-empty buckets, in ascending order.
     pub(crate) histogram: Vec<Bucket>,

@@ -144,7 +144,7 @@ impl<T: Send + Sync> Once<T> {
     /// The value, if it was created.
     #[inline(always)]
     pub fn get(&self) -> Option<&'static T> {
-        // Pairs with `AcqRel` in `make`.
+        // Pairs with `AcqRel` in `keep`.
         // SAFETY: the pointer is null, or leads to a value that is never freed.
         unsafe { self.0.load(Acquire).as_ref() }
     }
@@ -189,8 +189,8 @@ impl<T: Send + Sync> Once<T> {
     }
 }
 
-/// A box for what `make` makes. The box is allocated first, so that nothing that `make` leaks is
-/// lost. `None` if memory runs out.
+/// Boxes the result of `make`, which may contain leaked memory. The box is allocated first, because
+/// that memory would be lost if there were no box for the result. `None` if memory runs out.
 fn filled<T>(make: impl FnOnce() -> Option<T>) -> Option<Box<T>> {
     let room = own::room()?;
     Some(Box::write(room, make()?))

@@ -166,7 +166,7 @@ fn delete(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
 
 /// Status of an operation on a context.
 fn done(fits: bool) -> Result<(), Status> {
-    // The operation has already counted a mismatch.
+    // An operation that fails has already counted a mismatch.
     if fits { Ok(()) } else { Err(Status::Handle) }
 }
 

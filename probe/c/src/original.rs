@@ -137,8 +137,8 @@ pub(crate) extern "C" fn pfpSetAlpha(id: c_int, alpha: f32) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfpSetAverage(id: c_int, period: f64, tau: f64) -> c_int {
     with(id, |point| {
-        // Divides numbers instead of `Duration`s, which have a limited range and resolution,
-        // because the unit is up to the caller.
+        // The caller chooses the unit, so these are numbers and not `Duration`s, which have a
+        // limited range and resolution.
         let times = period > 0.0 && tau > 0.0;
         weigh(point.set_alpha(if times { period / tau } else { 0.0 }))
     })

@@ -29,8 +29,8 @@ const SYSTEM: &str = "itt";
 /// Part of the names of domains in which LLVM's OpenMP runtime reports regions, in addition to
 /// OMPT.
 const OF_OPENMP: &str = "$omp$";
-/// Prefix of the kinds under which that runtime reports its locks and barriers, in addition to
-/// OMPT.
+/// Prefix of the kinds under which LLVM's OpenMP runtime reports its locks and barriers, in
+/// addition to OMPT.
 const OPENMP_KIND: &str = "OMP ";
 
 /// Capacity of each table of objects, which are found by their addresses.

@@ -1,5 +1,5 @@
-//! libpfp_inject: a library that runtimes load by an environment variable. It measures the events
-//! that they report.
+//! libpfp_inject: a library that runtimes load if an environment variable names it. It measures the
+//! events that they report.
 //!
 //! ```text
 //! nvtx, itt, kokkos: names   --> names --> pfp::stack (regions of a thread)

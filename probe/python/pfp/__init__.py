@@ -11,7 +11,7 @@
     with pfp.scope("read", bytes=len(block)):
         ...
 
-`python -m pfp script.py` measures every function of a program that has none of this.
+`python -m pfp script.py` measures every function of a program, without changes to its source.
 """
 
 import functools

@@ -101,8 +101,8 @@ impl Function {
 #[cold]
 fn decided(code: *mut PyObject) -> Option<&'static Point> {
     let point = decide(code);
-    // An error in that decision is not the program's, so it is reported and cleared. A lack of memory
-    // only counts as a refusal.
+    // An error in that decision is not the program's, so it is reported and cleared. A lack of
+    // memory only counts as a refusal.
     // SAFETY: the interpreter's lock is held.
     unsafe {
         if !PyErr_Occurred().is_null() {

@@ -68,7 +68,7 @@ fn all() -> Option<Owned> {
             for (at, time) in (2..).zip(times) {
                 PyTuple_SetItem(tuple.get(), at, PyFloat_FromDouble(time));
             }
-            // An object of the tuple may be missing.
+            // Creating an object of the tuple may have failed.
             if PyList_Append(list.get(), tuple.get()) < 0 || !PyErr_Occurred().is_null() {
                 return None;
             }
@@ -81,8 +81,8 @@ unsafe extern "C" {
     fn strerror(code: c_int) -> *const c_char;
 }
 
-/// An error in the words of the standard library, which takes memory for them that cannot be
-/// refused.
+/// Formats an error like the standard library, which ends the program if there is no memory for the
+/// text.
 struct Said<'a>(&'a io::Error);
 
 impl fmt::Display for Said<'_> {

@@ -108,8 +108,8 @@ pub(crate) fn no_memory<T>() -> Option<T> {
 /// Sets an error, and returns `None`.
 pub(crate) fn fail<T>(class: ErrorClass, said: impl fmt::Display) -> Option<T> {
     let Ok(said) = heap::format(format_args!("{said}")) else { return no_memory() };
-    // SAFETY: the caller holds the interpreter's lock; the classes are static, and the text is valid
-    // for its length.
+    // SAFETY: the caller holds the interpreter's lock; the classes are static, and the text is
+    // valid for its length.
     unsafe {
         let text = PyUnicode_FromStringAndSize(said.as_ptr().cast(), said.len() as isize);
         let text = Owned::take(text)?;

@@ -49,8 +49,8 @@ pub(crate) fn ticks() -> u64 {
     }
 }
 
-/// Reads the tick counter once all earlier instructions are done, and before any later one begins.
-/// That includes loads that miss the caches.
+/// Reads the tick counter once all earlier instructions are done, including loads that miss the
+/// caches, and before any later instruction begins.
 #[inline(always)]
 pub(crate) fn fenced_ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -84,7 +84,7 @@ pub(crate) fn ticks_and_cpu() -> (u64, Option<u32>) {
         let mut which = 0;
         // SAFETY: this processor has the instruction, which writes `which` only.
         let ticks = unsafe { std::arch::x86_64::__rdtscp(&raw mut which) };
-        // Linux sets the number: the node above bit 12, the CPU below.
+        // Linux stores the CPU's number in the lower 12 bits, and the node's above them.
         return (ticks, Some(which & 0xfff));
     }
     let cpu = cpu();
@@ -107,7 +107,7 @@ pub(crate) fn is_forbidden() -> bool {
     }
 }
 
-/// 0: not asked yet; [`ALLOWED`]; or 2: forbidden.
+/// 0: not asked yet; 1: [`ALLOWED`]; 2: forbidden.
 static FORBIDDEN: AtomicU8 = AtomicU8::new(0);
 const ALLOWED: u8 = 1;
 
@@ -179,7 +179,7 @@ pub(crate) fn has_thread_pointer() -> bool {
                 out("rcx") _, out("r11") _, options(nostack)
             );
         }
-        // If a filter refuses the call, the program has started, since only then it can have one.
+        // If a filter refuses the call, the program has set the pointer already, by the same call.
         result != 0 || pointer != 0
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]

@@ -1,4 +1,4 @@
-//! The ladder of clock sources: which one works here, the best first.
+//! Chooses the best clock source on the ladder that works here, and replaces it if it fails.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,8 +13,8 @@ pub(crate) fn look_up() {
     rseq::prepare();
 }
 
-/// Chooses the best clock source that works here, from the one that `wanted` names downwards. Takes
-/// about 0.1 ms.
+/// Chooses the best clock source that works here, but none above the source that `wanted` names.
+/// Takes about 0.1 ms.
 pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
     // A clock source that notices a switch still needs the CPU time, to measure how long the switch
     // took.

@@ -258,7 +258,7 @@ impl ThreadClock {
     }
 
     /// Maximum error of a region's off-CPU time, in ticks. It is the sum of the error of a switch,
-    /// an error by time that a hypervisor stole, the time between reading the counter and reading
+    /// an error for time that a hypervisor stole, the time between reading the counter and reading
     /// the CPU time, and time off the CPU that was noticed late and may belong to earlier regions.
     pub(crate) fn error(&self, off: u64) -> u64 {
         let switch = u128::from(SWITCH_ERROR_NS) * u128::from(source::ticks_per_ns_fixed());

@@ -29,7 +29,7 @@ impl<W: Write> Json<W> {
         self.within([b"{", b"}"], fill)
     }
 
-    /// Writes a list with what `each` writes for every item.
+    /// Writes a list. `each` writes an element for every item.
     pub(super) fn list<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,

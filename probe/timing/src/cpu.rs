@@ -100,9 +100,10 @@ impl CpuTimer {
         end.saturating_sub(self.started.wall_ns) as f64 / 1e6
     }
 
-    /// Milliseconds in that time that the thread was on a CPU. Except for the time to read the
-    /// clocks, at most [`elapsed_ms`](Self::elapsed_ms). `None` for a timer that was not started,
-    /// or if another thread started it, since each thread has its own CPU clock.
+    /// The part of [`elapsed_ms`](Self::elapsed_ms) in which the thread was on a CPU, in
+    /// milliseconds. It can exceed the whole by the time to read the clocks. `None` for a timer
+    /// that was not started, or if another thread started it, since each thread has its own CPU
+    /// clock.
     #[must_use]
     pub fn on_cpu_ms(&self) -> Option<f64> {
         let end = match self.state {

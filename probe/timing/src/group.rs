@@ -53,8 +53,8 @@ impl ThreadGroup {
     /// A phase begins when `members` threads have arrived (at most 4,096). With 0, a phase begins
     /// when all threads that have joined have arrived; there can be up to 256.
     ///
-    /// An existing group keeps its number of members. A group is removed when the last value of
-    /// this type for it is dropped. If memory runs out, the value belongs to no group, and no thread
+    /// An existing group keeps its number of members. A group is removed when its last
+    /// `ThreadGroup` is dropped. If memory runs out, the result belongs to no group, and no thread
     /// can join it.
     #[must_use]
     pub fn named(name: &str, members: u32) -> Self {
@@ -101,9 +101,10 @@ impl ProcessGroup {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if `members` is too large or differs from the existing group; `InvalidData` if
-    /// the existing group is of another version of pfp, or damaged; `QuotaExceeded` if the group is
-    /// full; `StorageFull` without shared memory; `OutOfMemory`; otherwise the system's error.
+    /// `InvalidInput` if `members` is too large or differs from the existing group's number;
+    /// `InvalidData` if the existing group is of another version of pfp, or damaged;
+    /// `QuotaExceeded` if the group is full; `StorageFull` without shared memory; `OutOfMemory`;
+    /// otherwise the system's error.
     pub fn join(name: &str, members: u32) -> io::Result<Self> {
         Ok(Self { processes: Processes::join(name, members)? })
     }

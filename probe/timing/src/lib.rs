@@ -1,7 +1,7 @@
 //! Timers, samples and stamps, for use beside profile points.
 //!
-//! Nothing here is on the hot path. The first use of a name creates its point. If memory runs out, a
-//! name gets no point, so that its measurements are not recorded; the program is not ended.
+//! Nothing here is on the hot path. The first use of a name creates its point. If memory runs out,
+//! a name gets no point and its measurements are not recorded, but the program continues.
 
 // As in the probe, no function may end its host when memory runs out; see ../clippy.toml.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]

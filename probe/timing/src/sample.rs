@@ -12,15 +12,15 @@ const CONFIDENCE: f64 = 0.95;
 /// half of the samples.
 const TREND_BY_CHANCE: f64 = 0.01;
 /// Difference between the halves, as a fraction of the mean, up to which it does not count as a
-/// trend. Needed because with many samples, chance does not explain even differences that are too
-/// small to matter.
+/// trend. Needed because with many samples, even differences that are too small to matter are
+/// significant.
 const TREND_THAT_MATTERS: f64 = 0.01;
 /// Maximum deviation within a stable window, as a fraction of its mean.
 const STABLE: f64 = 0.05;
 /// Half-width of the confidence interval, as a fraction of the mean, above which the text warns.
 const WIDE: f64 = 0.25;
-/// Relative difference of the core's clock before and after the runs that exceeds the error of its
-/// measurement.
+/// Relative difference between the core's clock before and after the runs, above which it is a
+/// change and not an error of the measurement.
 const CLOCK_CHANGED: f64 = 0.02;
 
 /// Result of [`crate::sample`]. Times are in seconds. If measuring is compiled out, or memory runs

@@ -65,7 +65,7 @@ pub struct CycleCount<R> {
     pub start: CycleStamp,
     /// Stamp just after the work.
     pub end: CycleStamp,
-    /// Ticks between the stamps that the thread was on a CPU. With the `wall` clock source, all
+    /// Ticks between the stamps in which the thread was on a CPU. With the `wall` clock source, all
     /// ticks between the stamps.
     pub on_cpu: u64,
     /// Outcome of the wait.

@@ -1,7 +1,7 @@
 //! Student's t distribution, for the uncertainty of a mean of few samples.
 
-/// Two-sided quantile: a variable of Student's t distribution with `freedom` degrees of freedom
-/// exceeds plus or minus this value with probability `beyond`, in (0, 1).
+/// Two-sided quantile: the absolute value of a variable of Student's t distribution with `freedom`
+/// degrees of freedom exceeds the result with probability `beyond`, in (0, 1).
 ///
 /// For three and more degrees: G. W. Hill, "Algorithm 396: Student's t-quantiles", Communications
 /// of the ACM 13 (1970), 619-620, accurate to six digits. One and two degrees have closed forms.
@@ -42,9 +42,9 @@ pub(super) fn t_quantile(beyond: f64, freedom: f64) -> f64 {
     (n * y).sqrt()
 }
 
-/// The value below which a normal variable is with probability `p`, less than one half. Uses the
-/// rational approximation 26.2.23 of Abramowitz and Stegun (Handbook of Mathematical Functions,
-/// 1964), refined by Newton's method.
+/// Quantile of the normal distribution for a probability `p` below one half. Uses the rational
+/// approximation 26.2.23 of Abramowitz and Stegun (Handbook of Mathematical Functions, 1964),
+/// refined by Newton's method.
 fn normal_quantile(p: f64) -> f64 {
     let t = (-2.0 * p.ln()).sqrt();
     let top = 2.515_517 + t * (0.802_853 + t * 0.010_328);

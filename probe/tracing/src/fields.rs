@@ -115,7 +115,7 @@ pub(crate) struct Said<'a> {
     text: Option<Text>,
 }
 
-/// Text of fields, which takes no heap.
+/// Text of fields, stored without the heap.
 pub(crate) type Text = ShortText<LONGEST>;
 
 impl<'a> Said<'a> {

@@ -123,8 +123,8 @@ pub fn init() -> Result<(), InitError> {
 
 /// Returns a layer that makes points of spans, for a registry with other layers.
 ///
-/// An invalid `PFP_TRACING` counts as `off`, and so does a lack of memory; [`Options::layer`] reports
-/// them instead.
+/// An invalid `PFP_TRACING` counts as `off`, and so does a lack of memory; [`Options::layer`]
+/// reports them instead.
 pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
     let settings = Options::default().settings();
     // If the settings cannot be stored, no spans are measured.
@@ -319,7 +319,7 @@ struct Settings {
 
 static SETTINGS: Once<Settings> = Once::new();
 
-/// Applies until other settings are stored.
+/// Settings that apply until `SETTINGS` has a value.
 static NONE: Settings = OFF;
 const OFF: Settings = Settings {
     filter: None,

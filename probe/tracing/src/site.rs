@@ -401,7 +401,7 @@ fn begin_metered(open: &mut Open, metered: &'static MeteredPoint, most: usize, i
     pfp::c::may_measure(metered.point())
 }
 
-/// Amounts of spans that name none.
+/// Names of the amounts of spans without the field [`AMOUNTS`].
 fn default_amounts() -> impl Iterator<Item = &'static str> {
     settings().amounts.iter().map(String::as_str)
 }

@@ -14,7 +14,7 @@ use crate::site::Site;
 /// callsites.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Size of the thread's stack, as the standard library's threads have.
+/// Size of the thread's stack, the default of the standard library.
 const STACK: usize = 2 << 20;
 
 /// Process whose thread watches; 0 if no thread does.
@@ -38,8 +38,8 @@ pub(crate) fn begin() {
     });
 }
 
-/// Starts a thread that runs [`run`]. The standard library's threads take memory that cannot be
-/// refused. False if the system refuses the thread.
+/// Starts a thread that runs [`run`]. The standard library is not used, because it ends the program
+/// if there is no memory for a thread. False if the system refuses the thread.
 fn start() -> bool {
     // SAFETY: the attributes are initialized before they are used, and destroyed afterwards; `main`
     // ignores its argument.

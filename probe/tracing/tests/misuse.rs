@@ -219,7 +219,7 @@ fn a_guard_may_be_held_across_an_await() {
     // its guard.
     assert_eq!(mismatches() - before, 2 * POLLS);
     assert_eq!(count("held across"), 0);
-    // Only two entries are recorded: that for the last poll, and that for the drop of the task.
+    // Only two entries are recorded: the last poll's, and the entry for the drop of the task.
     assert_eq!(count("holds"), 2);
     assert_eq!((count("other"), count("other task")), (2 * POLLS, 2 * POLLS + 2));
 }

@@ -39,7 +39,8 @@ fn made(name: &'static str, fields: &'static [&'static str]) -> &'static Metadat
     })
 }
 
-/// What `tracing` calls for a span. `tracing` itself may end the program if memory runs out.
+/// Makes the calls that `tracing` makes for a span. `tracing` itself may end the program if memory
+/// runs out.
 fn span(subscriber: &PointSubscriber, metadata: &'static Metadata<'static>) {
     subscriber.register_callsite(metadata);
     let fields = metadata.fields();

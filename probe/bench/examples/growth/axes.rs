@@ -10,7 +10,7 @@ const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Number of readings of the memory. The number of regions before a reading doubles each time.
 const LOOKS: u32 = 5;
 
-/// Something that the cost may grow with.
+/// A quantity with which the cost may grow.
 pub(crate) struct Axis {
     pub(crate) title: &'static str,
     /// Label of the values in `at`.

@@ -59,8 +59,8 @@ macro_rules! work_cases {
         ]
     };
 }
-/// Work that takes about ten times as long from row to row. Each row has three cases: the work
-/// alone, in a region, and between two bare readings of the counter.
+/// Work, which takes about ten times as long in each row as in the row before. Each row has three
+/// cases: the work alone, in a region, and between two bare readings of the counter.
 pub(crate) const WORK: [[Case; 3]; 6] = [
     work_cases!(0),
     work_cases!(7),

@@ -43,7 +43,7 @@ struct Shared {
     wait: Option<&'static Point>,
 }
 
-/// All groups. These handles are not counted: the last counted one removes its group.
+/// All groups. The handles in this list are not counted: a group's last counted handle removes it.
 static GROUPS: Mutex<Vec<ManuallyDrop<Handle>>> = Mutex::new(Vec::new());
 
 // SAFETY: a handle is a pointer to a value that is `Sync`, and an atomic counts the handles.
