@@ -31,10 +31,10 @@ use pfp_read::session::Session;
 use pfp_read::snapshot::{ProcessState, Snapshot};
 use pfp_read::source::{Finder, Source};
 
-/// How long figures that were requested from another place may take, beyond the moment of the poll,
-/// before the last ones are shown again.
+/// Maximum time that a poll waits for requested figures, which may come from another place. After
+/// it, the last figures are shown again.
 const IN_TIME: Duration = Duration::from_millis(100);
-/// Time between two looks whether requested figures have arrived.
+/// Time between two checks whether requested figures have arrived.
 const CHECK: Duration = Duration::from_millis(10);
 /// The first interval is shorter, so that real rates show at once.
 const FIRST_INTERVAL: Duration = Duration::from_millis(300);
@@ -70,7 +70,7 @@ pub struct App {
     has_looked: bool,
     /// The user's changes in the watched program that can be undone, the newest last.
     made: Vec<change::Made>,
-    /// While requested figures are on their way: the moment from which the last ones are shown again.
+    /// When the poll stops waiting for requested figures. `None` while it does not wait.
     awaits_until: Option<Instant>,
 }
 
@@ -171,9 +171,9 @@ impl App {
         Screen::ALL.iter().any(|screen| self.screens.get(*screen).is_busy())
     }
 
-    /// Requests figures and the list of processes, as far as the screen shows them. Returns whether
-    /// they are on their way, so that the poll has to be repeated a moment later. The first ones may
-    /// take any time.
+    /// Requests figures, and the list of processes if the screen shows it. Returns true if they
+    /// have not arrived yet, so that the poll must be repeated a moment later. The wait for the
+    /// first ones has no time limit.
     fn awaits(&mut self, now: Instant) -> bool {
         let (mut awaits, mut is_first) = (false, false);
         if self.shows_processes() {
@@ -298,7 +298,7 @@ impl App {
         self.sort();
     }
 
-    /// While the figures stand still, checks whether the process has ended.
+    /// While the figures are paused, checks whether the process has ended.
     fn look_after_it(&mut self) {
         let Some(session) = &mut self.common.session else { return };
         let snapshot = match session.poll() {
@@ -446,8 +446,8 @@ impl App {
         if key.kind == KeyEventKind::Release {
             return;
         }
-        // Terminals send Alt-s as Esc and s; typed in quick succession, Esc and s send the same
-        // bytes.
+        // Terminals send the same bytes for Alt-s as for Esc and s in quick succession, so Alt-s
+        // acts as both keys.
         if key.modifiers.contains(KeyModifiers::ALT) && matches!(key.code, KeyCode::Char(_)) {
             self.key(KeyEvent::from(KeyCode::Esc), now);
             let modifiers = key.modifiers.difference(KeyModifiers::ALT);
@@ -489,7 +489,7 @@ impl App {
         self.keys.half_typed()
     }
 
-    /// Notes something in the log, as a problem or not.
+    /// Adds an entry to the log, marked as a problem or not.
     pub fn note(&mut self, text: &str, is_problem: bool) {
         let (unix_ns, text) = (self.common.unix_ns(), pfp_read::text::clean(text));
         match is_problem {

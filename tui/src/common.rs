@@ -48,7 +48,7 @@ pub enum Status {
     Waiting,
     /// The figures follow the process.
     Live,
-    /// The figures stand still: the user has paused.
+    /// The user has paused the figures.
     Paused,
     /// The last figures of a process that exited cleanly, or ended in an unknown way.
     Exited,
@@ -285,7 +285,7 @@ impl Common {
         unix_ns + self.now.saturating_duration_since(moment).as_nanos() as u64
     }
 
-    /// Passes a snapshot to the log, and shows a message about processes that came or went.
+    /// Passes a snapshot to the log, and shows a message about processes that joined or ended.
     pub(crate) fn observe(&mut self, snapshot: &Arc<Snapshot>) {
         let events = self.log.observe(self.unix_ns(), snapshot);
         if !events.is_empty() {

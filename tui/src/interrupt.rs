@@ -40,7 +40,7 @@ impl Interrupt {
         })
     }
 
-    /// Installs the handlers without a limit of time. The command itself must limit what it does
+    /// Installs the handlers without a time limit. The command itself must limit what it does
     /// after a signal, such as waiting for a child or a last push.
     pub fn install_patiently() -> Result<Self> {
         Self::install_with(|| {})

@@ -36,8 +36,8 @@ pub(crate) fn is_ignored(signal: c_int) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Makes a command start with the signals ignored and blocked that were so when this process
-/// started. Rust would reset SIGPIPE and the signal mask; the rest is inherited.
+/// Makes a command inherit the ignored and blocked signals that this process started with. Rust
+/// would reset SIGPIPE and the signal mask; the rest is inherited anyway.
 pub(crate) fn pass_on(command: &mut Command) {
     let ignores_pipe = PIPE_WAS_IGNORED.load(Ordering::Relaxed);
     let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();

@@ -19,7 +19,7 @@ pub const LIBRARY: &str = "PFP_LIBRARY";
 /// The variable for the path of libpfp_inject.
 pub const INJECT_LIBRARY: &str = "PFP_INJECT_LIBRARY";
 
-/// All variables. If a variable is the default of an option, `does` is the option.
+/// All variables. If a variable sets the default of an option, `does` names the option.
 pub const ALL: &[Variable] = &[
     of("PFP_DIR", "folder of beacons, by which viewers find programs"),
     of("PFP_CLOCK", "program: the best clock to try: rseq, perf, cputime, wall"),
@@ -69,7 +69,8 @@ pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|variable| variable.name).collect()
 }
 
-/// A paragraph for the help, without variables of options, whose own help shows them.
+/// A paragraph for the help. It leaves out variables that set an option: the help of the option
+/// names them.
 pub fn help() -> String {
     let others = ALL.iter().filter(|variable| !variable.does.starts_with("--"));
     let line = |variable: &Variable| format!("\n  {:<18} {}", variable.name, variable.does);

@@ -93,7 +93,7 @@ fn wrong_arguments_are_a_usage_error() {
 
 #[test]
 fn a_missing_process_has_its_exit_status() {
-    // This exceeds the kernel's limit, so no process has it.
+    // This id exceeds the kernel's limit, so no process has it.
     let output = pfp_top(&["--once", "-p", "4294967295"]);
     assert_eq!(output.status.code(), Some(3), "{}", complaint(&output));
 }

@@ -140,8 +140,8 @@ fn a_compressed_file_says_the_same() {
     assert_eq!(json::read(&packed).unwrap(), json::read(&sample()).unwrap());
 }
 
-/// A copy of a segment without the note of when it was made, and of whether its process ran. The
-/// expected figures are in `shm-layout/tests/golden.rs`.
+/// A copy of a segment without the note, which says when the copy was made and whether the process
+/// ran. The expected figures are in `shm-layout/tests/golden.rs`.
 #[test]
 fn a_copy_of_a_segment_without_a_note_is_read() {
     let snapshot = opened(&asset("segment-v3.pfp")).unwrap();
@@ -162,7 +162,8 @@ fn a_copy_of_a_segment_without_a_note_is_read() {
     assert_eq!(figures(&snapshot, "wait"), [3, 1_125_899_906_843_824, 1_125_899_906_842_624]);
 }
 
-/// A copy of a program that ran, `pfp-test-target saved`; the figures are those that it printed.
+/// A copy of the segment of `pfp-test-target saved`, made while it ran. The expected figures are
+/// those that the program printed.
 #[test]
 fn a_copy_of_a_segment_with_a_note_is_read() {
     let snapshot = opened(&asset("segment-copy-v3.pfp.zst")).unwrap();

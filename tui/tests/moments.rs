@@ -184,7 +184,7 @@ fn windows_of_one_recording_are_compared_and_share_nothing() {
         let verdicts = ["calls_verdict", "load_verdict"].map(|key| &parse.unwrap()[key]);
         assert_eq!(verdicts, [verdict, verdict], "{report}");
     }
-    // For two runs, each has its own window.
+    // With two runs, each run has its own window.
     let report = diff(&[&other, &file, "--from", "#18", "--baseline-at", "#9"]);
     assert_eq!(used(counts(&report, "before")), used(calls(&all[8])));
     assert_eq!(used(counts(&report, "now")), used(more(&all[30], &all[17])));

@@ -2,8 +2,8 @@
 
     readers.py FORMAT FILE [SCHEMA]
 
-The test compares that with the snapshot that was exported. Any exception is a file
-that the reader refuses.
+The test compares that with the snapshot that was exported. An exception means that
+the reader refuses the file.
 """
 
 import csv

@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// A number of snapshots of a process with all kinds of changes, with the records drained from its
+/// `n` snapshots of a process with all kinds of changes, each with the records drained from its
 /// rings.
 fn life(n: usize) -> Vec<(Snapshot, Vec<Drained>)> {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
@@ -374,7 +374,7 @@ fn a_moment_is_found_by_time_and_number() {
     }
 }
 
-/// All moments and records of the kept file of version 1 are those from its creation.
+/// The kept file of version 1 is read with all its moments and records.
 #[test]
 fn version_1_is_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/recording-v1.pfprec");
@@ -405,8 +405,8 @@ fn version_1_is_read() {
 /// The number of calls that `pfp-top open --once` printed when the kept file was made.
 const COUNT: u64 = 831;
 
-/// The kept file with amounts: the n-th call had n bytes and one item, so the sums at each moment
-/// are known, both of the first eight calls, which are separate tuples, and of all others together.
+/// In the kept file with amounts, the n-th call had n bytes and one item, so the sums at each
+/// moment are known. The first eight calls are separate tuples; one tuple sums all others.
 #[test]
 fn version_1_with_amounts_is_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/recording-v1-amounts.pfprec");

@@ -3,11 +3,11 @@
 //!
 //! A title ends with its unit: `_ns` nanoseconds, `_ticks` ticks of the process's clock, exact;
 //! `load` is the share of one CPU. A text that a spreadsheet would take for a formula begins with
-//! an apostrophe ([`pfp_read::text::cell`]). A missing figure is an empty field. Three fields have all
-//! amounts of a point, as in `bytes=2400;flops=200`: their sums, the sums per second of exclusive
-//! time, and the sums per second of wall-clock time. The model computes rates and loads. For a
-//! file, or a single poll of a process, they are averages over the whole life of the process, or
-//! since the point's reset.
+//! an apostrophe ([`pfp_read::text::cell`]). A missing figure is an empty field. Three fields have
+//! all amounts of a point, as in `bytes=2400;flops=200`: their sums, the sums per second of
+//! exclusive time, and the sums per second of wall-clock time. The model computes rates and loads.
+//! For a file, or a single poll of a process, they are averages over the whole life of the process,
+//! or since the point's reset.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -208,8 +208,8 @@ mod tests {
 
     fn exported(per_thread: bool, passes: impl Fn(u32) -> bool) -> (Model, String) {
         let mut source = Synthetic::new();
-        // Set directly, not through `poll`, which cleans text: the format must escape such names by
-        // itself.
+        // Set the name directly, since `poll` would clean it: the format itself must escape such
+        // names.
         source.snapshot_mut().points[1].name = "a \"b\", c\r\nd\u{1b}".into();
         let model = Model::of(source.picture().unwrap());
         let mut out = Vec::new();
@@ -250,8 +250,8 @@ mod tests {
         assert_eq!(text, COLUMNS.map(|(title, _)| title).join(",") + "\r\n");
     }
 
-    /// Every figure equals the snapshot's, by its title; the rows of threads add up to those of
-    /// points.
+    /// The figure below each title equals the snapshot's, and the rows of a point's threads add up
+    /// to the row of the point.
     #[test]
     fn figures_are_those_of_the_snapshot() {
         let (model, text) = exported(false, |_| true);

@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn an_open_loop_encloses_its_callees() {
-        // io.parse is open in net.wait, which is open; each is on the CPU so far.
+        // net.wait is open, and io.parse inside it. Both have been on the CPU since they began.
         let edges = [(2, Some(1), [30, 30])];
         let open = |snapshot: &mut Snapshot| {
             let now = snapshot.elapsed_ticks;

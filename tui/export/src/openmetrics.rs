@@ -4,19 +4,19 @@
 //! | family | type | of | what it is |
 //! |---|---|---|---|
 //! | `pfp_calls` | counter | point, thread | finished measurements |
-//! | `pfp_exclusive_seconds` | counter | point, thread | on a CPU, without nested regions |
-//! | `pfp_inclusive_seconds` | counter | point, thread | on a CPU, with nested regions |
-//! | `pfp_off_cpu_seconds` | counter | point, thread | between begin and end, not on a CPU |
+//! | `pfp_exclusive_seconds` | counter | point, thread | time on a CPU, without nested regions |
+//! | `pfp_inclusive_seconds` | counter | point, thread | time on a CPU, with nested regions |
+//! | `pfp_off_cpu_seconds` | counter | point, thread | time between begin and end, not on a CPU |
 //! | `pfp_switches` | counter | point, thread | switches between begin and end |
 //! | `pfp_amount` | counter | point, thread, amount | what the calls carried: bytes, items; of points that have amounts |
 //! | `pfp_call_exclusive_seconds` | histogram | point, thread | exclusive time of single calls |
 //! | `pfp_load` | gauge | point | share of one CPU |
 //! | `pfp_enabled` | gauge | point | 1 while it measures, else 0 |
-//! | `pfp_elapsed_seconds` | gauge | process | since its segment was created |
-//! | `pfp_overhead_seconds` | counter | process | what measuring took, by its calibrated cost |
+//! | `pfp_elapsed_seconds` | gauge | process | time since its segment was created |
+//! | `pfp_overhead_seconds` | counter | process | time that measuring took, by calibrated cost |
 //! | `pfp_losses` | counter | process, kind | what was lost, refused or repaired |
 //! | `pfp_cells_busy` | gauge | process | cells that were busy, whose figures are of an earlier poll |
-//! | `pfp_process` | info | process | what it is, and its clock |
+//! | `pfp_process` | info | process | its program, machine, state and clock |
 //! | `pfp_place_up` | gauge | place | 1 while it answers, else 0; of several places, not in files |
 //! | `pfp_build` | info | | the version of pfp-top; not in files |
 //!

@@ -4,8 +4,8 @@
 //! it. A region is a slice from its begin to its end, time off the CPU included; its category is
 //! `on-cpu`, `off-cpu` where some of its own time was not on a CPU, or `cut` where regions inside
 //! it are lost. It has pfp's measurements, `exclusive_ns`, `off_cpu_ns` and `context`, and its
-//! place in the source. An instant says what each ring has lost. Timestamps are nanoseconds since
-//! the segment was created; a clock snapshot ties them to the time of day.
+//! place in the source. An instant event says how many records each ring has lost. Timestamps are
+//! nanoseconds since the segment was created; a clock snapshot ties them to the time of day.
 //!
 //! The messages are written by hand: only the fields in use, with the numbers of perfetto's
 //! `protos/perfetto/trace/`. A trace is a series of packets, so it is written packet by packet.

@@ -25,8 +25,8 @@ const ROW: f64 = 15.0;
 const GAP: f64 = 7.0;
 /// Width below which bars are drawn as one.
 const NARROWEST: f64 = 0.6;
-/// About the number of bars that a browser shows without delay; if there are many rows, wider bars
-/// are drawn as one, too.
+/// Approximate number of bars that a browser shows without delay; if there are many rows, wider
+/// bars are drawn as one, too.
 const MAX_BARS: f64 = 60_000.0;
 /// Opacity of a bar whose regions were never on a CPU.
 const PALEST: f64 = 0.25;

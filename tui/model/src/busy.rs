@@ -10,7 +10,7 @@ use pfp_read::snapshot::{ProcessState, Snapshot};
 const POLLS: usize = 60;
 /// Number of polls that may exceed the scale, so that a single burst does not flatten all others.
 const ODD: usize = 2;
-/// Maximum values of the scale that are below one CPU.
+/// Possible upper ends of the scale below one CPU.
 const STEPS: [f64; 4] = [0.05, 0.1, 0.25, 0.5];
 
 /// The CPUs that a process uses, and the highest loads of its points.

@@ -192,9 +192,9 @@ impl Figures {
         self.history.push(at_ticks.saturating_sub(ticks), Sample { at_ticks, load });
     }
 
-    /// The pace of each process of a sum since `old`. A process with unchanged figures keeps its
-    /// pace; a late process has the pace zero. `None` if the point is not a sum, or the age of a
-    /// process is unknown.
+    /// The pace of each process of a sum since `old`. A process that was not read again keeps its
+    /// pace; a late process, or one that had ended, has the pace zero. `None` if the point is not a
+    /// sum, or the age of a process is unknown.
     fn paces(&self, old: &Self, own: &[Option<u64>]) -> Option<Vec<Pace>> {
         if !self.is_of_sum() {
             return None;

@@ -8,7 +8,7 @@
 //!
 //! When a tier is full, its two oldest buckets become one of the next tier, with their mean and
 //! their greatest poll. So nine tiers of 160 buckets reach back over more than 80,000 polls, most
-//! of a day at one a second, and any part of that has a hundred buckets or more.
+//! of a day at one a second. For any `n` from 100 on, the last `n` polls have 100 buckets or more.
 
 use std::collections::VecDeque;
 

@@ -33,7 +33,7 @@ impl Interval {
 }
 
 /// Moves the smoothed load `before` towards the load `now` by the share `weight`. Returns `now` if
-/// there is none before.
+/// `before` is unknown.
 pub(super) fn smoothed(before: Option<f64>, now: f64, weight: f64) -> f64 {
     before.map_or(now, |before| before + weight * (now - before))
 }

@@ -83,7 +83,7 @@ pub enum Basis {
     Interval,
 }
 
-/// What [`Model::fold`] has found out about the process as a whole.
+/// The news about the process as a whole that [`Model::fold`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// A later snapshot of the same process.

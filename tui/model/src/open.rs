@@ -4,14 +4,14 @@
 //! lane      loop  [..........................................  open: on a CPU for 900 so far
 //!             step [...] [...] [...]    step [...............  open: 200
 //!               io  [.]   [.]   [.]           [.] [.]
-//!           loop = 900 - 200 - what its ended steps took in all
+//!           loop = 900 - 200 - total time of its ended steps
 //! ```
 //!
 //! Figures include a region only once it has ended. How long it has been open is always known. Its
 //! time on a CPU is known if the snapshot has it. Its exclusive time is its time on a CPU without
-//! the time of its callees. That follows from the edges: take the time of all callees of its point
-//! on the lane, and subtract the time of calls from ended regions. Measuring costs a fixed number
-//! of ticks for each call inside; these are excluded, too, as for a region that has ended.
+//! the time of its callees. The callees' time follows from the edges: take the time of all callees
+//! of its point on the lane, and subtract the time of calls from ended regions. Measuring costs a
+//! fixed number of ticks for each call inside; these are excluded, too, as for ended regions.
 
 use std::collections::HashMap;
 
@@ -304,7 +304,8 @@ mod tests {
 
     #[test]
     fn open_time_excludes_the_time_of_callees() {
-        // Two calls of 2 have ended and took 60 ticks. A third has run for 50, 20 of them in 3.
+        // Two calls of point 2 have ended and took 60 ticks. A third has run for 50, of which point
+        // 3 took 20.
         let program = Program {
             open: Some((100, 500)),
             inner: Some((900, 50)),
@@ -313,11 +314,11 @@ mod tests {
             ..NOTHING
         };
         assert_eq!(exclusive(snapshot(program)), [Some(500 - 50 - 60), Some(50 - 20)]);
-        // An ended call of 1 contained one of them.
+        // An ended call of point 1 contained one of the calls of point 2.
         let ended = Program { one: [1, 100, 130], ..program };
         assert_eq!(exclusive(snapshot(ended))[0], Some(500 - 50 - 60 + 30));
-        // Ended calls cost something as well: two calls of 2 and three of 3. Half of the calls of
-        // 3, and half of their time, were inside the open call of 2.
+        // Measuring the ended calls costs time, too: two of point 2 and three of point 3. Half of
+        // the calls of point 3, and half of their time, were inside the open call of point 2.
         let mut costly = snapshot(program);
         costly.clock.overhead_pair = 1;
         let own = exclusive(costly);
@@ -385,7 +386,7 @@ mod tests {
     fn loads_add_up_while_a_loop_is_open_and_nothing_jumps_when_it_ends() {
         let at =
             |now, on_cpu, two: [u64; 3]| Program { now, open: Some((100, on_cpu)), two, ..NOTHING };
-        // In each 1,000 ticks it is on the CPU for 800, and 600 of those are in calls of 2.
+        // In each 1,000 ticks, the loop is on the CPU for 800, of which calls of point 2 take 600.
         let first = at(1_000, 700, [1, 500, 500]);
         let second = at(2_000, 1_500, [2, 1_100, 1_100]);
         let (points, thread) = loads(&[first, second]);

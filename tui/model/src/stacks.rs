@@ -1,10 +1,10 @@
 //! Exclusive time and calls by call path.
 //!
 //! The cells have the exact time of each point on each thread, and the edges divide that time by
-//! caller. Other edges divide the caller's time by its own callers, but not the callee's time. So
-//! the last two frames of a path are exact, and the frames around them are estimated: time is
-//! divided in proportion to the callers' inclusive times, as if a point did the same work for every
-//! caller. The stack of open regions is exact.
+//! the direct caller. Nothing divides it by the callers further out. So the last two frames of a
+//! path are exact, and the frames around them are estimated: time is divided in proportion to the
+//! callers' inclusive times, as if a point did the same work for every caller. The stack of open
+//! regions is exact.
 //!
 //! ```text
 //! edges      a > parse 30, b > parse 10, parse > lex 8
@@ -100,7 +100,7 @@ impl Stacks {
         stacks
     }
 
-    /// The paths, with what was measured on each.
+    /// The paths with their times and calls.
     pub fn weights(&self) -> &[Weight] {
         &self.weights
     }
@@ -252,8 +252,8 @@ struct Paths<'a> {
 }
 
 impl Paths<'_> {
-    /// Extends a path outwards. `all` is the edge at the path's inner end, and `share` the part of
-    /// it for which `caller` called the path's outermost point.
+    /// Extends a path outwards. `all` is the edge at the path's inner end. `share` is the part of
+    /// that edge that belongs to calls from `caller` to the path's outermost point.
     fn extend(&mut self, path: &mut Vec<u32>, caller: Option<u32>, share: Share, all: Share) {
         let Some(caller) = caller else {
             return self.found.push((path.clone(), false, share));

@@ -1,9 +1,9 @@
 //! Reads the profile points of running and ended programs, and the files that pfp writes.
 //!
-//! [`discover`] finds the processes of this user, [`attach`] watches one of them, [`open()`] reads a
-//! file. Each gives a [`Source`], whose [`poll`](Source::poll) takes a [`Snapshot`]: plain data, the
-//! same for a process and for a file. Nothing that comes from a process or a file is trusted; what
-//! `poll` returns is checked, and safe to print.
+//! [`discover`] finds the processes of this user. [`attach`] watches one of them, and [`open()`]
+//! reads a file; both return a [`Source`]. Its [`poll`](Source::poll) takes a [`Snapshot`]: plain
+//! data, of the same form for processes and files. Nothing that comes from a process or a file is
+//! trusted; the data that `poll` returns is checked, and safe to print.
 //!
 //! The ten hottest points of the process that started last:
 //!

@@ -33,7 +33,7 @@ pub enum NamePattern {
         /// Whether upper and lower case differ.
         case_counts: bool,
     },
-    /// Names that a regular expression matches, or that contain what was typed.
+    /// Names that a regular expression matches, or that contain the typed text.
     Regex(Regex, String),
 }
 

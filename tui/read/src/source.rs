@@ -104,7 +104,7 @@ pub trait Source {
 
     /// Whether the figures that [`Self::prepare`] has requested are still on their way, so that
     /// [`Self::poll`] would return the last snapshot again, or fail without one. Never waits. False
-    /// for a source that delivers at once, and if the line is lost.
+    /// for a source that delivers at once, and if the connection is lost.
     fn awaits(&mut self) -> bool {
         false
     }
@@ -133,7 +133,7 @@ pub trait Source {
         Vec::new()
     }
 
-    /// The recording, if this is one.
+    /// The recording, if the source is one.
     fn recording(&mut self) -> Option<&mut Recording> {
         None
     }
@@ -263,8 +263,8 @@ pub trait Finder {
 ///
 /// # Errors
 ///
-/// The first error of a change that no process carried out, else the first of one that only some
-/// carried out.
+/// The first error of a change that no process carried out. Without such a change, the first error
+/// of a change that only some processes carried out.
 pub fn change_each<T>(
     each: impl IntoIterator<Item = T>,
     mut change: impl FnMut(T) -> Result<()>,

@@ -116,8 +116,8 @@ pub fn scrolled(text: &str, columns: usize, offset: usize, ellipsis: char) -> St
     shown + &text[right]
 }
 
-/// The bytes of a text that [`scrolled`] shows: all of them and none, both ends, or a part and none.
-/// It puts an ellipsis where bytes are missing before the second range.
+/// The byte ranges of a text that [`scrolled`] shows: its start and its end, or one part and an
+/// empty range at the end. [`scrolled`] puts an ellipsis where bytes are missing before a range.
 pub fn seen(text: &str, columns: usize, offset: usize) -> (Range<usize>, Range<usize>) {
     let (all, wide) = (text.len(), width(text));
     let Some(room) = columns.checked_sub(1).filter(|_| wide > columns) else {

@@ -192,8 +192,8 @@ impl AgentServer<'_> {
         }
     }
 
-    /// If the viewer has said goodbye, makes the requested changes that still wait behind a reply
-    /// that the viewer no longer reads, and leaves all points as they are.
+    /// If the viewer has said goodbye, makes the changes that are still queued behind a reply that
+    /// it no longer reads, and leaves all points as they are.
     fn leave(&mut self, waiting: VecDeque<Request>) {
         if !waiting.iter().any(|request| matches!(request.ask, Ask::Goodbye)) {
             return;

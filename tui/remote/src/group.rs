@@ -11,7 +11,7 @@
 //! the group. The rows of an ended process stay, with its last figures. Only an open group, as with
 //! `--all`, removes an ended process: a minute after it exited cleanly or, if it died, once three
 //! other processes have died after it. It does so only while one of its processes runs. A sum never
-//! removes processes; an open one folds the oldest of many ended ones into one.
+//! removes processes; an open sum folds the oldest of many ended processes into one.
 
 pub(super) mod files;
 mod fold;
@@ -231,7 +231,7 @@ impl GroupSource {
         });
     }
 
-    /// Adds the records of each member, which `add` adds to the member's own snapshot.
+    /// Adds the records of each member. `add` reads them into a copy of the member's last snapshot.
     fn add_records_by(
         &mut self,
         snapshot: &mut Snapshot,

@@ -24,7 +24,7 @@ const SHORT: usize = 12;
 pub(super) struct RoomKey {
     user: u32,
     files: FileSystem,
-    /// Inodes of the user and the pid namespace.
+    /// Inodes of the user namespace and the pid namespace.
     spaces: [u64; 2],
     pub(super) variables: [Option<OsString>; 2],
 }

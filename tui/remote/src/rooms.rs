@@ -167,9 +167,9 @@ impl Room {
 }
 
 /// Counts segments of other users in this `/dev/shm` that belong to running processes that were not
-/// found. Crashed processes leave segments behind, so segments alone do not count. But each running
-/// owner holds an exclusive lock on its beacon, and `/proc/locks` shows every user the holders: a
-/// user has at most as many running owners as lock holders.
+/// found. Crashed processes leave segments behind, so not every segment has a running owner. But
+/// each running owner holds an exclusive lock on its beacon, and every user can read the holders in
+/// `/proc/locks`: a user has at most as many running owners as lock holders.
 fn count_unseen(found: &Discovery) -> usize {
     let found: HashSet<&[u8]> =
         found.candidates.iter().map(|it| it.segment_id.as_bytes()).collect();

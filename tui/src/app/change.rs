@@ -12,7 +12,7 @@ use pfp_read::text;
 /// Maximum number of changes that can be undone.
 const MOST_MADE: usize = 100;
 
-/// Changes that the user made at once, and what undoes them.
+/// The changes of one command of the user, and the data to undo them.
 pub(super) struct Made {
     /// The changes in words, such as `switched off parse`.
     what: String,
@@ -22,9 +22,9 @@ pub(super) struct Made {
 }
 
 impl App {
-    /// Makes changes that the user asked for, which `what` names, and logs each. Returns the first
-    /// error of a change that no process made, else the first of one that only some made. The
-    /// changes until then can be undone.
+    /// Makes and logs the changes that the user requested; `what` names them. Stops with an error
+    /// at the first change that no process made. Otherwise returns the first error of a change that
+    /// only some processes made. All changes made can be undone.
     pub(super) fn make(&mut self, what: &str, changes: &[Change]) -> Result<()> {
         let mut made = Made { what: what.to_owned(), back: Vec::new(), figures: Vec::new() };
         let resets = |change: &Change| matches!(change, Change::Reset(_));
@@ -78,7 +78,7 @@ impl App {
         }
     }
 
-    /// Shows the figures from before a reset again, with those since.
+    /// Shows the figures from before a reset again, added to the figures since.
     fn bring_back(&mut self, figures: &[BeforeReset]) -> Result<()> {
         let Some(session) = self.common.session.as_mut().filter(|_| !figures.is_empty()) else {
             return Ok(());
@@ -124,7 +124,7 @@ impl App {
         done
     }
 
-    /// The change that undoes another, which has not been made yet. `None` for a reset.
+    /// The change that will undo `change`, computed before `change` is made. `None` for a reset.
     fn inverse(&self, change: Change) -> Option<Change> {
         let id = change.point();
         let found = self.common.model.point(id)?;

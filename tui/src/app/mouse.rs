@@ -1,6 +1,6 @@
 //! The mouse: a click selects a row, opens the selected row, switches a point by its mark, or sorts
-//! by the clicked heading. The wheel scrolls; over a picture of the time it zooms, and a drag moves
-//! the time.
+//! by the clicked heading. The wheel scrolls; over the timeline or the load history it zooms, and
+//! a drag there moves the time.
 
 use std::time::Instant;
 

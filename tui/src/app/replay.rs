@@ -1,6 +1,6 @@
 //! Replaying a recording: a cursor in its time, which all screens follow.
 //!
-//! Loads and rates are over the time since the previous snapshot, without smoothing, so they do not
+//! Loads and rates cover the time since the previous snapshot, without smoothing, so they do not
 //! depend on how the user reached the cursor. After a jump, parts of a screen that show earlier
 //! times (the history of a load, the windows of a histogram, the log) are read again, as far as
 //! that is quick.

@@ -421,7 +421,7 @@ fn columns_are_taken_left_and_moved() {
     assert_eq!(desk.overlay, Some(Overlay::Columns("load")));
     desk.press(" ");
     assert!(!desk.screens.points.columns().contains(&Column::Load));
-    // Added again, the column has its old place.
+    // A column that is added again returns to its old place.
     desk.press(" ");
     assert_eq!(desk.screens.points.columns(), Column::DEFAULT);
     for _ in 0..30 {

@@ -66,7 +66,7 @@ fn with_pid<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> Vec<Os
     arguments
 }
 
-/// Prints an error of the command line, or the text that was asked for, and ends the process.
+/// Prints an error of the command line, or the help or version, and ends the process.
 fn leave(error: &clap::Error) -> ! {
     let variables = std::env::vars_os().filter(|(name, _)| {
         name.to_str().is_some_and(|name| name.starts_with(variables::OF_THE_VIEWER))

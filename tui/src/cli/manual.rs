@@ -15,7 +15,7 @@ use super::output::print;
 
 /// Prints a shell's completion script.
 pub(super) fn completions(shell: Shell) -> Result<u8> {
-    // Generated from `Cli`, the scripts would offer the hidden commands, too.
+    // Leave out the hidden commands: scripts generated from the whole of `Cli` would offer them.
     let all = Cli::command();
     let mut shown = clap::Command::new("pfp-top")
         .version(env!("CARGO_PKG_VERSION"))

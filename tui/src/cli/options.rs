@@ -32,7 +32,7 @@ pub(super) enum UpdateFormat {
     Csv,
 }
 
-/// How to show it.
+/// The options of the screen and of printed tables.
 #[derive(Args, Clone, Debug)]
 pub struct ShowArgs {
     /// Print the table once and exit; the default if standard output is not a terminal.
@@ -99,7 +99,7 @@ pub struct ShowArgs {
     /// Draw with ASCII characters only.
     #[arg(long, env = "PFP_TOP_ASCII", value_parser = BoolishValueParser::new())]
     pub(super) ascii: bool,
-    /// What only the settings file says.
+    /// Settings that have no option on the command line.
     #[arg(skip)]
     pub(super) chosen: ScreenSettings,
 }

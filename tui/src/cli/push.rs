@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The time for the last push after the user has asked to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Which processes to tell of, and where.
+/// Which processes to push, and where to.
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Pushes all processes unless some are named. Stops when the named processes have \

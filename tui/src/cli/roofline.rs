@@ -23,7 +23,7 @@ use pfp_read::units;
 /// Maximum length of a name; longer ones are cut.
 const NAME_MAX: usize = 48;
 
-/// What to measure, whose points to set below it, and where to write it.
+/// How to measure the ceilings, whose points to compare with them, and where to write the result.
 #[derive(Args, Clone, Debug)]
 pub struct RooflineArgs {
     /// Snapshot file of a program that ran on this machine, whose points are compared with the

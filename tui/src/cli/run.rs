@@ -55,7 +55,7 @@ const JOIN: Duration = Duration::from_millis(50);
 /// Number of lines of a failed program's output that are shown.
 const TAIL: usize = 10;
 
-/// A program to start, and what to do about it.
+/// The program to start, and how to watch it.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
     #[command(flatten)]

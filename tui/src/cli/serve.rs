@@ -32,7 +32,7 @@ pub struct ServeArgs {
     interval: Duration,
 }
 
-/// Which processes are told of, and how finely: what `push` asks for as well.
+/// The processes to export, and in how much detail. `push` has the same options.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Pooled {
     #[command(flatten)]

@@ -10,7 +10,7 @@ pub enum MouseTarget {
     Row(usize),
     /// The mark of a row's point, which shows whether the point is on.
     Mark(usize),
-    /// A moment in a picture of the time, and the line of the timeline, if there is one.
+    /// The line of the timeline, if any, and a moment on the timeline or in the load history.
     Moment(Option<usize>, u64),
     /// A tab in the line of tabs.
     Tab(Screen),

@@ -1,5 +1,5 @@
-//! The input of the terminal, as events. Many keys at once are pasted text: not every terminal says
-//! which text is pasted.
+//! The input of the terminal, as events. Many keys at once count as pasted text, since not every
+//! terminal marks pasted text.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// Number of keys at once that no hand types.
+/// Minimum number of keys at once that count as pasted text: no hand types as many.
 const MANY: usize = 10;
-/// Time in which no hand types a key.
+/// Maximum average time per key of pasted text: no hand types as fast.
 const PER_KEY: Duration = Duration::from_micros(500);
 /// Keys that arrive within this time after pasted text belong to it.
 const REST: Duration = Duration::from_millis(100);
-/// Maximum number of keys after the end of a typed line, in pasted text that is taken for typed: a
+/// Maximum number of keys behind the Enter of a typed line; with more, the input is pasted text. A
 /// busy viewer may read the next keys together with the line.
 const AFTER_LINE: usize = 3;
 
@@ -22,7 +22,7 @@ pub(super) struct Input {
     events: VecDeque<Event>,
     /// When the terminal was last read.
     read: Instant,
-    /// Until when keys belong to pasted text.
+    /// Keys that arrive before this time belong to pasted text.
     pasted_until: Instant,
 }
 
@@ -54,14 +54,15 @@ impl Input {
         Ok(())
     }
 
-    /// Takes events that arrived between two moments.
+    /// Queues events that arrived between two moments, with pasted keys combined into one event.
     fn take(&mut self, new: Vec<Event>, from: Instant, until: Instant, is_typing: bool) {
         let keys = || new.iter().filter_map(pressed);
         let count = keys().count();
         let is_fast = until.saturating_duration_since(from) <= PER_KEY * count as u32;
-        // A key that is held down repeats, and a slow connection delivers many repetitions at once.
+        // Equal keys are not pasted text: while a key is held down, a slow connection delivers many
+        // repetitions at once.
         let differ = keys().zip(keys().skip(1)).any(|(one, next)| one != next);
-        // Pasted text of one line does the same in a typed line as its keys do.
+        // In a prompt, the keys of one line have the same effect as the pasted line.
         let line_end = keys().position(|key| key.code == KeyCode::Enter);
         let is_line = is_typing && line_end.is_none_or(|end| end + 1 + AFTER_LINE >= count);
         let is_pasted =
@@ -115,9 +116,9 @@ mod tests {
         let far = |seconds| now + Duration::from_secs(seconds);
         let pasted = |text: &str| vec![Event::Paste(text.to_owned())];
         assert_eq!(taken(&mut input, "git reset\nEyq", now, 5), pasted("git reset\nEyq"));
-        // What follows at once belongs to it.
+        // A key that follows at once belongs to the pasted text.
         assert_eq!(taken(&mut input, "q", now + Duration::from_millis(50), 0), pasted("q"));
-        // A hand types: few keys, many keys while the program was busy, and one key held down.
+        // Typed by hand: few keys, many keys while the program was busy, and one key held down.
         for (text, seconds, ms) in [
             ("q", 1, 0),
             ("/inflate\n", 2, 1),
@@ -126,7 +127,7 @@ mod tests {
         ] {
             assert_eq!(taken(&mut input, text, far(seconds), ms), keys(text), "{text}");
         }
-        // In a prompt, only several lines are.
+        // In a prompt, only several lines count as pasted text.
         for (text, is_typed) in
             [("tick|round", true), ("tick|round\nE", true), ("a\nEyqEyqEyq", false)]
         {

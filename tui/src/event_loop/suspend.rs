@@ -1,4 +1,4 @@
-//! Stopping and going on under a shell's job control.
+//! Stopping and continuing under a shell's job control.
 //!
 //! In raw mode, Ctrl-Z is a key; SIGTSTP is sent by another process. In both cases the terminal is
 //! restored before the stop, and set up again on SIGCONT. A SIGSTOP cannot be caught, but the

@@ -79,7 +79,7 @@ impl PickerView {
         if !self.marked.remove(&candidate.segment_id) {
             self.marked.insert(candidate.segment_id.clone());
         }
-        // Move on to the next row, so that several blanks mark adjacent rows.
+        // Move on to the next row, so that repeated presses of Space mark adjacent rows.
         let next = self.candidates.get((place + 1).min(len - 1));
         self.picked = next.map(|candidate| candidate.segment_id.clone());
     }

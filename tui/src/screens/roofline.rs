@@ -2,9 +2,9 @@
 //! points' rates.
 //!
 //! ```text
-//!  100G              ------------------------   what is computed at best
+//!  100G              ------------------------   the highest computing rate
 //!             /             b
-//!   10G     /                                   the slope: bytes out of memory
+//!   10G     /                                   the slope: memory bandwidth
 //!         /  a
 //!       0.1        1        10   flops per byte
 //! ```

@@ -57,7 +57,7 @@ impl Default for ThreadsView {
 }
 
 impl ThreadsView {
-    /// Shows the points that the thread under the cursor was in.
+    /// Shows the points that the thread under the cursor has measured.
     fn show_points(&self, common: &Common) -> Outcome {
         let threads = common.model.thread_figures();
         let Some(thread) = self.selected.and_then(|lane| find(threads, lane)) else {

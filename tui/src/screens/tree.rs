@@ -8,7 +8,7 @@
 //!   46.5   46.5 ####       910 ms  910 ms   48k       lex
 //! ```
 //!
-//! Its weights are CPU time, computed from the program's edges, or samples of open stacks, which
+//! The weights are CPU time, computed from the program's edges, or samples of open stacks, which
 //! include waiting.
 
 mod draw;
@@ -86,7 +86,7 @@ pub struct TreeView {
     tree: Tree,
     /// The model of the baseline.
     baseline: Option<Model>,
-    /// Shares of the whole in the baseline, by the names of the frames of a path.
+    /// Each path's share of the whole in the baseline. The key has the names of the path's frames.
     was: Option<HashMap<Vec<String>, f64>>,
     /// Seconds in which the weights were spent, if known.
     seconds: Option<f64>,
@@ -105,7 +105,7 @@ pub struct TreeView {
     table: ChosenColumns,
 }
 
-/// The user's choices for its table.
+/// The user's choices for the tree's table.
 #[derive(Clone, Debug)]
 struct ChosenColumns(TableLayout);
 
@@ -193,7 +193,7 @@ impl TreeView {
         self.rebuild(common);
     }
 
-    /// A path with its thread, or without it.
+    /// A path with its thread if there is a tree for each thread, or without it.
     fn frames<'a>(&self, path: &'a [Frame]) -> &'a [Frame] {
         if self.by_thread { path } else { &path[1..] }
     }

@@ -66,7 +66,7 @@ pub trait View {
         Vec::new()
     }
 
-    /// Handles an action, if it is one of its own.
+    /// Handles an action, if it is one of the screen's own.
     fn act(&mut self, _action: Action, _common: &mut Common) -> Outcome {
         Outcome::Pass
     }
@@ -191,8 +191,8 @@ pub trait View {
         false
     }
 
-    /// Whether the screen is the main table. Only above this table is a line about the process, and
-    /// only there does Enter on a row explain losses.
+    /// Whether the screen is the main table. Only this table has a line about the process above it,
+    /// and only on its rows does Enter explain losses.
     fn is_table(&self) -> bool {
         false
     }

@@ -107,7 +107,7 @@ impl Theme {
         }
     }
 
-    /// The sixteen colours that are readable on a light background.
+    /// The theme of the terminal's sixteen colours for a light background.
     pub fn color_on_light() -> Self {
         let plain = Style::new();
         let bold = |color| plain.fg(color).add_modifier(Modifier::BOLD);

@@ -37,8 +37,8 @@ impl Parts {
     }
 }
 
-/// Width of the area beside a body of this width. No column of the table and none of the help gives
-/// way to it.
+/// Width of the area beside a body of this width; 0 if the table would lose a column, and while the
+/// help is open.
 fn beside(app: &App, width: u16) -> u16 {
     let left = width.saturating_sub(BESIDE);
     let columns =

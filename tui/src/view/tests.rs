@@ -378,12 +378,12 @@ fn the_parts_of_names_that_the_filter_finds_are_underlined() {
         desk.common.selected = Some(selected);
         assert_eq!(underlined(&mut desk, (120, 30), 2), ["io", "e"]);
     }
-    // Of a name that does not fit, the parts that are seen.
+    // If a name does not fit, its visible parts are underlined.
     assert_eq!(underlined(&mut desk, (80, 24), 1), ["io", "e"]);
     desk.press("l");
     assert_eq!(underlined(&mut desk, (80, 24), 1), ["e", "io"]);
     desk.press("h");
-    // Words behind a name and the process before it are no part of the name.
+    // Words behind a name and the process before it are not underlined.
     desk.common.filter = pfp_model::filter::Filter::new("io e").unwrap();
     {
         let mut snapshot = desk.made();

@@ -69,7 +69,7 @@ impl MediaRange<'_> {
 }
 
 impl Negotiated {
-    /// The form that these headers ask for: the one of greatest quality; the first among equals.
+    /// The form that these headers ask for with the greatest quality; among equals, the first.
     /// Requests without a known form get the older text, as usual.
     pub fn of(accept: Option<&str>, accept_encoding: Option<&str>) -> Self {
         let mut best: Option<(f64, ScrapeFormat)> = None;
@@ -85,8 +85,8 @@ impl Negotiated {
     }
 }
 
-/// Whether a host header names this machine itself. If a web page has its own host name resolve to
-/// this machine (DNS rebinding), the header has that name.
+/// Whether a host header names this machine itself. A request from a web page whose host name was
+/// made to resolve to this machine (DNS rebinding) has that host name in the header.
 pub fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(""),

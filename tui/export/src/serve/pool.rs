@@ -198,7 +198,7 @@ impl Pool {
         let all = &discovery.candidates;
         let mut new: Vec<Candidate> = all
             .iter()
-            // A process that ended before it was first found has no figures that continue.
+            // Skip processes that had ended when they were first found: their figures never change.
             .filter(|c| c.runs() && self.scope.group.admits(c, all) && !known(c))
             .cloned()
             .collect();

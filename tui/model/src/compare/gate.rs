@@ -246,7 +246,7 @@ impl ProgramRun {
     }
 
     /// The measurements of each point by its name, in each window and in total. Points of the same
-    /// name are one.
+    /// name are added up.
     fn measured(&self) -> BTreeMap<String, RunPoint> {
         let mut ids: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         // Point 0 is the calibration.

@@ -198,7 +198,7 @@ fn repeated_comparisons_rarely_find_false_differences() {
             differs(rows[0].verdict)
         }));
     }
-    // A single test would be wrong for one in a hundred.
+    // A single test would be wrong for one pair in a hundred.
     assert!(wrong <= 10, "{wrong} of {pairs}");
 }
 

@@ -1,8 +1,7 @@
 //! Whether a point's calls per second, and its load, differ between two windows.
 //!
-//! The time of one call does not show this: each call may take as long as before while the point is
-//! called nine times as often. So calls and load have verdicts of their own, by two criteria, like
-//! the time of a call:
+//! A point may be called nine times as often while each call takes as long as before. So calls and
+//! load have verdicts of their own, by two criteria, like the time of a call:
 //!
 //! - **Chance.** A figure `A` over `t` seconds has the variance `u A / t`. For independent calls
 //!   `u` is 1 for their number (Poisson), and for their load the mean square of a call's time over
@@ -19,8 +18,8 @@
 //!   between them, do not show how much the figures vary. For these, a deviation of
 //!   [`ASSUMED_DEVIATION`] is assumed for each window. Levels are adjusted for the number of
 //!   points, as for times.
-//! - **Size.** The figure has to grow by a quarter (`SHIFT`), or fall by as much as undoes that
-//!   growth. A load also has to change by at least one point of a CPU.
+//! - **Size.** The figure has to grow by a quarter (`SHIFT`), or fall by a fifth, which undoes that
+//!   growth. A load also has to change by at least one per cent of a CPU.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 

@@ -101,7 +101,7 @@ pub fn file(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// If it is not a regular file; the message names what it is.
+/// If it is not a regular file; the message names its kind.
 pub fn check_regular(about: &Metadata) -> io::Result<()> {
     let kind = about.file_type();
     let found = match () {

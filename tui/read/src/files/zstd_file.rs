@@ -15,8 +15,8 @@ const LEVEL: i32 = 3;
 /// Maximum unpacked size of a copy of a segment, in bytes; nearly all of it is zeros that take no
 /// memory.
 const LIMIT: u64 = 4 << 30;
-/// Maximum ratio of unpacked to packed bytes of a text. That of snapshots is some 15, or 200 if all
-/// cells are alike. The text stays in memory until it is parsed.
+/// Maximum ratio of unpacked to packed bytes of a text. Snapshots have a ratio of about 15, or 200
+/// if all cells are alike. The text stays in memory until it is parsed.
 const TIMES: u64 = 1024;
 /// Unpacked size that is allowed for every file, however small it is, in bytes.
 const MIN_BYTES: u64 = 16 << 20;

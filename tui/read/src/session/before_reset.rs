@@ -41,7 +41,7 @@ impl BeforeReset {
 pub(super) struct Undone {
     figures: HashMap<u32, BroughtBack>,
     /// For each point, how often its figures were brought back. This is added to the number of
-    /// resets, since a comparison of two snapshots would take the figures for new measurements.
+    /// resets; otherwise a comparison of two snapshots would take the figures for new measurements.
     times: HashMap<u32, u32>,
 }
 
@@ -59,14 +59,14 @@ impl Undone {
         self.figures.insert(before.point, BroughtBack { before, resets: None });
     }
 
-    /// The point is reset again, by this viewer.
+    /// Forgets the figures of a point that this viewer resets again.
     pub(super) fn forget(&mut self, point: u32) {
         self.figures.remove(&point);
     }
 
-    /// Adds the figures from before the resets to a snapshot of the source. A point that was reset again
-    /// gets none. In a sum, another reset is not seen: the number of resets also changes when a
-    /// process joins.
+    /// Adds the figures from before the resets to a snapshot of the source, except for points that
+    /// were reset again. In a sum of processes, another reset is not detected, since the number of
+    /// resets also changes when a process joins.
     pub(super) fn add_to(&mut self, snapshot: &mut Snapshot) {
         if self.times.is_empty() {
             return;
@@ -138,13 +138,13 @@ mod tests {
         for (edge, once) in shown.edges.iter().zip(&before.edges) {
             assert_eq!(edge.count, if edge.point == id { 2 } else { 1 } * once.count);
         }
-        // Where a thread has not measured since the reset, its figures from before are all.
+        // A thread that has not measured since the reset has only its figures from before.
         let mut shown = after.clone();
         shown.cells.retain(|cell| cell.point != id);
         undone.add_to(&mut shown);
         assert_eq!(shown.cells, before.cells);
-        // After another reset by anybody, only the later figures are shown, and the number of resets
-        // is another again.
+        // After another reset, by any viewer or the program, only the later figures are shown, and
+        // the number of resets changes again.
         after.points[place].resets += 1;
         let mut shown = after.clone();
         undone.add_to(&mut shown);

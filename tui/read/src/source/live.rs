@@ -459,7 +459,7 @@ fn cpu_ns(process: u32, thread: u32) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// CLOCK_MONOTONIC_RAW of the initial time namespace, in which the header's times are, too.
+/// CLOCK_MONOTONIC_RAW of the initial time namespace, as for the times in the segment's header.
 fn monotonic_ns() -> u64 {
     let ns = usage::time_of(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0);
     ns.saturating_add_signed(time_namespace::monotonic_offset_ns().saturating_neg())

@@ -1,5 +1,5 @@
-//! Reads users and namespaces of processes from `/proc`, and finds the ids in our pid namespace of
-//! processes that have their own pid namespace.
+//! Reads the users and namespaces of processes from `/proc`, and finds the ids that processes of
+//! other pid namespaces have in ours.
 
 use std::collections::HashMap;
 use std::fs;
@@ -42,7 +42,7 @@ pub fn namespace_of(process: &str, kind: &str) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{process}/ns/{kind}")).ok()?.ino())
 }
 
-/// The words of one line of a process's status file, without its beginning, `line`.
+/// The words after the prefix `line` in the first line of a status file that begins with it.
 pub fn words_of<'a>(status: &'a str, line: &str) -> Option<SplitAsciiWhitespace<'a>> {
     Some(status.lines().find_map(|it| it.strip_prefix(line))?.split_ascii_whitespace())
 }

@@ -17,7 +17,7 @@ pub struct ProcessGroup {
 /// The processes to show as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Selector {
-    /// All that run, now or later, and whose names match this pattern.
+    /// All processes that run, now or later, and whose names match this pattern.
     All(String),
     /// The processes that the user has named.
     Named(Vec<Which>),

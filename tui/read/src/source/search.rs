@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 
 use super::{Discovery, discover};
 
-/// Searches one after the other.
+/// Runs searches in the background, one after the other.
 #[derive(Debug, Default)]
 pub struct Search {
     under_way: Option<Receiver<Result<Discovery>>>,
@@ -47,7 +47,7 @@ impl Search {
     ///
     /// # Errors
     ///
-    /// Those of [`discover`], once for each search.
+    /// If that search failed. Each failure is returned only once.
     pub fn found(&mut self) -> Result<Discovery> {
         if !self.is_under_way()
             && let Some(done) = self.done.take()

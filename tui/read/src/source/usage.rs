@@ -40,7 +40,7 @@ fn cpus(pid: u32) -> Option<u32> {
     let pid = pid.try_into().ok()?;
     // SAFETY: `set` is valid for writes of the size given.
     let asked = unsafe { libc::sched_getaffinity(pid, size_of::<libc::cpu_set_t>(), &raw mut set) };
-    // SAFETY: `CPU_COUNT` only reads the live set.
+    // SAFETY: `CPU_COUNT` only reads `set`, which is initialized.
     let count = unsafe { libc::CPU_COUNT(&set) };
     (asked == 0 && count > 0).then_some(count as u32)
 }

@@ -11,8 +11,8 @@ use pfp_read::snapshot::{Cell, Edge, LaneKind, Point};
 
 /// Maximum number of ended processes with rows of their own.
 const APART: usize = 256;
-/// Number of the last processes that ended and are left apart when others are folded. Many are
-/// folded at once, since each time costs about as much as a poll.
+/// Number of the last ended processes that stay apart when older ones are folded. Many are folded
+/// at once, since each fold costs about as much as a poll.
 const LEFT_APART: usize = 128;
 
 impl GroupSource {

@@ -362,7 +362,7 @@ impl AgentProcess {
         }
     }
 
-    /// Waits for one reply and stores it in `early` if it was asked for.
+    /// Waits for one reply and stores it in `early` if `asked` contains its number.
     pub(super) fn hear(&mut self, patience: Duration) -> Result<ReplyKind> {
         let (reply, rest) = match self.replies.recv_timeout(patience) {
             Ok(reply) => reply?,

@@ -60,7 +60,7 @@ pub(super) struct Connection {
 
 pub(super) enum ConnectionState {
     Up(AgentProcess),
-    /// The line is being opened. After a loss, the text is why it was lost.
+    /// The line is being opened. After a loss, the text is the reason for the loss.
     Opening(Connecting, Option<String>),
     /// The line is down, for the reason `why`. It is reopened from `until` on.
     Lost {

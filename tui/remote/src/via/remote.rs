@@ -21,8 +21,8 @@ use pfp_read::source::{Change, LineStatus, ProcessGroup, Source};
 
 /// How long a subcommand without a screen waits for a picture other than the first.
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
-/// How long a screen waits for records, if no other answer is overdue: a key is not noticeably
-/// late.
+/// How long a screen waits for records, if no other answer is overdue: too short for a user to
+/// notice after pressing a key.
 pub(super) const FOR_RECORDS: Duration = Duration::from_millis(40);
 /// How long a screen waits for records for a file or for the answer to a change, unless the line is
 /// late.
@@ -33,7 +33,8 @@ const MAX_PATIENCE: Duration = Duration::from_secs(20);
 /// How much later than announced the next request may reach the agent, for slow lines.
 const FORGIVEN: Duration = Duration::from_secs(30);
 
-/// What to attach to, and to attach to again after a loss of the line. `One` has a segment id.
+/// The processes to attach to, and to attach to again after a loss of the line. `One` has a segment
+/// id.
 pub(super) enum What {
     One(String),
     Several(ProcessGroup),

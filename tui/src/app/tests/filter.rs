@@ -24,7 +24,7 @@ fn a_filter_applies_while_it_is_typed_and_escape_returns_to_the_one_before() {
     assert_eq!(shown(&desk), [1, 2, 3]);
     desk.press("\x1b");
     assert_eq!((shown(&desk), desk.overlay.as_ref()), (vec![2], None));
-    // What was recalled, or is not a filter, is given up as well.
+    // Esc also drops a text that was recalled, or that is not a filter.
     desk.press("/");
     desk.clear();
     desk.press("net\n/");
@@ -32,7 +32,8 @@ fn a_filter_applies_while_it_is_typed_and_escape_returns_to_the_one_before() {
     assert_eq!(desk.common.filter.text(), "io.r");
     desk.press(" /(\x1b");
     assert_eq!((desk.common.filter.text(), shown(&desk)), ("net", vec![7]));
-    // Without a prompt, Esc shows all points; so it does if there was no filter before.
+    // Without a prompt, Esc removes the filter. In a prompt that was opened without a filter, Esc
+    // shows all points again.
     desk.press("\x1b");
     assert_eq!((desk.common.order.len(), desk.common.selected), (9, Some(7)));
     desk.press("/net\x1b");

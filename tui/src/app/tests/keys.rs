@@ -136,7 +136,7 @@ fn an_action_is_found_by_its_words() {
     desk.press("\n");
     assert!(desk.overlay.is_none() && desk.common.interval < before);
 
-    // The arrows choose among several; another letter begins with the best again.
+    // The arrows choose among several actions; another letter chooses the best match again.
     desk.press(":screen");
     desk.code(KeyCode::Down);
     let (several, place) = found(&desk);
@@ -146,7 +146,7 @@ fn an_action_is_found_by_its_words() {
     desk.press("\x1b");
     assert!(desk.overlay.is_none());
 
-    // Where nothing matches, Enter does nothing. The help leads to the actions, too.
+    // If no action matches, Enter does nothing. The list of actions also opens from the help.
     desk.press("?/no such action\n");
     assert_eq!(found(&desk), (Vec::new(), 0));
     desk.clear();

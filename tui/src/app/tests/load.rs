@@ -69,7 +69,7 @@ fn zoom_keeps_now_or_the_middle() {
     assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (30, 165));
     desk.press("---");
     assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (300, 30));
-    // Zooming out stops once the part has all known time, and zooming in at the shortest length.
+    // Zooming out stops once the part covers all known time; zooming in, at the shortest length.
     desk.press("--------");
     assert_eq!(desk.screens.detail.load.span_seconds(), 1800);
     assert!(desk.screens.detail.load.follows());
@@ -112,7 +112,7 @@ fn changing_the_load_view_scrolls_it_into_view() {
     let first = settle(&mut desk, 8);
     // Title, four lines and an axis do not fit, so the title is at the top.
     assert!(first > 0);
-    // It scrolls once, and only as far as needed.
+    // The text scrolls once, and only as far as needed.
     desk.screens.detail.offset = 0;
     assert_eq!(settle(&mut desk, 8), 0);
     desk.app.key(KeyEvent::from(KeyCode::Left), desk.now);

@@ -111,8 +111,8 @@ impl Finder for Slow {
     }
 }
 
-/// A search never holds the keys up. The first list may take any time; a later one shows what the
-/// last search has found if it is late.
+/// A search never blocks the keys. The first list may take any time. If a later search is late, the
+/// screen shows the result of the last one.
 #[test]
 fn a_long_search_holds_no_key_up() {
     let slow = Slow::default();
@@ -133,7 +133,7 @@ fn a_long_search_holds_no_key_up() {
     slow.0.borrow_mut().0 = false;
     desk.wait(1);
     assert_eq!(listed(&desk), 2);
-    // From now on, a late search leaves the screen as it is after a tenth of a second.
+    // The next search is late: after a tenth of a second, the poll no longer waits for it.
     slow.0.borrow_mut().0 = true;
     let polls = (1..).find(|_| {
         desk.now = desk.now.max(desk.next_poll().unwrap());

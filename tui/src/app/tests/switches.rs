@@ -80,7 +80,7 @@ fn switching_all_off_and_on_keeps_points_off_that_were_off() {
     assert_eq!(states(&desk), [Off; 3]);
     desk.press("Ey");
     assert_eq!(states(&desk), [On, Off, On]);
-    // All points are off, and this viewer has switched off none of them: then all are switched on.
+    // If all points are off, and this viewer has switched off none of them, E switches all on.
     desk.press("Ey");
     let process = desk.process.clone();
     let mut other = super::desk();
@@ -338,8 +338,8 @@ fn the_last_change_is_undone_first() {
     assert_eq!(desk.said(), Some("there is no change of yours to undo"));
 }
 
-/// The figures from before come back with those since, the viewer logs both as its own, and another
-/// reset removes them.
+/// Undoing a reset adds the figures from before it to the figures since. The log names this viewer
+/// for both, and another reset removes all figures.
 #[test]
 fn a_reset_is_undone() {
     let mut desk = desk();

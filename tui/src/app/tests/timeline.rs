@@ -305,7 +305,7 @@ fn the_slowest_call_is_the_longest_by_wall_clock() {
     assert_eq!((region.span(), region.exclusive), (450 * MS, MS));
 }
 
-/// The object in the middle line of the terminal, which has a line of the timeline.
+/// The object at column `x` of the terminal's middle line, which shows a line of the timeline.
 fn at(desk: &Desk, x: u16) -> MouseTarget {
     view::hit(&desk.app, AREA, (x, AREA.height / 2).into())
 }
@@ -334,7 +334,7 @@ fn the_wheel_zooms_around_the_mouse() {
         let (_, region) = desk.screens.timeline.at.region().unwrap();
         assert!(window.column(region.start).is_some(), "{window:?} {region:?}");
     }
-    // Nothing is newer than now, so that a wider part goes on to end there.
+    // Nothing is newer than now, so a wider part still ends there.
     let mut desk = timeline();
     desk.wheel(false, at(&desk, 70));
     assert!(desk.screens.timeline.at.follows());

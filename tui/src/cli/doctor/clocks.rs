@@ -9,8 +9,8 @@ use crate::cli::demo;
 use pfp_read::snapshot::Clock;
 use pfp_read::units;
 
-/// Maximum relative difference between two rates of the counter that the error of a short
-/// measurement explains.
+/// Maximum relative difference between two rates of the counter that still counts as an error of a
+/// short measurement.
 const RATE_FINE: f64 = 500e-6;
 /// A greater difference means that the two rates are not of the same clock.
 const RATE_WRONG: f64 = 0.01;

@@ -24,7 +24,7 @@ const LIBRARY: &str = "libpfp_inject.so";
 /// Variable by which the library merges names that differ only in numbers.
 const FOLD_DIGITS: &str = "PFP_FOLD_DIGITS";
 
-/// What to do about annotations for other tools.
+/// Which annotations for other tools to measure, and how.
 #[derive(Args, Clone, Debug)]
 pub(super) struct InjectArgs {
     /// Measure only the annotations of these systems; the default is all but kokkos3.

@@ -156,8 +156,8 @@ impl RunningProgram {
         false
     }
 
-    /// If the program is in this process's group, the terminal has sent it the same signal as this
-    /// process: waits a moment for the program to end by that.
+    /// Waits a moment for the program to end by itself, if it is in this process's group: then the
+    /// terminal has sent it the same signal as this process.
     pub(super) fn may_end(&mut self) {
         if !self.own_group {
             self.wait(BY_ITSELF, &[]);

@@ -87,7 +87,7 @@ struct LoadPicture<'a> {
     from: i128,
     until: i128,
     slices: Vec<Option<LoadSlice>>,
-    /// The whole part as one slice.
+    /// The whole visible part as one slice.
     whole: Option<LoadSlice>,
 }
 

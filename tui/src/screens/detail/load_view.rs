@@ -68,8 +68,8 @@ impl LoadView {
         }
     }
 
-    /// Moves the part so that the moment `from` is where the moment `to` is now, if its load is
-    /// known.
+    /// Moves the part so that the moment `from` gets the column of the moment `to`, as far as the
+    /// load is known.
     pub(super) fn drag(&mut self, from: u64, to: u64, common: &Common) {
         if let Some(time) = LoadTime::of(common) {
             let until = self.until(time.now).saturating_add(from).saturating_sub(to);
@@ -101,7 +101,8 @@ impl LoadView {
         self.until = (until < now).then_some(until);
     }
 
-    /// Takes the next length and keeps a moment in its column: this one, or the middle, or now.
+    /// Changes to the next length. Keeps `moment` in its column; without it, the middle of the
+    /// part, or now if the part ends now.
     fn zoom_within(&mut self, closer: bool, moment: Option<u64>, time: LoadTime) {
         let (before, until) = (time.ticks(self.span_seconds()), self.until(time.now));
         let kept = moment.or(self.until.map(|_| until.saturating_sub(before / 2)));
@@ -136,7 +137,7 @@ impl LoadView {
 /// The time for which the load is known.
 #[derive(Clone, Copy)]
 struct LoadTime {
-    /// Begin of the known load, ticks since the segment was created.
+    /// Start of the known load, ticks since the segment was created.
     from: u64,
     now: u64,
     ticks_per_second: f64,

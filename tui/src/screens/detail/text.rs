@@ -20,7 +20,7 @@ const WIDE: usize = 80;
 const FIGURES: usize = 35;
 /// Minimum width for cumulative shares in the histogram.
 const SUMS: usize = 60;
-/// Lines of the histogram: usually, and at most on a higher screen.
+/// Height of the histogram, in lines: the usual one, and the maximum on a higher screen.
 const BARS: (usize, usize) = (13, 24);
 /// The tables below the figures. The user can choose the columns of the first one.
 pub(super) const TABLES: [&SumsTable; 3] = [&sums::THREADS, &sums::TUPLES, &sums::CALLS];
@@ -89,7 +89,7 @@ impl DetailText {
         let left = pane.figures();
         let (above, mut below) = (pane.amounts(width), pane.lanes(width));
         below.extend(pane.calls(width));
-        // The histogram gets the remaining lines; the point's heading takes one line more.
+        // The histogram gets the remaining lines. The added line is the point's heading.
         let others = 1 + self.lines.len() + above.len() + load.len() + below.len();
         let around = 1 + usize::from(pane.window_stats.is_some());
         let room = height.saturating_sub(others);

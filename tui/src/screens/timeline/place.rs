@@ -213,8 +213,8 @@ impl TimeView {
         self.at = Some(at.clamp(right.saturating_sub(ticks), right));
     }
 
-    /// Shows a shorter part of the time, or a longer one, and keeps the cursor in its column. A part
-    /// that follows the newest regions goes on to follow them.
+    /// Shows a shorter part of the time, or a longer one, and keeps the cursor in its column. A
+    /// part that follows the newest regions continues to follow them.
     pub(super) fn zoom(&mut self, closer: bool) {
         self.zoom_around(closer, self.right.map(|right| self.at.unwrap_or(right)));
     }
@@ -236,8 +236,8 @@ impl TimeView {
         }
     }
 
-    /// Holds the picture, and moves the visible part so that the moment `from` is where the moment
-    /// `to` is now, if there is as much time.
+    /// Holds the picture, and moves the visible part so that the moment `from` gets the column of
+    /// the moment `to`, as far as the time of the process reaches.
     pub(super) fn drag(&mut self, from: u64, to: u64) {
         if from != to {
             self.end_at(self.right().saturating_add(from).saturating_sub(to));

@@ -11,7 +11,7 @@ fn detail(polls: usize, keys: &str) -> Desk {
     desk
 }
 
-/// The lines from the title of the load on.
+/// The title of the load, and the lines below it.
 fn load(desk: &mut Desk, size: (u16, u16)) -> Vec<String> {
     let text = screen(desk, false, size);
     let lines = text.lines().skip_while(|line| !line.starts_with(" Load,"));

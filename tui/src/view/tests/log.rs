@@ -62,7 +62,7 @@ fn long_entries_of_the_log_are_seen_to_their_end() {
         for n in 0..30 {
             assert!(seen.contains(&format!("noroom,end{n}")), "{n} at {size:?}");
         }
-        // It does not scroll beyond the oldest entry, which is at the top.
+        // The log does not scroll beyond the oldest entry, which is at the top.
         let text = screen(&mut desk, false, size);
         let mut entries = text.lines().skip_while(|line| !line.contains("  Log,"));
         assert!(entries.nth(1).unwrap().contains("watching my_app"), "{text}");

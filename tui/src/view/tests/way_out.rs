@@ -20,7 +20,7 @@ fn quit_keys_act_as_esc_until_esc_does_nothing() {
             let mut desk = desk();
             desk.wait(20);
             desk.press(keys);
-            // The next key removes a message.
+            // A message would make the texts differ, since any key removes it.
             desk.common.toast = None;
             desk
         };

@@ -111,8 +111,8 @@ pub(super) struct FrameHeader {
     pub taken_unix_ns: u64,
     /// Age of the process at the snapshot, ticks since the segment was created.
     pub elapsed_ticks: u64,
-    /// Time since the first snapshot, nanoseconds, by a monotonic clock; 0 throughout in older
-    /// files.
+    /// Time since the first snapshot, nanoseconds, by a monotonic clock; 0 in all frames of
+    /// older files.
     pub since_first_ns: u64,
     snapshot: PartLengths,
     events: PartLengths,
@@ -182,8 +182,8 @@ impl FrameHeader {
         payload.len() as u64 == self.payload() && crc32fast::hash(payload) == self.sum
     }
 
-    /// The snapshot of a frame. It needs the snapshot of its key frame, unless it is a key frame
-    /// itself.
+    /// The snapshot of a frame. `key` is the snapshot of the frame's key frame, or `None` if the
+    /// frame is a key frame itself.
     ///
     /// # Errors
     ///

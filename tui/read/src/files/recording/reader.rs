@@ -162,12 +162,12 @@ impl Recording {
         self.cursor
     }
 
-    /// Moves the cursor to the snapshot with this index, or to the last one.
+    /// Moves the cursor to the snapshot with this index, at most to the last one.
     pub fn seek(&mut self, place: usize) {
         self.cursor = place.min(self.index.len() - 1);
     }
 
-    /// The frame with this index, or the last one.
+    /// The frame with this index, or the last one if the index is too large.
     fn at(&self, place: usize) -> &FramePosition {
         &self.index[place.min(self.index.len() - 1)]
     }
@@ -216,7 +216,7 @@ impl Recording {
         locked
     }
 
-    /// A remark if the recording does not end with a whole frame.
+    /// A remark if the recording does not end with a whole frame, or is too long to be shown whole.
     pub fn remark(&self) -> Option<String> {
         let (rest, n) = (self.rest, self.index.len());
         if n == MAX_FRAMES {
@@ -322,8 +322,8 @@ impl Recording {
             if place < last && next.abs_diff(wanted) <= taken.abs_diff(wanted) {
                 continue;
             }
-            // Do not cut at a snapshot that ends a part more than a tenth too early, as the last
-            // one may.
+            // Do not cut here if the part would be more than a tenth too short, as the last part
+            // may be.
             let reached = taken.saturating_add(long / 10);
             if reached >= wanted {
                 places.push(place);

@@ -180,7 +180,7 @@ impl Writer {
             key => {
                 let snapshot = Snapshot { records: Vec::new(), ..snapshot.clone() };
                 *key = Some(KeyFrame { number, snapshot, bytes, spent: false });
-                // From here on, a power failure cannot damage earlier frames.
+                // Sync each key frame, so that a power failure can only damage later frames.
                 self.file.sync_data()?;
             }
         }

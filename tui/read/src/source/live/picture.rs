@@ -227,7 +227,7 @@ pub(super) fn fill(cell: &mut Cell, reading: &CellReading, picture: &Picture) {
 }
 
 /// Converts the cell for one tuple of amounts, or the metered point's own cell, which has the
-/// measurements that no such cell counts. `None` if the cell has no measurements.
+/// measurements without a tuple. `None` if the cell has no measurements.
 pub(super) fn tuple(part: &CellReading, picture: &Picture) -> Option<AmountTuple> {
     let (stats, amounts) = part.all_owners();
     let find = |id: u32| {
