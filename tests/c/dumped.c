@@ -1,7 +1,7 @@
 /* Measures on several threads and aborts; its core dump includes the kinds of mapping in FILTER.
  *
- * dumped FILTER HOW: "named", or "unlinked" to remove the segment's name first. Without pfp if
- * PFP_DISABLE is defined. */
+ * dumped FILTER HOW: "named", or "unlinked" to remove the segment's name first. If PFP_DISABLE is
+ * defined, the program does not use pfp. */
 #include <pfp.h>
 
 #include <pthread.h>

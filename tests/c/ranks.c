@@ -1,5 +1,5 @@
-/* A parallel job: a launcher and its ranks. Every other rank calls exec on this program. The ranks
- * end by exit(), _exit(), abort() and SIGKILL in turn. */
+/* A parallel job: a launcher and its ranks. Ranks with odd numbers call exec on this program. The
+ * ranks end by exit(), _exit(), abort() and SIGKILL in turn. */
 #include <pfp.h>
 #include <signal.h>
 #include <string.h>

@@ -168,7 +168,7 @@ else:
     assert pfp.stats()["handling"]["count"] == 1500
 
 
-# The program sets a trace function of its own, which is called as without pfp.
+# The program sets its own trace function, which is called exactly as it would be without pfp.
 events = []
 before = greenlet.settrace(lambda event, pair: events.append(event))
 

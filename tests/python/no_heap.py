@@ -29,7 +29,7 @@ def functions():
 
 
 def figures():
-    # A point whose figures find no memory is left out.
+    # `stats` leaves out a point if there is no memory for its figures.
     assert pfp.stats().get("first", {"count": 1})["count"] == 1
     pfp.disable("first")
     pfp.enable("first")

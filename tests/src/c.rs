@@ -247,8 +247,8 @@ fn unique(name: &str) -> String {
     format!("{name}.{}.{}", std::process::id(), NEXT.fetch_add(1, Relaxed))
 }
 
-/// Whether a compiler builds an empty program with a flag, which needs `package`; fails under `CI`
-/// if not.
+/// Whether a compiler builds an empty program with a flag that needs `package`. If it does not, the
+/// test fails under `CI`.
 #[track_caller]
 #[must_use]
 pub fn builds_with(compiler: Compiler, flag: &str, package: &str) -> bool {
@@ -279,7 +279,7 @@ pub fn builds_with(compiler: Compiler, flag: &str, package: &str) -> bool {
     works
 }
 
-/// Whether a compiler supports OpenMP; fails under `CI` if not.
+/// Whether a compiler supports OpenMP. If it does not, the test fails under `CI`.
 #[track_caller]
 #[must_use]
 pub fn has_openmp(compiler: Compiler) -> bool {

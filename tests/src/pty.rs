@@ -34,7 +34,7 @@ impl Pty {
     ///
     /// # Panics
     ///
-    /// If the system has no terminal left, or no such program.
+    /// Panics if the system has no terminal left, or if the program does not exist.
     #[must_use]
     pub fn start(command: &mut Command, columns: u16, rows: u16) -> Self {
         let (mut test, mut program) = (-1, -1);
@@ -74,7 +74,7 @@ impl Pty {
         Self { child, test, program, written, before }
     }
 
-    /// What has been written to the terminal so far, escape sequences included.
+    /// The output written to the terminal so far, including escape sequences.
     #[must_use]
     pub fn written(&self) -> String {
         let written = self.written.lock().expect("no panic in between");
@@ -91,7 +91,7 @@ impl Pty {
     ///
     /// # Panics
     ///
-    /// If the bytes cannot be written, because the terminal is closed.
+    /// Panics if the terminal is closed, so that the bytes cannot be written.
     pub fn keys(&mut self, keys: &str) {
         self.test.write_all(keys.as_bytes()).expect("the terminal takes them");
     }
@@ -100,7 +100,7 @@ impl Pty {
     ///
     /// # Panics
     ///
-    /// If it does not end, or the terminal cannot be written to.
+    /// Panics if the program does not end, or the terminal cannot be written to.
     #[track_caller]
     pub fn end(&mut self) -> ExitStatus {
         const MARK: &str = "\x1b_all is read\x1b\\";

@@ -17,7 +17,7 @@ use pfp_tests::{figure, stolen};
 /// CPU time of a step. The begin of a first region takes CPU time that counts for no region; a step
 /// is much longer.
 const STEP: Duration = Duration::from_millis(24);
-/// Tolerance of the figures relative to the CPU time of the polls. To read that time takes a system
+/// Tolerance of the figures relative to the CPU time of the polls. Reading that time takes a system
 /// call before and after each poll.
 const NEAR: f64 = 0.02;
 

@@ -56,8 +56,8 @@ fn a_program_killed_at_any_instruction_leaves_correct_figures() {
         );
     }
     let ways = shown.states.len();
-    // This run is separate from the others: with its calibration run instruction by instruction,
-    // measuring seems so expensive that no figures remain after its cost is subtracted.
+    // This run is separate, since its calibration runs instruction by instruction: measuring then
+    // seems so expensive that no figures remain after its cost is subtracted.
     let all = |_| Pace::Instructions(size(0, 1_000_000));
     go_through(&["stepped", "short"], "wall", all, &mut shown);
     let Shown { steps, states, slowest, slowest_cpu } = shown;

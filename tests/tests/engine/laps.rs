@@ -12,7 +12,7 @@ use pfp_tests::{figure, stolen};
 
 const ROUNDS: u64 = 20;
 const STEP: Duration = Duration::from_millis(2);
-/// Tolerance of the figures relative to the CPU time. To read that time takes a system call before
+/// Tolerance of the figures relative to the CPU time. Reading that time takes a system call before
 /// and after each piece of work.
 const NEAR: f64 = 0.01;
 

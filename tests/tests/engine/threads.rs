@@ -154,7 +154,7 @@ fn regions_in_a_threads_destructors_count() {
 }
 
 /// A thread that measures after the probe's last destructor leaves its lane claimed, and cannot
-/// release it. The next thread that starts does.
+/// release it. The next thread that starts reaps it.
 #[test]
 fn a_lane_outlives_its_thread_only_until_the_next_one_starts() {
     const THREADS: u64 = 50;

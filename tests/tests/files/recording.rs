@@ -27,7 +27,7 @@ fn record(place: &Place, target: &Target, file: &Path, more: &[&str]) -> Child {
     let mut command = place.command(pfp_top());
     command.args(["record", "-p", &target.pid().to_string(), "-o"]).arg(file).args(more);
     // With these settings the C library returns freed memory at once, so that resident memory is
-    // what is in use.
+    // the memory in use.
     command.env("MALLOC_TRIM_THRESHOLD_", "0").env("MALLOC_MMAP_THRESHOLD_", "16384");
     let child = command.stderr(Stdio::piped()).spawn().expect("pfp-top starts");
     wait_for("the recording", || file.exists());
@@ -180,7 +180,7 @@ fn delivered_and_lost_records_add_up_to_those_written() {
         let ends = records.iter().map(|record| (record.start + record.span, record.start));
         let ends: Vec<(u64, u64)> = ends.collect();
         assert!(ends.windows(2).all(|two| two[0].0 <= two[1].0), "lane {}", lane.id);
-        // At least the records that were in the ring at the end are there.
+        // The recording has at least the records that were in the ring at the end.
         let held = lane.records_written.min(RING_SLOTS as u64 - 1);
         assert!(records.len() as u64 >= held, "lane {}: {} of {held}", lane.id, records.len());
     }

@@ -307,9 +307,9 @@ fn requests_change_nothing_and_slow_clients_block_no_others() {
         format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\n{}\r\n", "X: y\r\n".repeat(500));
     assert!(ask(address, &many).is_none_or(|answer| answer.status == 431));
 
-    // Opens more connections than the server accepts, which never finish a request or never read
-    // the reply. The server answers other clients at once, before it has closed many of these. On a
-    // busy machine all of these may have reached their time limit; then the test tries again.
+    // Opens more connections than the server accepts; each never finishes its request or never
+    // reads the reply. The server answers other clients before it has closed many of the slow ones.
+    // On a busy machine, all slow ones may have reached their time limit; the test then repeats.
     let dawdlers = |count: usize| -> Vec<TcpStream> {
         let dawdler = |number: usize| {
             let mut stream = TcpStream::connect(address).expect("it still listens");
@@ -444,8 +444,8 @@ fn prometheus_answers_the_queries_of_the_page_and_the_dashboard() {
     let native = Prometheus::start(&folder("native"), &served.address, &["native-histograms"]);
     let both = [&classic, &native];
 
-    // While the program is idle, the last scrape and the segment agree, and again after some more
-    // work. So the increase in between is known from both.
+    // While the program is idle, the last scrape and the segment agree. They agree again after more
+    // work, so both show the increase in between.
     let count = "pfp_calls_total{point=\"parse\"}";
     let scrape_until = |expected: u64| {
         both.map(|server| {

@@ -147,9 +147,9 @@ fn calls_switched_in_the_middle_of_recursion_are_finished() {
             target.reach("begun");
             let mut watch = Watch::attach(&place, &target);
             target.go();
-            // At each stop, five calls of `toggled` are in progress, and five follow. The calls
-            // that begin after the first stop are counted, and those in progress at the second
-            // stop.
+            // At each stop, five calls of `toggled` are in progress, and five follow. The counted
+            // calls are those that begin after the first stop, and those that are in progress at
+            // the second.
             for change in [Change::Enable, Change::Disable] {
                 target.reach("middle");
                 let picture = watch.poll();

@@ -1,5 +1,5 @@
-//! Programs of more than one C source: C++ in every kind of function, plugins that are loaded and
-//! unloaded, children.
+//! Programs of more than one source: scopes in every kind of C++ function, plugins that are loaded
+//! and unloaded, and forked children.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, text};

@@ -33,8 +33,8 @@ fn the_host_does_not_notice_a_full_dev_shm() {
     let place = Place::new();
     let plain = host(&place, None).expect("the target can be started");
     assert!(plain.status.success(), "{plain:?}");
-    // From one page to more than needed, so that every step of the start fails once: page by page
-    // until the first regions have memory, then in larger steps.
+    // The sizes go from one page to more than needed, so that every step of the start fails once:
+    // page by page until the first regions have memory, then in larger steps.
     let pages = (1..=size(64, 768)).map(|pages| pages * 4);
     let wider = (5..=40).map(|step| step * 64);
     let mebibytes = (1..=size(3, 64)).map(|mebibytes| mebibytes * 1024);

@@ -1,5 +1,5 @@
-//! The library that `pfp-top run` preloads: programs with a sanitizer start as without it, and
-//! children that cannot load it do not notice.
+//! The library that `pfp-top run` preloads: programs with a sanitizer still start, and children
+//! that cannot load the library run as they do without it.
 
 use std::path::{Path, PathBuf};
 

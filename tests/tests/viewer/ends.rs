@@ -80,7 +80,7 @@ fn a_forked_child_is_shown_as_it_ended() {
     }
 }
 
-/// The text for an end whose reason can no longer be determined.
+/// No viewer watched the process, so the reason for its end can no longer be determined.
 #[test]
 fn an_unknown_end_is_shown_as_unknown() {
     let place = Place::new();

@@ -480,7 +480,7 @@ fn a_crashed_process_is_offered_until_one_runs() {
     let _alive = place.start(STEADY, &["newcomer"]);
     let shown = screen.wait_for_status("LIVE");
     assert!(shown.contains("newcomer["), "{shown}");
-    // With one running process, the list is not shown because of a crashed one.
+    // If one process runs, the viewer opens it at once, although another one has crashed.
     screen.quit();
     screen.pfp_top(QUICK);
     let shown = screen.wait_for_status("LIVE");

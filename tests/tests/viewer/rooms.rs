@@ -71,8 +71,8 @@ impl Machine {
         Target::start(clear(&mut command).arg(&self.name).env("XDG_RUNTIME_DIR", run))
     }
 
-    /// Starts a process in a container, and returns it with its id here. If not `is_root`, it
-    /// belongs to a user who may create containers; `None` if they may not.
+    /// Starts a process in a container, and returns it with its id outside the container. Unless
+    /// `is_root`, it belongs to a user who may create containers. `None` if that is not permitted.
     fn in_container(&self, is_root: bool) -> Option<(Target, u32)> {
         if lacks("processes in containers", "unshare") {
             return None;
@@ -195,10 +195,10 @@ fn root_watches_every_user_and_container() {
     }
     let sum = machine.snapshot(&["--all", "--sum", "--name", &machine.name]);
     assert_eq!(sum.process.members.len(), all.len(), "{:?}", sum.process.members);
-    // With a folder set, only its processes are shown.
+    // With `PFP_DIR` set, only the processes of that folder are shown.
     let here = said(&machine.place.pfp_top(&["list"]));
     assert!(!here.contains(&machine.name), "{here}");
-    // A process that has ended is shown as ended.
+    // A process that has ended is no longer listed.
     let (pid, target, _) = &mut all[0];
     *target = None;
     wait_for("its end to show", || {
@@ -349,7 +349,7 @@ fn an_agent_of_another_room_that_ended_is_started_again() {
     all.iter().for_each(|target| drop(machine.row(target.pid())));
     let screen = watch(&machine, &format!("-p {pid}"));
     let viewer = screen.viewer();
-    // One of these agents; the others belong to processes beside this test.
+    // One of these agents is this test's; the others read processes beside this test.
     let agents = agents_of(viewer);
     all.remove(0);
     agents.iter().for_each(|agent| os::signal(*agent, libc::SIGKILL));

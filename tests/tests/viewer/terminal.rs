@@ -121,7 +121,7 @@ fn frames_are_complete_and_ctrl_l_redraws_the_screen() {
     let written = || String::from_utf8_lossy(&std::fs::read(&raw).unwrap_or_default()).into_owned();
     let frames = |text: &str| text.matches(END).count();
     let text = wait_for("some frames", || Some(written()).filter(|text| frames(text) >= 5));
-    // From the first complete frame to the end of the last.
+    // Keep only the text from the first complete frame to the end of the last.
     let text = text.split_once(BEGIN).map_or("", |(_, rest)| rest);
     let text = text.rsplit_once(END).map_or("", |(frames, _)| frames);
     for between in text.split(END).skip(1) {

@@ -401,7 +401,7 @@ pub(crate) fn latecomers(rounds: u64) {
                         _ => hint::spin_loop(),
                     }
                 }
-                // A random delay hits every moment of the other thread's work.
+                // Over all rounds, random delays hit every moment of the other thread's work.
                 (0..random.below(4_000)).for_each(|_| hint::spin_loop());
                 pfp::set_enabled(round % 2 == 0);
                 done.store(round, Release);

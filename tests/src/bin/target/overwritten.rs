@@ -26,8 +26,8 @@ struct Section {
 // SAFETY: the data is constant.
 unsafe impl Sync for Section {}
 
-/// Stands for the section's code. The kernel requires the signature, with which the C library has
-/// registered the area, before `abort_ip`.
+/// A placeholder for the section's code. Before `abort_ip`, the kernel requires the signature with
+/// which the C library has registered the area.
 static NOWHERE: [u32; 4] = [0x5305_3053; 4];
 static SECTION: Section = Section {
     version: 0,
@@ -71,7 +71,7 @@ fn give_back() -> bool {
     const SIGNATURE: u32 = 0x5305_3053;
     let Some(word) = word() else { return false };
     let area = word.as_ptr().wrapping_byte_sub(8);
-    // The length is the one the C library registered: 32 bytes, or what the kernel requires.
+    // The C library has registered 32 bytes, or as many as the kernel requires.
     (32..=256).step_by(4).any(|len: libc::c_long| {
         // SAFETY: unregisters this thread's own area, which stays allocated.
         unsafe { libc::syscall(libc::SYS_rseq, area, len, UNREGISTER, SIGNATURE) == 0 }
