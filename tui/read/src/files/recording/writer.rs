@@ -169,9 +169,13 @@ impl Writer {
         let moment = self.last.next(snapshot);
         let place = (number, moment.since_first);
         let (frame, bytes) = self.encoder.frame(place, snapshot, against, events)?;
-        let written = self.file.write_all_at(&frame, self.len);
+        let mut written = self.file.write_all_at(&frame, self.len);
+        if is_key {
+            // Sync each key frame, so that a power failure can only damage later frames.
+            written = written.and_then(|()| self.file.sync_data());
+        }
         if let Err(error) = written {
-            // Even if this fails, readers find the end of the whole frames.
+            // If this fails, too, readers skip a partial frame, and the next append overwrites it.
             let _ = self.file.set_len(self.len);
             return Err(error);
         }
@@ -180,8 +184,6 @@ impl Writer {
             key => {
                 let snapshot = Snapshot { records: Vec::new(), ..snapshot.clone() };
                 *key = Some(KeyFrame { number, snapshot, bytes, spent: false });
-                // Sync each key frame, so that a power failure can only damage later frames.
-                self.file.sync_data()?;
             }
         }
         self.len += frame.len() as u64;
@@ -219,5 +221,36 @@ fn lock(file: &File) -> io::Result<bool> {
             error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
             error => Err(error),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    /// /dev/null stands in for a disk that accepts the frame but fails to sync it.
+    #[test]
+    fn a_key_frame_that_cannot_be_synced_is_not_appended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pfprec");
+        let mut source = Synthetic::new();
+        let all: Vec<Snapshot> = (0..3).map(|_| source.poll().unwrap()).collect();
+        let mut writer = Writer::create(&path, Existing::Keep, 1, &all[0], &[]).unwrap();
+
+        writer.key = None;
+        let before = (writer.frames(), writer.bytes());
+        let null = OpenOptions::new().write(true).open("/dev/null").unwrap();
+        let file = std::mem::replace(&mut writer.file, null);
+        writer.append(&all[1], &[]).unwrap_err();
+        assert_eq!((writer.frames(), writer.bytes()), before);
+        assert!(writer.key.is_none(), "no frame may refer to this one");
+
+        writer.file = file;
+        writer.append(&all[2], &[]).unwrap();
+        let mut found = Recording::read(File::open(&path).unwrap(), &path).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!(found.shown().unwrap().elapsed_ticks, all[2].elapsed_ticks);
     }
 }
