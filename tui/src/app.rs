@@ -479,7 +479,9 @@ impl App {
                 self.typed();
             }
             None => {
-                self.common.say("pasted text is not taken as keys: open a prompt first, such as /")
+                let said =
+                    "pasted text does not act as keys; open a prompt first, for instance with /";
+                self.common.say(said);
             }
         }
     }

@@ -116,7 +116,7 @@ struct InputKinds {
 
 /// Runs the viewer in the terminal until the user leaves or a signal asks it to end.
 pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
-    let suspension = Suspension::install().context("signals cannot be taken over")?;
+    let suspension = Suspension::install().context("cannot install signal handlers")?;
     let mouse = app.common.options.mouse;
     let mut screen = TerminalScreen::new(mouse).context("the terminal cannot be used")?;
     let mut input = Input::new();

@@ -60,10 +60,11 @@ impl Interrupt {
         let taken = |signal: &c_int| !signals::is_ignored(*signal);
         if taken(&SIGINT) {
             let asked_by = Arc::clone(&asked_by);
-            ctrlc::set_handler(move || asked_by(SIGINT)).context("SIGINT cannot be taken over")?;
+            ctrlc::set_handler(move || asked_by(SIGINT))
+                .context("cannot install a handler for SIGINT")?;
         }
         let mut others = Signals::new([SIGTERM, SIGHUP].iter().filter(|signal| taken(signal)))
-            .context("SIGTERM and SIGHUP cannot be taken over")?;
+            .context("cannot install handlers for SIGTERM and SIGHUP")?;
         let wait = move || others.forever().for_each(|signal| asked_by(signal));
         thread::Builder::new().name("signals".into()).spawn(wait)?;
         Ok(Self { raised, wake })

@@ -123,7 +123,7 @@ fn an_export_is_of_a_moment_or_of_a_window() {
     let elapsed = text.lines().find_map(|line| line.strip_prefix("pfp_elapsed_seconds{"));
     assert!(elapsed.unwrap().ends_with(" 10") || elapsed.unwrap().ends_with(" 10.0"), "{text}");
 
-    refused(&["export", "csv", &file, "--from", "#20", "--to", "#10"], "expected a moment behind");
+    refused(&["export", "csv", &file, "--from", "#20", "--to", "#10"], "expected a snapshot after");
     refused(&["export", "csv", &file, "--at", "#99"], "expected a moment from");
     refused(&["export", "csv", &file, "--at", "#9", "--from", "#2"], "cannot be used with");
     refused(&["export", "csv", "-p", "1", "--at", "#9"], "cannot be used with");

@@ -86,10 +86,11 @@ fn another_tool_is_replaced_only_on_request() {
     let (out, err) = prefix.variables(&[], Some(other));
     assert!(out.contains(&format!("{VARIABLE}={other}\n")), "{out}");
     assert!(out.contains("KOKKOS_TOOLS_LIBS=") && out.contains("libpfp_inject.so"), "{out}");
-    assert!(err.contains(&format!("{VARIABLE} names {other} already, which is left so")), "{err}");
+    assert!(err.contains(&format!("{VARIABLE} already names {other}; it stays set")), "{err}");
     let (out, err) = prefix.variables(&["--inject", "nvtx,itt"], Some(other));
     assert!(out.is_empty(), "it was not started: {out}");
-    let refusal = format!("{VARIABLE} names {other} already, and a program loads one tool: unset");
+    let refusal =
+        format!("{VARIABLE} already names {other}, and a program can load only one tool: unset");
     assert!(err.contains(&refusal), "{err}");
     let (out, err) = prefix.variables(&["--no-inject"], Some(other));
     assert_eq!(out, format!("{VARIABLE}={other}\n"));

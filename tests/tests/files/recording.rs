@@ -110,7 +110,7 @@ fn it_ends_after_its_time_or_with_the_process() {
     let target = place.start_watched(STEADY, &[]);
     let file = place.path("time.pfprec");
     let (fine, said) = ended(record(&place, &target, &file, &["-i", "50ms", "-d", "300ms"]));
-    assert!(fine && said.contains("the time is over"), "{said}");
+    assert!(fine && said.contains("the duration is over"), "{said}");
     assert!((2..=7).contains(&read(&file).len()), "{said}");
 
     let file = place.path("exit.pfprec");

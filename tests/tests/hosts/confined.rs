@@ -44,7 +44,7 @@ fn published(rows: &[&str]) -> BTreeSet<String> {
 /// All calls that pfp makes after the start.
 fn later() -> BTreeSet<String> {
     published(&[
-        "a point that no thread has met",
+        "a point that no thread has reached",
         "a thread's first region",
         "a point that is new to the thread",
         "after a switch",

@@ -227,7 +227,10 @@ fn a_process_of_another_place_is_compared_with_files() {
     let (status, said) = run(&["diff", "before.json", "far.json", "--sum"]);
     assert!(status == Some(2) && said.contains("would be on both sides"), "{said}");
     let (status, said) = run(&["diff", "-p", &pid]);
-    assert!(status == Some(2) && said.contains("the files to compare it with"), "{said}");
+    assert!(
+        status == Some(2) && said.contains("name a file to compare the process with"),
+        "{said}"
+    );
 }
 
 #[test]

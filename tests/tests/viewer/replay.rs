@@ -196,7 +196,7 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.text("q");
     screen.wait_for_shell();
     screen.pfp_top("open a.pfprec -n 3");
-    screen.wait_for("a refusal", |text| text.contains("-n counts tables"));
+    screen.wait_for("a refusal", |text| text.contains("-n does not apply"));
 }
 
 /// The text in the first line of the screen when the replay is at this snapshot.

@@ -170,7 +170,7 @@ fn a_program_outlives_the_viewer_that_is_left() {
     screen.press(&["q"], "the question", |text| text.contains("l leave it running"));
     screen.keys(&["l"]);
     let after = screen.wait_for_shell();
-    let said = format!("[{pid}] goes on without pfp-top; what it prints goes to ");
+    let said = format!("[{pid}] continues without pfp-top; its output goes to ");
     assert!(after.contains(&said) && runs(pid), "{after}");
     assert_eq!(logs(&place).len(), 1, "it is still written to, though it is empty");
     screen.line("echo status $?");
@@ -213,7 +213,7 @@ fn a_program_outlives_a_viewer_that_cannot_start() {
     let said = terminal.wait_for("the reason", |text| text.contains("the terminal cannot be used"));
     let (_, rest) = said.split_once(" [").unwrap_or_else(|| panic!("{said}"));
     let (pid, rest) = rest.split_once(']').unwrap_or_else(|| panic!("{said}"));
-    assert!(rest.starts_with(" goes on without pfp-top; what it prints goes to "), "{said}");
+    assert!(rest.starts_with(" continues without pfp-top; its output goes to "), "{said}");
     let pid = pid.parse().unwrap();
     let _ = place.segment(pid);
     assert!(runs(pid));

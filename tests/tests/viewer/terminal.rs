@@ -298,9 +298,9 @@ fn pasted_text_switches_and_resets_nothing() {
     screen.wait_for_count("tick", 10);
     for text in ["Reply", "Yes, Every", "here", "wow\r"] {
         screen.paste(text);
-        let shown = screen.wait_for("the message", |text| text.contains("not taken as keys"));
+        let shown = screen.wait_for("the message", |text| text.contains("does not act as keys"));
         assert!(shown.contains("●  tick") && shown.contains("●  round"), "{text}:\n{shown}");
-        screen.press(&["j"], "the message to go", |text| !text.contains("not taken as keys"));
+        screen.press(&["j"], "the message to go", |text| !text.contains("does not act as keys"));
     }
     screen.press(&["/"], "the line", |text| text.contains(" filter: "));
     screen.paste("ti");

@@ -189,9 +189,8 @@ fn the_load_of_a_point_can_be_zoomed_and_moved_in_time() {
     assert!(title(&live).contains("watched for"), "{live}");
 
     // The plot shows the whole history already.
-    screen
-        .press(&["-"], "a word", |text| text.contains("all that is known of its load is in sight"));
-    screen.press(&["Left"], "another", |text| text.contains("nothing older is known of its load"));
+    screen.press(&["-"], "a word", |text| text.contains("the whole known load is shown"));
+    screen.press(&["Left"], "another", |text| text.contains("its load is not known before this"));
 
     let closer = |key: &str, span: &str| {
         let said = format!(" Load, last {span}: peak ");
@@ -227,7 +226,7 @@ fn the_load_of_a_point_can_be_zoomed_and_moved_in_time() {
     let oldest = screen.press(&["Home"], "the oldest", |text| {
         title(text).contains("paused") && title(text) != title(&on) && picture(text).is_some()
     });
-    screen.press(&["h"], "no older", |text| text.contains("nothing older is known of its load"));
+    screen.press(&["h"], "no older", |text| text.contains("its load is not known before this"));
     assert!(title(&oldest).starts_with(" Load, 2 s until "), "{oldest}");
     screen.press(&["-"], "a wider look", |text| title(text).starts_with(" Load, 5 s until "));
     screen.press(&["End"], "now", |text| {

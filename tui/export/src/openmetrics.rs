@@ -357,7 +357,8 @@ impl Exposition {
         self.family(encoder, &overhead, MetricType::Counter, |part, add| {
             add(&part.of_process(), Number::Real(part.overhead()))
         })?;
-        let help = "Cells that could not be read whole; their figures are those of before.";
+        let help =
+            "Cells that could not be read consistently; their figures are from an earlier poll.";
         self.family(encoder, &("pfp_cells_busy", help, None), MetricType::Gauge, |part, add| {
             let busy = part.snapshot.losses[Loss::CellsBusy];
             add(&part.of_process(), Number::Real(busy as f64))
@@ -410,7 +411,7 @@ impl Exposition {
         }
         let mut metric = encoder.encode_descriptor(
             "pfp_build",
-            "The pfp-top that looked.",
+            "The version of pfp-top.",
             None,
             MetricType::Info,
         )?;

@@ -80,7 +80,11 @@ const FAMILIES: [MetricInfo; 13] = [
     gauge("pfp.enabled", "", "Whether the point measures."),
     sum("pfp.overhead", "s", "Time that measuring took: calls by the calibrated time of each."),
     sum("pfp.losses", "{loss}", "What was lost, refused or repaired."),
-    gauge("pfp.cells.busy", "{cell}", "Cells that could not be read whole; theirs is of before."),
+    gauge(
+        "pfp.cells.busy",
+        "{cell}",
+        "Cells that could not be read consistently; their figures are from an earlier poll.",
+    ),
     gauge("pfp.elapsed", "s", "Time since the process's segment was created."),
     gauge("pfp.process.info", "", "The process, and the clock that it measures with."),
 ];

@@ -46,8 +46,8 @@ pub fn endpoint(text: &str) -> Result<Uri, String> {
         (Some("http"), Some(host)) if !host.is_empty() => {}
         (Some("https"), _) => {
             return Err(
-                "nothing is sent encrypted: let a collector on this machine take it, over \
-                        http://, and pass it on"
+                "https is not supported: send to a collector on this machine over http, which \
+                 forwards the figures"
                     .into(),
             );
         }

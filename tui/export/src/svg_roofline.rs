@@ -35,7 +35,8 @@ pub fn write(
     SvgPicture::write(out, (WIDTH, HEIGHT), &title, |picture| {
         picture.heading((16.0, 26.0), &cut(&title, WIDTH))?;
         let mut note = String::from(
-            "double precision; a thread, per second of its own on-CPU time; larger: more of it",
+            "double precision; one thread, per second of its own CPU time; larger dots took more \
+             CPU time",
         );
         if left_out > 0 {
             note += &format!("; {left_out} points that took less time are left out");

@@ -129,7 +129,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         let mut note =
             String::from("other points grey; paler: off the CPU; hatched: no longer in the ring");
         if tracks.iter().any(|track| track.device.is_some()) {
-            note += "; devices: by their own clocks, as early as it can have been";
+            note += "; devices: measured by their own clocks, drawn at the earliest possible time";
         }
         picture.text((MARGIN, y + legend_height + 14.0), "start", QUIET, &note)
     })

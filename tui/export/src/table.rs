@@ -33,7 +33,7 @@ pub fn render(
     parts.extend([head.core, head.overhead]);
     parts.push(rhythm(model, interval));
     if head.wall_clock {
-        parts.push("WALL CLOCK: time off the CPU is not taken out".into());
+        parts.push("WALL CLOCK: figures include time off the CPU".into());
     }
     let process = &snapshot.process;
     parts.extend(process.stopped.then(|| "STOPPED".to_owned()));

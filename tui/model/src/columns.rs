@@ -138,7 +138,7 @@ columns! {
     PerItem = "per-item", "/Item", 7, Sum(|f, _| f.per_item()).exported("per_item"),
         "time per item";
     Imbalance = "imbalance", "Imbal", 7, Rate(|f, _| f.imbalance()).rank(9),
-        "busiest over mean, of a sum or a parallel region";
+        "busiest process or thread, divided by the mean (--sum, OpenMP)";
 }
 
 /// The unit of a column's figures.

@@ -226,7 +226,10 @@ impl EventLog {
         let text = format!("watching {process}: {points} point{plural}, clock {clock}");
         self.note(unix_ns, text);
         if snapshot.clock.kind == ClockKind::Wall {
-            self.problem(unix_ns, "time off the CPU is not taken out: the clock is the wall's");
+            self.problem(
+                unix_ns,
+                "figures include time off the CPU: the process measures with the wall clock",
+            );
         }
         for point in snapshot.points.iter().filter(|p| p.state == PointState::InvalidBeginBegin) {
             self.problem(unix_ns, invalid(snapshot, point));

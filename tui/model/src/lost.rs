@@ -20,11 +20,11 @@ pub fn told(losses: &Losses) -> impl Iterator<Item = (Loss, u64)> {
 
 /// A loss in words, in the singular for a count of one.
 pub fn words(kind: Loss, count: u64) -> String {
-    match kind.words().split_once("s ") {
-        Some((one, "share the overflow lane")) if count == 1 => {
-            format!("{one} shares the overflow lane")
-        }
-        Some((one, rest)) if count == 1 => format!("{one} {rest}"),
+    match (kind, kind.words().split_once("s ")) {
+        (Loss::ClockAnomalies, _) if count == 1 => "clock anomaly".to_owned(),
+        (Loss::MismatchedEnds, _) if count == 1 => "mismatched end".to_owned(),
+        (Loss::LanesOverflowed, _) if count == 1 => "thread shares the overflow lane".to_owned(),
+        (_, Some((one, rest))) if count == 1 => format!("{one} {rest}"),
         _ => kind.words().to_owned(),
     }
 }
@@ -75,7 +75,8 @@ mod tests {
     fn a_single_loss_is_worded_in_the_singular() {
         assert_eq!(words(Loss::PointsRefused, 1), "point not measured: table full");
         assert_eq!(words(Loss::LanesOverflowed, 1), "thread shares the overflow lane");
-        assert_eq!(words(Loss::ClockAnomalies, 1), "time the clock went astray");
+        assert_eq!(words(Loss::ClockAnomalies, 1), "clock anomaly");
+        assert_eq!(words(Loss::MismatchedEnds, 1), "mismatched end");
         assert_eq!(words(Loss::PointsRefused, 2), "points not measured: table full");
     }
 
@@ -98,7 +99,7 @@ mod tests {
             assert!(said.contains(&words(kind, count)) && said.contains(kind.meaning()), "{said}");
         }
         assert!(said[4].starts_with("1.00k begins nested too deep (packer 800, main 200): more"));
-        assert!(said[3].starts_with("4 ends not of the innermost region: an end"));
+        assert!(said[3].starts_with("4 mismatched ends: an end"));
     }
 
     #[test]

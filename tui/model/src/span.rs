@@ -32,7 +32,7 @@ pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
     }
     let Some(from) = &span.from else { return Ok(to) };
     let first = open_at(path, Some(from))?.poll()?;
-    between(&first, to).with_context(|| no_moment_behind(from, path))
+    between(&first, to).with_context(|| no_snapshot_after(from, path))
 }
 
 /// Like [`read`], but returns up to `most` windows of a recording. All begin with the span; their
@@ -72,16 +72,14 @@ pub fn read_steps(path: &Path, span: &Span, most: usize) -> Result<Vec<Snapshot>
         });
     }
     if let (Some(from), true) = (&span.from, steps.is_empty()) {
-        bail!(no_moment_behind(from, path));
+        bail!(no_snapshot_after(from, path));
     }
     Ok(steps)
 }
 
-fn no_moment_behind(from: &Moment, path: &Path) -> String {
+fn no_snapshot_after(from: &Moment, path: &Path) -> String {
     let path = path.display();
-    format!(
-        "expected a moment behind {from} to look at what was measured since, found none in {path}"
-    )
+    format!("expected a snapshot after {from}, found none in {path}")
 }
 
 /// Cuts a recording into parts of about the length `long`, and returns the snapshots at the cuts. A

@@ -170,8 +170,8 @@ impl AgentServer<'_> {
             };
             match event {
                 Ok(AgentEvent::Request(_)) if waiting.len() == WAITING => bail!(
-                    "expected a viewer that reads its answers, found {WAITING} requests behind one \
-                     that it does not read"
+                    "expected a viewer that reads its answers, found {WAITING} requests waiting \
+                     behind an unread answer"
                 ),
                 Ok(AgentEvent::Request(request)) => {
                     waiting.push_back(request);

@@ -161,7 +161,7 @@ pub enum Command {
     },
     /// Start a program and watch it; it may outlive the viewer.
     Run(RunArgs),
-    /// Show a snapshot file, a copy of a segment or a recording on the same screen.
+    /// Show a snapshot file, a copy of a segment or a recording on the same screens.
     Open {
         /// The file, compressed or not; several are shown as one.
         #[arg(required = true, value_name = "FILE")]
@@ -252,11 +252,11 @@ pub enum Command {
         /// The folder to write into.
         folder: Option<PathBuf>,
     },
-    /// Show the processes of this place to the viewer that started this, by --via, over
+    /// Serve the processes of this place to the viewer that started this command by --via, over
     /// standard input and output.
     #[command(hide = true)]
     Agent {
-        /// As the user of this process, in its container.
+        /// Serve as the user of the process with this id, in its container.
         #[arg(long, value_name = "PID")]
         enter: Option<u32>,
     },

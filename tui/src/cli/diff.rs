@@ -76,8 +76,7 @@ impl DiffArgs {
         }
         let Some(comparison) = comparison else {
             bail!(
-                "expected a later moment than that of {before}, found {now}, of the same process \
-                 and not later: name the later one second"
+                "{now} is of the same process as {before} and not later: name the later one second"
             );
         };
         print(&match (self.json, self.markdown) {
@@ -97,11 +96,11 @@ pub(super) fn run(diff: &DiffArgs) -> Result<u8> {
     let now = Span { from: diff.from, to: diff.to };
     if diff.target.is_given() {
         let files = [diff.baseline.as_slice(), &diff.files].concat();
-        if files.is_empty() || now.from.or(now.to).is_some() {
-            bail!(
-                "expected a process and the files to compare it with, found no file, or a moment \
-                 to look for in the process"
-            );
+        if files.is_empty() {
+            bail!("name a file to compare the process with");
+        }
+        if now.from.or(now.to).is_some() {
+            bail!("--from and --to select moments of recordings, not of a process");
         }
         return process(diff, &files, then);
     }

@@ -92,7 +92,7 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
     };
     let model = Model::of(snapshot);
     let subject = Subject::new(&model, |figures| export.filter.admits(figures), export.per_thread)
-        .context("the process showed nothing")?;
+        .context("the process has no figures")?;
     if export.filter.is_on() && subject.points().is_empty() {
         bail!(
             "no point passes the filter {:?}: `pfp-top --once` shows their names",

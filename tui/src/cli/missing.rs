@@ -44,7 +44,7 @@ impl Missing {
     pub(super) fn words(&self) -> String {
         match self.0.as_slice() {
             [] => String::new(),
-            names => format!("; without {} in the end", names.join(", ")),
+            names => format!("; {} missing at the end", names.join(", ")),
         }
     }
 }

@@ -104,14 +104,14 @@ pub struct ShowArgs {
     pub(super) chosen: ScreenSettings,
 }
 
-/// When to do something.
+/// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum When {
-    /// Unless NO_COLOR is set.
+    /// Use colours unless NO_COLOR is set.
     Auto,
-    /// Always.
+    /// Always use colours.
     Always,
-    /// Never.
+    /// Never use colours.
     Never,
 }
 

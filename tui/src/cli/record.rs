@@ -120,11 +120,11 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
         }
         missing.look(source.as_ref(), || progress.line.clear());
         let is_over = record.duration.is_some_and(|end| start.elapsed() >= end);
-        why = why.or(is_over.then_some("the time is over".into()));
+        why = why.or(is_over.then_some("the duration is over".into()));
     }
     progress.line.clear();
     let shown = record.output.display();
-    writer.finish().with_context(|| format!("{shown} was not brought to the disk"))?;
+    writer.finish().with_context(|| format!("{shown} could not be flushed to the disk"))?;
     let (n, bytes) = (writer.frames(), units::bytes(writer.bytes()));
     let why = why.unwrap_or_default();
     warn(&format!("{shown}: {n} snapshots, {bytes}; {why}{}", missing.words()));

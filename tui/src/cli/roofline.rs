@@ -26,8 +26,8 @@ const NAME_MAX: usize = 48;
 /// How to measure the ceilings, whose points to compare with them, and where to write the result.
 #[derive(Args, Clone, Debug)]
 pub struct RooflineArgs {
-    /// Snapshot file of a program that ran on this machine, whose points are compared with the
-    /// ceilings. Or select a process with -p, or compare none.
+    /// Snapshot file of a program that ran on this machine; its points are compared with the
+    /// ceilings. -p selects a process instead; without either, only the ceilings are shown.
     #[arg(conflicts_with_all = LIVE)]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -90,7 +90,7 @@ impl RooflineArgs {
         let model = Model::of(source.poll()?);
         let _ = missing(source.as_ref());
         let subject = Subject::new(&model, |figures| self.filter.admits(figures), false)
-            .context("the process showed nothing")?;
+            .context("the process has no figures")?;
         let labelled = |shown: &ExportedPoint<'_>| {
             let dot = dot(shown.figures, subject.ticks_per_second())?;
             Some(Dot { label: shown.label.clone(), ..dot })

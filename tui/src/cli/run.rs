@@ -69,7 +69,7 @@ pub struct RunArgs {
     /// Write the program's output to this file; the default is a file in $XDG_STATE_HOME/pfp.
     #[arg(long, value_name = "FILE", conflicts_with = "inherit")]
     log: Option<PathBuf>,
-    /// Say which variables were set for the program.
+    /// Report which variables were set for the program.
     #[arg(short, long)]
     verbose: bool,
     /// Let the program write to this terminal (only without a screen).
@@ -231,7 +231,7 @@ fn on_screen(
     for note in notes {
         app.note(note.text(), matches!(note, Note::Lacking(_)));
     }
-    let printed = log.map(|path| format!("what it prints goes to {}", path.display()));
+    let printed = log.map(|path| format!("the program's output goes to {}", path.display()));
     let told: Vec<_> = run.inject.replaced_runtime().into_iter().chain(printed).collect();
     if !told.is_empty() {
         app.common.say(told.join("; "));
@@ -411,7 +411,7 @@ impl ProgramFinder {
             ),
         };
         if let Some(log) = &self.log {
-            text.push_str(&format!("; what it prints goes to {}", log.display()));
+            text.push_str(&format!("; its output goes to {}", log.display()));
         }
         text
     }

@@ -68,7 +68,7 @@ pub(super) fn open(
         }
         if !show.is_headless() && show.updates.is_some() {
             bail!(
-                "-n counts tables: nothing on the screen of a recording comes by itself; leave it \
+                "-n does not apply to the screen of a recording, which is not polled: leave it \
                  out, or print tables with --table"
             );
         }

@@ -137,7 +137,7 @@ groups! {
 
     /// Enter, which opens the row.
     pub(crate) OPEN = common {
-        Open [Named(Enter)] "open", "open the row; of a thread: its points";
+        Open [Named(Enter)] "open", "open the row; for a thread: show its points";
     }
 
     /// Esc on a screen other than the table.
@@ -328,9 +328,9 @@ groups! {
 
     /// A question about the program that this viewer started.
     PROGRAM = own {
-        LeaveRunning [Char('l')] "leave it running", "leave pfp-top; the program goes on";
+        LeaveRunning [Char('l')] "leave it running", "leave pfp-top; the program continues";
         EndProgram [Char('e')] "end it", "end the program and its children, and leave pfp-top";
-        Cancel [Named(Esc), Char('n'), Char('q'), Named(F(10)), Ctrl('c')] "go on watching",
+        Cancel [Named(Esc), Char('n'), Char('q'), Named(F(10)), Ctrl('c')] "keep watching",
             "stay in pfp-top";
     }
 }

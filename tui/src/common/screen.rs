@@ -10,7 +10,7 @@ macro_rules! every_screen {
                 Detail detail DetailView, "Detail", [Char('2')], "one point in full";
                 Threads threads ThreadsView, "Threads", [Char('3')], "the threads";
                 Timeline timeline TimelineView, "Timeline", [Char('4')],
-                    "what the threads did last";
+                    "the latest regions of each thread";
                 Diff diff DiffView, "Diff", [Char('5')], "what changed since the baseline";
                 Log log LogView, "Log", [Char('6')],
                     "the log, and what measuring costs";

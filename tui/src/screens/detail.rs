@@ -29,7 +29,7 @@ groups! {
         Earlier [Named(Left), Char('h')] "earlier", "load: earlier; it pauses there until End";
         Later [Named(Right), Char('l')] "", "load: later";
         Oldest [Named(Home)] "", "load: the oldest known";
-        Newest [Named(End)] "now", "load: now, and follow it";
+        Newest [Named(End)] "now", "load: go to now, and follow it";
     }
 
     WINDOW = own {
@@ -114,7 +114,7 @@ impl DetailView {
         let heading = match common.selected() {
             Some(figures) => heading(figures, styles),
             None => Line::styled(
-                " no point yet: 1 shows the table, which has a row for each that is reached",
+                " no points yet: press 1; the table shows each once the program reaches it",
                 styles.theme.faint,
             ),
         };

@@ -11,7 +11,7 @@ const HEAD: u16 = 2;
 /// Columns of the cursor and the state.
 const MARK: usize = 2;
 
-const SIGNS: &str = "the change: of a load in percentage points, else in per cent of the baseline";
+const SIGNS: &str = "the change: percentage points for a load, otherwise % of the baseline";
 const VERDICTS: &str = "most calls changed by 5 % or more, statistically significant: Mann-Whitney \
                         test, false discovery rate 1 % (Benjamini-Hochberg)";
 

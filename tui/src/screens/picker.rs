@@ -8,9 +8,9 @@ use pfp_read::source::{Candidate, Choice, Discovery, ProcessGroup, Selector, cho
 
 groups! {
     MARK = own {
-        Mark [Char(' ')] "mark", "mark; Enter opens all marked ones as one";
+        Mark [Char(' ')] "mark", "mark; Enter opens all marked processes together";
         OpenSummed [Char('S')] "summed",
-            "open all marked ones as one, with points of the same name summed";
+            "open the marked processes together, with points of the same name summed";
     }
 }
 

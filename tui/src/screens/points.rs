@@ -40,8 +40,8 @@ const LOAD: &str = "exclusive time as a share of one CPU, smoothed over --tau; a
                     average over the lifetime";
 const SCALE: &str = "bar: the load; trend: the load at the last polls, not smoothed; all rows \
                      share the scale over the bar";
-const CHANGED: &str = "the load rose, or fell, within the last minute, by at least 5 points and at \
-                       least half as much again";
+const CHANGED: &str = "the load rose, or fell, within the last minute, by at least 5 percentage \
+                       points and a factor of 1.5";
 
 const NOTHING_LEFT: &str = "below 1 ns after subtracting the cost of measuring";
 

@@ -177,11 +177,11 @@ impl View for RooflineView {
         match receiver.try_recv() {
             Ok(ceilings) => {
                 self.ceilings = Some(ceilings);
-                common.say("the ceilings are measured");
+                common.say("ceilings measured");
             }
             Err(TryRecvError::Empty) => return,
             Err(TryRecvError::Disconnected) => {
-                common.notify(Severity::Error, "measuring has failed")
+                common.notify(Severity::Error, "measuring the ceilings failed")
             }
         }
         self.measuring = None;

@@ -38,7 +38,8 @@ pub(super) static THREADS: SumsTable = table! {
     "thread-avg", "Avg", 7, Time(average).rank(3), "mean of a measurement";
     "thread-max", "Max", 7, Time(max).rank(4), "longest measurement";
     "thread-off", "Off%", 5, Share(off).rank(5), "share of wall time off the CPU";
-    "thread-bar", "", 4, Picture(|it, _| it.share).left(BAR_MAX).rank(7), "how evenly they share it";
+    "thread-bar", "", 4, Picture(|it, _| it.share).left(BAR_MAX).rank(7),
+        "exclusive time, relative to the busiest thread";
 };
 
 /// The figures of a thread, by point.

@@ -10,8 +10,8 @@ use crate::screens::prelude::*;
 
 pub use self::place::TimeView;
 
-const TIMELINE_RAN: &str = "the thread was on the CPU nearly always, at times, hardly; otherwise \
-                            off the CPU, or in another context";
+const TIMELINE_RAN: &str = "the thread was on the CPU nearly always, sometimes, or hardly ever; \
+                            the rest of the time it was off the CPU, or in another context";
 const TIMELINE_MANY: &str = "nine regions of a point, too short to draw separately";
 
 groups! {
@@ -25,7 +25,7 @@ groups! {
         MuchEarlier [Named(PageUp), Ctrl('b')] "", "half a screen earlier";
         MuchLater [Named(PageDown), Ctrl('f')] "", "half a screen later";
         Oldest [Named(Home), Twice('g')] "", "the oldest region of the line";
-        Newest [Named(End), Char('G')] "now", "now, and follow it";
+        Newest [Named(End), Char('G')] "now", "go to now, and follow it";
     }
 }
 

@@ -248,7 +248,7 @@ fn the_question_about_a_program_that_still_runs() {
     let mut desk = desk();
     desk.overlay = Some(Overlay::Leave("sim [4711]".into()));
     for (size, said) in [
-        ((80, 24), " sim [4711] still runs.  l leave it running  e end it  Esc go on watching\n"),
+        ((80, 24), " sim [4711] still runs.  l leave it running  e end it  Esc keep watching\n"),
         ((40, 8), " sim [47… l leave it running  e end it\n"),
     ] {
         let text = screen(&mut desk, false, size);

@@ -77,7 +77,7 @@ fn depth(plan: &Plan) -> io::Result<Axis> {
     let (regions, bare) = figures.split_at(cases::DEPTHS.len());
     Ok(Axis {
         title: "Depth",
-        along: "regions in each other",
+        along: "nested regions",
         figure: "ns per region",
         at: at(&cases::DEPTHS),
         series: vec![

@@ -443,7 +443,7 @@ fn a_recording_of_several_places_names_the_stalled_one() {
     let said = complaint(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("/far is missing: the connection was lost"), "{said}");
-    assert!(said.contains("/far in the end"), "{said}");
+    assert!(said.contains("/far missing at the end"), "{said}");
 }
 
 #[test]

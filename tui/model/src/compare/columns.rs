@@ -47,27 +47,31 @@ pub static TABLE: Table<DiffRow, Scale> = table! {
     LOAD, "Load", 6, Text(|row, _| row.load.words().into()).rank(3),
         "verdict on the load";
     "load", "Load%", 5, Share(|row, _| row.before.load()).rank(7), "share of a CPU in the baseline";
-    "load-now", "now", 5, Share(|row, _| row.since.load()).rank(7), "share of a CPU since";
+    "load-now", "now", 5, Share(|row, _| row.since.load()).rank(7),
+        "share of a CPU since the baseline";
     LOAD_CHANGE, "dLoad", 6, Points(|row, _| row.load_change()).rank(1), "change of the load, in points";
     "mean", "Mean", 7, Time(|row, _| row.before.mean()).rank(8), "mean in the baseline";
-    "mean-now", "now", 7, Time(|row, _| row.since.mean()).rank(8), "mean since";
+    "mean-now", "now", 7, Time(|row, _| row.since.mean()).rank(8), "mean since the baseline";
     "dmean", "dMean", 6, Change(|row, _| row.mean_change()).rank(4), "change of the mean";
     "dp50", "dp50", 6, Change(|row, _| row.quantile_change(0.5)).rank(9), "change of the median";
     "dp90", "dp90", 6, Change(|row, _| row.quantile_change(0.9)).rank(10),
         "change of the 90th percentile";
     "p99", "p99", 7, Time(|row, _| row.before.quantile(0.99)).rank(11),
         "99th percentile in the baseline";
-    "p99-now", "now", 7, Time(|row, _| row.since.quantile(0.99)).rank(11), "99th percentile since";
+    "p99-now", "now", 7, Time(|row, _| row.since.quantile(0.99)).rank(11),
+        "99th percentile since the baseline";
     "dp99", "dp99", 6, Change(|row, _| row.quantile_change(0.99)).rank(5),
         "change of the 99th percentile";
     "rate", "/s", 5, Rate(|row, _| row.before.rate()).rank(12), "calls per second in the baseline";
-    "rate-now", "now", 5, Rate(|row, _| row.since.rate()).rank(12), "calls per second since";
+    "rate-now", "now", 5, Rate(|row, _| row.since.rate()).rank(12),
+        "calls per second since the baseline";
     "drate", "d/s", 6, Change(|row, _| row.rate_change()).rank(6), "change of calls per second";
     "a", "A", 4, Odds(|row, _| row.superiority).rank(13),
         "chance that a call now is slower; 0.5: no change";
     "count", "Count", 5, Count(|row, _| Some(row.before.count as f64)).rank(14),
         "calls in the baseline";
-    "count-now", "now", 5, Count(|row, _| Some(row.since.count as f64)).rank(14), "calls since";
+    "count-now", "now", 5, Count(|row, _| Some(row.since.count as f64)).rank(14),
+        "calls since the baseline";
 };
 
 /// The two sides of the comparison, and how a difference is judged.

@@ -76,15 +76,15 @@ losses! {
         "more threads ran than there are lanes; their measurements are counted, but summed; \
          restart the program with PFP_LANES=N for N threads";
     /// Ends that matched no open region, or not the innermost one.
-    MismatchedEnds mismatched_ends "ends not of the innermost region",
-        "an end without its begin measures nothing; one that comes before the ends of the \
-         regions inside gives those up, so they are not counted";
+    MismatchedEnds mismatched_ends "mismatched ends",
+        "an end without its begin measures nothing; an end that comes before the ends of inner \
+         regions discards those regions, so they are not counted";
     /// Begins refused because too many regions were open.
     BeginsRefused begins_refused "begins nested too deep",
         "more regions were open than a thread has room for, as in deep recursion or by begins \
          without an end; those further in are not measured";
     /// Readings of the counter that were before the previous one, equal to it, or too far ahead.
-    ClockAnomalies clock_anomalies "times the clock went astray",
+    ClockAnomalies clock_anomalies "clock anomalies",
         "the time-stamp counter was less than before, stood still or jumped, as on a machine \
          whose cores disagree or that was suspended or moved; such a measurement counts with \
          the CPU time, or as no time";
@@ -92,7 +92,7 @@ losses! {
     /// ring keeps the last records by design.
     RecordsLost records_lost "records overwritten", "a ring keeps the last ones";
     /// Cells that could not be read consistently this time; they keep their last figures.
-    CellsBusy cells_busy "cells not read whole just now", "they are read at the next poll";
+    CellsBusy cells_busy "cells not read consistently just now", "they are read at the next poll";
     /// Begins that were not measured, because memory ran out, or because a signal handler
     /// interrupted its thread while the thread created the segment, claimed its lane or entered the
     /// point.

@@ -45,7 +45,8 @@ pub fn discover() -> Result<Discovery> {
     let mut discovery = Discovery { searched: Directory::candidates(), ..Discovery::default() };
     for why in unread {
         let why = Refusal::Permission(format!(
-            "{why}; where it cannot be mended, PFP_DIR names another folder to programs and viewers"
+            "{why}; if that cannot be repaired, set PFP_DIR to another folder for programs and \
+             viewers"
         ));
         discovery.refuse(None, why);
     }
@@ -132,7 +133,7 @@ fn candidate(entry: &Entry) -> Result<Candidate, Refusal> {
 /// would cause.
 fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
     if let Err(error) = truncation::survive() {
-        return Err(Refusal::NoTarget(format!("SIGBUS cannot be taken over: {error}")));
+        return Err(Refusal::NoTarget(format!("cannot install a handler for SIGBUS: {error}")));
     }
     match Segment::open(&info.object) {
         Ok((segment, facts)) => Ok((Reader::new(segment, facts.clone()), facts)),

@@ -18,7 +18,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Source>> {
     match input {
         Input::File(file) if is_recording => Ok(Box::new(Recording::read(file, path)?)),
         Input::Stdin(_) if is_recording => {
-            bail!("expected a file, since a recording is read here and there, found a pipe")
+            bail!("expected a file, since a recording needs random access, found a pipe")
         }
         input => Ok(Box::new(FileSource::read(&input, path)?)),
     }

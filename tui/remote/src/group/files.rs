@@ -71,7 +71,7 @@ impl FileGroup {
             && (rate / known.clock.ticks_per_second - 1.0).abs() > SAME_RATE
         {
             bail!(
-                "expected files whose clocks tick alike, found {rate:.4e} ticks a second in \
+                "expected files with the same clock rate, found {rate:.4e} ticks a second in \
                  {shown} and {:.4e} in that of {}: they are of different machines",
                 known.clock.ticks_per_second,
                 known.process

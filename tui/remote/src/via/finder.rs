@@ -129,7 +129,7 @@ impl RemoteFinder {
             other => {
                 self.asked = None;
                 other?;
-                bail!("{}: expected what was found, found another message", far.way.name);
+                bail!("{}: expected a list of processes, found another message", far.way.name);
             }
         };
         self.asked = None;

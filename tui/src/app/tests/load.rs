@@ -47,7 +47,7 @@ fn arrows_go_back_in_time_and_hold_it_there() {
     desk.press("h");
     assert_eq!(ago(&desk), most);
     let said = desk.said();
-    assert_eq!(said, Some("nothing older is known of its load"));
+    assert_eq!(said, Some("its load is not known before this"));
     desk.code(KeyCode::End);
     assert!(desk.screens.detail.load.follows());
     desk.wait(2);
@@ -95,9 +95,9 @@ fn without_a_history_the_keys_say_so() {
     desk.common.model = Model::default();
     desk.press("-");
     let said = |desk: &Desk| desk.common.toast.as_ref().map(|toast| toast.text.clone());
-    assert_eq!(said(&desk).as_deref(), Some("nothing is known of its load yet"));
+    assert_eq!(said(&desk).as_deref(), Some("its load is not known yet"));
     desk.code(KeyCode::Home);
-    assert_eq!(said(&desk).as_deref(), Some("nothing is known of its load yet"));
+    assert_eq!(said(&desk).as_deref(), Some("its load is not known yet"));
 }
 
 #[test]

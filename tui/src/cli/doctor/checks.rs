@@ -104,8 +104,9 @@ fn annotations() -> Vec<CheckResult> {
         let found = format!("{} is {}", system.variable(), value.display());
         Some(match is_own {
             true => CheckResult::ok(ABOUT, found),
-            false => CheckResult::note(ABOUT, found)
-                .advice("`pfp-top run` leaves it so, and sees nothing of that system: unset it"),
+            false => CheckResult::note(ABOUT, found).advice(
+                "`pfp-top run` keeps this value and does not measure that system: unset it",
+            ),
         })
     };
     let taken = System::DEFAULT.into_iter().filter_map(taken).collect::<Vec<_>>();
@@ -252,19 +253,20 @@ fn clock_source(kind: ClockKind) -> CheckResult {
     let found =
         |means: &str| format!("a program tried out here measures by {}: {means}", clock_word(kind));
     match kind {
-        ClockKind::Rseq | ClockKind::Perf => {
-            CheckResult::ok(about, found("time off the CPU is taken out, at the price of a load"))
-        }
+        ClockKind::Rseq | ClockKind::Perf => CheckResult::ok(
+            about,
+            found("time off the CPU is excluded, at the cost of one load per region"),
+        ),
         ClockKind::Cputime => CheckResult::note(
             about,
-            found("time off the CPU is taken out, at the price of two system calls a region"),
+            found("time off the CPU is excluded, at the cost of two system calls per region"),
         )
         .advice(
             "rseq needs glibc 2.35 or newer, not switched off by GLIBC_TUNABLES; perf needs \
              perf_event_paranoid at 2 or less, and a container that allows perf_event_open",
         ),
         ClockKind::Wall => {
-            CheckResult::problem(about, found("no figure has time off the CPU taken out"))
+            CheckResult::problem(about, found("all figures include time off the CPU"))
                 .advice("is PFP_CLOCK set to wall? Nothing else chooses it on Linux")
         }
     }
@@ -316,10 +318,10 @@ fn terminal() -> Vec<CheckResult> {
         Err(error) => CheckResult::problem(ABOUT, format!("its size is unknown: {error}")),
     });
     findings.push(if locale_has_unicode() {
-        CheckResult::ok(ABOUT, "the locale is of the UTF-8 kind, or none is set")
+        CheckResult::ok(ABOUT, "the locale uses UTF-8, or none is set")
     } else {
-        CheckResult::note(ABOUT, "the locale is not of the UTF-8 kind: ASCII is drawn")
-            .advice("LC_ALL=C.UTF-8 draws finer, where the terminal can")
+        CheckResult::note(ABOUT, "the locale does not use UTF-8: the screen is drawn in ASCII")
+            .advice("set LC_ALL=C.UTF-8 for finer drawing, if the terminal supports it")
     });
     findings
 }

@@ -32,7 +32,8 @@ pub(super) fn all(pid: u32) -> Vec<CheckResult> {
     let there = match remote::whereabouts(pid) {
         Ok(there) => there,
         Err(_) if is_zombie(pid) => {
-            let found = format!("{pid} has ended, and its parent has not asked how");
+            let found =
+                format!("{pid} is a zombie: it has ended, and its parent has not reaped it");
             let advice = "`pfp-top list` shows what can be watched";
             return vec![CheckResult::problem(ABOUT, found).advice(advice)];
         }
@@ -63,7 +64,7 @@ pub(super) fn all(pid: u32) -> Vec<CheckResult> {
         (*name == "PFP_DIR" && !is_ours && room.is_none()).then(|| {
             CheckResult::problem(
                 ABOUT,
-                format!("it was started with {name}={value}, and this was not"),
+                format!("it was started with {name}={value}, but this pfp-top was not"),
             )
             .advice(format!("{name}='{value}' pfp-top -p {pid}"))
         })

@@ -35,7 +35,7 @@ pub(super) fn processes() -> Vec<CheckResult> {
         if place.truncated {
             let shown = place.looked_in.display();
             findings.push(
-                CheckResult::problem(ABOUT, format!("{shown} has more files than are looked at"))
+                CheckResult::problem(ABOUT, format!("{shown} has more files than pfp-top reads"))
                     .advice("`pfp-top gc` removes what ended programs left"),
             );
         }
@@ -52,7 +52,7 @@ pub(super) fn processes() -> Vec<CheckResult> {
     }
     if findings.is_empty() {
         findings.push(
-            CheckResult::note(ABOUT, "none is instrumented and runs")
+            CheckResult::note(ABOUT, "no instrumented process is running")
                 .advice("`pfp-top demo` shows one; `pfp-top run -- CMD` starts one"),
         );
     }

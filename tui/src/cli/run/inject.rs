@@ -120,12 +120,13 @@ impl InjectArgs {
                 Some(value) if is_the_same(&value, &library) => {}
                 // Each system can load only one tool.
                 Some(value) if self.inject.is_empty() => say(Note::Lacking(format!(
-                    "{variable} names {} already, which is left so: pfp does not see what it sees",
+                    "{variable} already names {}; it stays set, so pfp does not measure that \
+                     system",
                     value.display()
                 ))),
                 Some(value) => bail!(
-                    "{variable} names {} already, and a program loads one tool: unset it to have \
-                     pfp instead",
+                    "{variable} already names {}, and a program can load only one tool: unset it \
+                     to load pfp instead",
                     value.display()
                 ),
             }
@@ -175,8 +176,8 @@ impl InjectArgs {
             let lacking: Vec<_> = lacking.map(String::as_str).collect();
             if !lacking.is_empty() {
                 bail!(
-                    "--openmp-runtime {name} lacks {}, which {} calls: it runs on the runtime \
-                     that it was built for alone",
+                    "--openmp-runtime {name} lacks {}, which {} calls: it needs the runtime \
+                     that it was built for",
                     lacking.join(", "),
                     object.display()
                 );

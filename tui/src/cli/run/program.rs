@@ -225,10 +225,10 @@ impl Drop for RunningProgram {
     fn drop(&mut self) {
         if self.status().is_none() {
             let output = match &self.log {
-                Some(log) => format!("; what it prints goes to {}", log.display()),
+                Some(log) => format!("; its output goes to {}", log.display()),
                 None => String::new(),
             };
-            warn(&format!("{} [{}] goes on without pfp-top{output}", self.name(), self.id()));
+            warn(&format!("{} [{}] continues without pfp-top{output}", self.name(), self.id()));
         }
     }
 }

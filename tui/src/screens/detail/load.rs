@@ -131,7 +131,7 @@ impl<'a> LoadPicture<'a> {
             Some(LoadSlice { mean, peak }) => {
                 format!(": peak {}%, mean {}%", units::percent(peak), units::percent(mean))
             }
-            None => ": nothing is known".into(),
+            None => ": no data".into(),
         };
         let first = self.figures.history().from().map(i128::from);
         if let Some(first) = first.filter(|first| self.from < *first && *first < self.until) {

@@ -49,7 +49,7 @@ impl LoadView {
     pub(super) fn pan(&mut self, later: bool, common: &mut Common) {
         self.wanted = true;
         if !LoadTime::of(common).is_some_and(|time| self.pan_within(later, time)) {
-            common.say("nothing older is known of its load");
+            common.say("its load is not known before this");
         }
     }
 
@@ -58,12 +58,12 @@ impl LoadView {
     pub(super) fn zoom(&mut self, closer: bool, moment: Option<u64>, common: &mut Common) {
         self.wanted = moment.is_none();
         let Some(time) = LoadTime::of(common) else {
-            return common.say("nothing is known of its load yet");
+            return common.say("its load is not known yet");
         };
         let is_all = time.from.saturating_add(time.ticks(self.span_seconds())) >= time.now;
         match (closer, is_all) {
-            (false, true) => common.say("all that is known of its load is in sight"),
-            (true, _) if self.span == 0 => common.say("this is as close as it gets"),
+            (false, true) => common.say("the whole known load is shown"),
+            (true, _) if self.span == 0 => common.say("this is the closest zoom"),
             _ => self.zoom_within(closer, moment, time),
         }
     }
@@ -84,10 +84,10 @@ impl LoadView {
             Some(time) => {
                 self.end_at(time.first_end(self.span_seconds()), time.now);
                 if self.follows() {
-                    common.say("nothing older is known of its load");
+                    common.say("its load is not known before this");
                 }
             }
-            None => common.say("nothing is known of its load yet"),
+            None => common.say("its load is not known yet"),
         }
     }
 

@@ -34,7 +34,8 @@ pub(super) static TABLE: Table<Thread, Common> = table! {
         "clock of its process: rseq, perf, cputime or wall";
     "in", "In", 14, Text(within).left(32).cut().rank(2).unsorted(),
         "the innermost open region, and for how long";
-    "most", "Burns most", 16, Text(|thread, common| top(common, thread)).left(24).rank(1).unsorted(),
+    "most", "Hottest point", 16,
+        Text(|thread, common| top(common, thread)).left(24).rank(1).unsorted(),
         "its busiest point, and that point's share of its load";
 };
 

@@ -366,7 +366,7 @@ impl TimelinePicture<'_> {
                 more += &format!("; context {}", region.context);
             }
             if is_device {
-                more = " by its own clock; drawn as early as it can have been".to_owned();
+                more = " measured by its own clock; drawn at the earliest possible time".to_owned();
             }
             lines[1] = Line::from(more);
         } else if view.line().is_some() {

@@ -121,7 +121,7 @@ impl Growth {
 fn nth<'a, T>(entries: &'a [T], place: &mut usize, skipped: u32) -> Result<&'a T> {
     let at = place.saturating_add(skipped as usize);
     *place = at.saturating_add(1);
-    entries.get(at).context("more has grown than there was")
+    entries.get(at).context("the growth names an entry that does not exist")
 }
 
 fn changes(old: &Edge, new: &Edge) -> [i64; 3] {
