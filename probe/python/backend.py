@@ -87,7 +87,7 @@ def _run(command):
                 sys.stderr.write(line)
     if running.returncode:
         hints = [hint for pattern, hint in HINTS if re.search(pattern, "".join(words))]
-        hint = hints[0] if hints else "the words above say why"
+        hint = hints[0] if hints else "see the messages above"
         _fail(f"`{' '.join(command)}` failed with status {running.returncode}: {hint}")
     return words
 
@@ -127,8 +127,8 @@ def _build(build, settings, *arguments):
         try:
             return build(*arguments[:1], others, *arguments[1:])
         except (SystemExit, subprocess.CalledProcessError) as error:
-            _fail(f"maturin, which builds the native half, failed: {error}; the words above say "
-                  "why. CARGO_BUILD_JOBS=1 in the environment takes less memory")
+            _fail(f"maturin, which builds the native half, failed: {error}; see the messages "
+                  "above. With CARGO_BUILD_JOBS=1 in the environment it takes less memory")
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):

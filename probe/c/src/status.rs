@@ -55,24 +55,24 @@ impl Status {
             Self::NoSuchPoint => {
                 c"expected a point number from 0 to PFP_ID_COUNT - 1, found another one; choose one in that range, or name the point with pfp_point()"
             }
-            Self::Null => c"expected a pointer, found NULL; pass the address of what is to be read or filled",
+            Self::Null => c"expected a pointer, found NULL; pass a valid pointer",
             Self::Alpha => {
                 c"expected a weight in (0, 1], which is period / time constant, found another value; choose a time constant that is not shorter than the period"
             }
             Self::Handle => {
-                c"expected the handle of an object that was created, of this kind, and fit for this call, found another one; create it, and begin and end it in pairs"
+                c"expected a handle that was created, of this kind and in the right state, found another; create it first, and pair each begin with an end"
             }
             Self::Full => {
-                c"expected fewer execution objects at a time, found PFP_OBJECTS; delete those that have ended"
+                c"expected a free handle, found all PFP_OBJECTS in use; delete objects that have ended"
             }
             Self::NoSpace => {
                 c"expected shared memory to measure in, found none; see that /dev/shm has space, or lower PFP_MEMORY_MB"
             }
             Self::Busy => {
-                c"expected nobody else to create or delete at the same moment, found a lock that was not given back in time; do not create in signal handlers, nor in a child that was forked meanwhile"
+                c"expected a free lock, found that another thread holds it; do not create or delete in signal handlers, or in a child forked during a create or delete"
             }
             Self::File => {
-                c"expected to write a file, found that the system refuses; errno tells why, EEXIST that there is one: give another name, or replace it with pfp_snapshot_over()"
+                c"expected to write a file, found a system error; see errno. EEXIST: the file exists; choose another name, or call pfp_snapshot_over()"
             }
         }
     }

@@ -38,11 +38,11 @@ pub(crate) fn print(rows: &[Row], figures: &[Figures], plan: &Plan, machine: &st
     }
     println!(
         "\nMedians of {} interleaved rounds of {} calls on one thread, each case in a process of \
-         its own. Two threads: what a region costs on each, per what it costs on one; {} rounds of \
-         {} calls. Nobody watches. What a thread of the library's own does with a record afterwards \
-         is in none of the times. Memory: bytes that became resident. What still grows in the second \
-         half is records that wait: Tracy's for a viewer, without bound; fastrace's for its reporter, \
-         once a second; metrics' for its upkeep, every five seconds.\n",
+         its own. Two threads: cost of a region on each of two threads, divided by its cost on \
+         one; {} rounds of {} calls. No viewer is connected. The times do not include work of the \
+         library's own threads. Memory: bytes that became resident. Growth in the second half is \
+         records that wait to be read: Tracy's by a viewer, without bound; fastrace's by its \
+         reporter, once a second; metrics' by its upkeep, every five seconds.\n",
         plan.rounds,
         grouped(plan.calls),
         plan.pairs,

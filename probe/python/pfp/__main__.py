@@ -15,9 +15,10 @@ def parse(arguments):
         description="Measures every function of a program's own code; pfp-top shows them live.",
     )
     parser.add_argument("--include", action="append", default=[], metavar="MODULE",
-                        help="measure this module too, and all in it; * and ? as in file names")
+                        help="also measure this module and its submodules; * and ? as in file "
+                             "names")
     parser.add_argument("--exclude", action="append", default=[], metavar="MODULE",
-                        help="do not measure this module, nor what is in it")
+                        help="do not measure this module and its submodules")
     parser.add_argument("-m", dest="module", action="store_true", help="run a module, as python -m")
     # The program's own arguments follow its name.
     own, at = [], 0

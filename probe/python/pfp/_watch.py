@@ -170,7 +170,7 @@ def start(choice):
     _pfp.decide_by(choice)
     if _monitoring is not None and _use_tool() is None:
         raise RuntimeError(
-            "expected a free place for a tool in sys.monitoring, found that others have all"
+            "expected a free tool id in sys.monitoring, found that other tools use all of them"
         )
     _follow_children(choice)
     if _monitoring is not None:

@@ -69,7 +69,7 @@ static METHODS: Kept<[PyMethodDef; 20]> = {
             c"end",
             Of { PyCFunction: regions::end },
             METH_O,
-            c"end(scope)\n--\n\nEnds the last region that was begun of it on this thread.",
+            c"end(scope)\n--\n\nEnds the scope's last open region on this thread.",
         ),
         method(c"stats", Of { PyCFunction: figures::stats }, METH_NOARGS, c"For pfp.stats."),
         method(c"snapshot", Of { PyCFunction: figures::snapshot }, METH_O, c"For pfp.snapshot."),
@@ -144,7 +144,7 @@ static METHODS: Kept<[PyMethodDef; 20]> = {
             c"profile_here",
             Of { PyCFunction: calls::profile_here },
             METH_VARARGS,
-            c"For sys.setprofile: has the interpreter tell the library itself.",
+            c"For sys.setprofile: installs the native profile hook.",
         ),
         PyMethodDef::zeroed(),
     ]))

@@ -236,7 +236,7 @@ fn main() -> ExitCode {
         }
     };
     let Some(cuda) = Cuda::open() else {
-        println!("no GPU: libcuda.so.1 was found once and then no more");
+        println!("no GPU: libcuda.so.1 was loaded once, but could not be loaded again");
         return ExitCode::from(2);
     };
     let kernel = cuda.kernel();

@@ -268,7 +268,12 @@ impl fmt::Display for Sampled {
         let Self { name, samples, warmups, .. } = self;
         write!(out, "{name}: {}", Seconds(self.mean))?;
         if *samples > 1 {
-            write!(out, ", 95 % sure {} to {}", Seconds(self.low), Seconds(self.high))?;
+            write!(
+                out,
+                ", 95 % confidence interval {} to {}",
+                Seconds(self.low),
+                Seconds(self.high)
+            )?;
             write!(out, ", deviation {}", Seconds(self.deviation))?;
         }
         write!(out, "; {samples} samples after {warmups} warm-ups")?;
@@ -286,7 +291,7 @@ impl fmt::Display for Sampled {
         let half = self.high - self.mean;
         if *samples > 1 && half > WIDE * self.mean {
             let share = half / self.mean * 100.0;
-            write!(out, "\n  warning: the mean is known to {share:.0} % only; take more samples")?;
+            write!(out, "\n  warning: the mean is uncertain by {share:.0} %; take more samples")?;
         }
         if let (true, Some((before, after))) = (self.core_clock_changed, self.core_hz) {
             let (before, after) = (before / 1e9, after / 1e9);
@@ -365,7 +370,7 @@ mod tests {
     #[test]
     fn a_result_prints_its_figures_and_warnings() {
         let found = of(&[1_200_000; 10]);
-        let text = "it: 1.20 ms, 95 % sure 1.20 ms to 1.20 ms, deviation 0.00 ns; \
+        let text = "it: 1.20 ms, 95 % confidence interval 1.20 ms to 1.20 ms, deviation 0.00 ns; \
                     10 samples after 1 warm-ups";
         assert_eq!(found.to_string(), text);
         assert!(of(&[5, 6]).to_string().contains("too few"));
@@ -377,7 +382,7 @@ mod tests {
         let found = of(&seldom).to_string();
         // Calculated by hand: mean 25,425, deviation 141,828, t(39) 2.0227.
         assert!(
-            found.ends_with("\n  warning: the mean is known to 178 % only; take more samples"),
+            found.ends_with("\n  warning: the mean is uncertain by 178 %; take more samples"),
             "{found}"
         );
     }

@@ -157,7 +157,7 @@ impl Directory {
             return refuse(
                 io::ErrorKind::PermissionDenied,
                 format_args!("a directory of user {user}"),
-                format_args!("user {}'s", stat.st_uid),
+                format_args!("one of user {}", stat.st_uid),
             );
         }
         if stat.st_mode & 0o022 != 0 {
@@ -216,7 +216,7 @@ impl Directory {
             return Err(self.refusal(
                 name,
                 format_args!("a file of user {user}"),
-                format_args!("user {}'s", stat.st_uid),
+                format_args!("one of user {}", stat.st_uid),
             ));
         }
         if stat.st_mode & 0o022 != 0 {
@@ -280,7 +280,7 @@ impl Directory {
             return Err(self.refusal(
                 name,
                 format_args!("a link of user {user}"),
-                format_args!("user {}'s", stat.st_uid),
+                format_args!("one of user {}", stat.st_uid),
             ));
         }
         let mut text = Vec::new();

@@ -57,27 +57,29 @@ impl Stage {
         match errno {
             libc::ENOSPC | libc::EDQUOT => {
                 format!(
-                    "make room in {place} (`pfp-top gc`, `df`), or mount it larger, and start anew"
+                    "make room in {place} (`pfp-top gc`, `df`), or mount it larger, and restart \
+                     the program"
                 )
             }
             libc::ENOMEM => "the machine, its control group or `ulimit -v` has no memory left: \
-                             PFP_MEMORY_MB asks for less"
+                             set PFP_MEMORY_MB to a smaller size"
                 .into(),
-            libc::EMFILE | libc::ENFILE => "it needs five descriptors for a moment: raise \
+            libc::EMFILE | libc::ENFILE => "pfp needs five free descriptors at the start: raise \
                                             `ulimit -n`, or call init() before the program opens \
                                             its own"
                 .into(),
             libc::EACCES | libc::EPERM | libc::EROFS => format!(
-                "{place} must be writable for the program's user: look at mode, mount and profile"
+                "{place} must be writable for the program's user: check its mode, its mount and \
+                 the security profile"
             ),
-            libc::EFBIG => "`ulimit -f` is lower than the segment: raise it, or PFP_MEMORY_MB \
-                            asks for less"
+            libc::EFBIG => "`ulimit -f` is lower than the segment: raise it, or set \
+                            PFP_MEMORY_MB lower"
                 .into(),
             libc::EINVAL if self == Self::Process => {
                 "the kernel must be able to wipe memory in forked children: use Linux 4.14 or newer"
                     .into()
             }
-            _ => "start it anew; `strace -f` shows what the system refuses".into(),
+            _ => "restart the program; `strace -f` shows what the system refuses".into(),
         }
     }
 }

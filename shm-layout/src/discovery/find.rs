@@ -291,7 +291,7 @@ fn look(dir: &Directory, name: &CStr, object: &Name) -> io::Result<Seen> {
     };
     let info = match Info::read(&file)? {
         Ok(info) if info.object == *object => info,
-        Ok(_) => return Ok(Seen::Damaged(file, "names another object than its own")),
+        Ok(_) => return Ok(Seen::Damaged(file, "names another segment's object")),
         Err(why @ Malformed::Version(_)) => return Ok(Seen::OtherVersion(why)),
         Err(Malformed::Text { expected, .. }) => return Ok(Seen::Damaged(file, expected)),
         Err(Malformed::NoMemory) => return Err(NoMemory.into()),

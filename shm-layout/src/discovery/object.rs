@@ -432,9 +432,11 @@ impl Foreign {
             Self::Kind => bad(name, "is not a regular file"),
             Self::Owner { expected, found } => in_words(
                 io::ErrorKind::PermissionDenied,
-                format_args!("{name}: expected an object of user {expected}, found user {found}'s"),
+                format_args!(
+                    "{name}: expected an object of user {expected}, found one of user {found}"
+                ),
             ),
-            Self::Names => bad(name, "has a second name, or none"),
+            Self::Names => bad(name, "is linked under several names, or has been removed"),
         }
     }
 }

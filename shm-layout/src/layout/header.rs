@@ -228,7 +228,8 @@ impl fmt::Display for FormatError {
             ),
             Self::ByteOrder => write!(
                 out,
-                "the segment was written on a machine of the other byte order; read it there"
+                "the segment was written on a machine of the other byte order; read it on such a \
+                 machine"
             ),
             Self::Version { found: (major, minor) } => write!(
                 out,

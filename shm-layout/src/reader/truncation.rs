@@ -112,7 +112,7 @@ impl Watched {
         };
         let Some(place) = MAPPINGS.iter().position(take) else {
             return Err(io::Error::other(format!(
-                "expected at most {PLACES} segments to be looked at, found one more"
+                "cannot watch more than {PLACES} segments at a time"
             )));
         };
         let mapping = &MAPPINGS[place];

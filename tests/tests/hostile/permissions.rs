@@ -208,8 +208,8 @@ fn refuse_planted(at: usize, plain: &Output) {
         ("a folder like /tmp", "found mode 1777", Box::new(|| with_mode(0o1777))),
         ("a folder of a group's", "found mode 0720", Box::new(|| with_mode(0o720))),
         // Only root can create these.
-        ("a folder of another user's", "found user 65534's", Box::new(|| foreign(0o700))),
-        ("the same, open to all", "found user 65534's", Box::new(|| foreign(0o777))),
+        ("a folder of another user's", "found one of user 65534", Box::new(|| foreign(0o700))),
+        ("the same, open to all", "found one of user 65534", Box::new(|| foreign(0o777))),
     ];
     let (what, why, plant) = &plants[at];
     plant();

@@ -363,7 +363,7 @@ fn other_tools_may_hold_all_monitoring_ids() {
         let mut command = pythons.command(&place, python, python);
         let output = command.args(["-m", "pfp"]).arg(place.path("script.py")).output();
         let said = said(&output.expect("it starts"));
-        let is_refused = said.contains("found that others have all");
+        let is_refused = said.contains("found that other tools use all of them");
         assert_eq!(is_refused, has_places, "{python:?}: {said}");
     }
 }

@@ -95,7 +95,7 @@ fn a_build_that_fails_says_what_to_do() {
             "failed with status 101: the compiler ran out of memory; CARGO_BUILD_JOBS=1",
         ),
         ("CARGO", &*full, "", "failed with status 101: the disk is full; CARGO_TARGET_DIR"),
-        ("CARGO", &*broken, "", "failed with status 101: the words above say why"),
+        ("CARGO", &*broken, "", "failed with status 101: see the messages above"),
         ("CARGO", &*good, "/nowhere/viewer", "expected viewer=none or viewer=PATH"),
     ] {
         let settings =

@@ -82,7 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let after_a_switch = axes::after_a_switch(&plan)?;
     table::print(&axes, &machine);
     println!(
-        "\nThe first region after its thread was away: {after_a_switch:.0} ns more of CPU time"
+        "\nFirst region after a context switch: {after_a_switch:.0} ns of additional CPU time"
     );
     for folder in folders {
         picture::draw(&Path::new(&folder).join("cost-growth.svg"), &axes, &machine)?;

@@ -23,7 +23,7 @@ pub(crate) fn row() -> Row {
         off: Some(Subject::Here(case!("puffin, off", 1, region()))),
         switch: "all scopes, from the program (`set_scopes_on`)",
         records: "every scope with its begin and end, by frame; viewers in the program or over TCP \
-                  make figures of them",
+                  compute figures from them",
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn row() -> Row {
         on: Subject::Apart("tracy"),
         off: Some(Subject::Apart("tracy-on-demand")),
         switch: "built with `ondemand`: off until a viewer connects",
-        records: "every span with its begin and end; the viewer, in another process, makes self \
-                  time and histograms of them, and with privileges takes out time off the CPU",
+        records: "every span with its begin and end; the viewer, in another process, computes self \
+                  time and histograms from them, and with privileges subtracts off-CPU time",
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn objects(shm: &Path) -> Vec<CheckResult> {
             let what = if kind.is_symlink() {
                 "a symbolic link"
             } else if kind.is_file() {
-                "a file with a second name"
+                "a file with several names"
             } else if kind.is_dir() {
                 "a folder"
             } else {
@@ -380,7 +380,7 @@ mod tests {
             (libc::EMFILE, "Too many open files", "ulimit -n"),
             (libc::EACCES, "Permission denied", "must be writable"),
             (libc::ENOMEM, "Cannot allocate memory", "PFP_MEMORY_MB"),
-            (libc::EINTR, "Interrupted", "start it anew"),
+            (libc::EINTR, "Interrupted", "restart the program"),
         ] {
             let found = of(Stage::Segment, errno);
             assert_eq!(found.verdict, CheckVerdict::Problem);
