@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_given_up_leaves_nothing() {
+    fn an_unfinished_file_leaves_nothing() {
         for by_name in [false, true] {
             let folder = Folder::new();
             let mut file = begun(&folder.0.join("a"), Existing::Replace, by_name).unwrap();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_umask_says_who_may_read_it() {
+    fn the_umask_sets_the_permissions() {
         let folder = Folder::new();
         let plain = folder.0.join("plain");
         File::create(&plain).unwrap();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_for_a_file_is_refused() {
+    fn an_unusable_path_is_refused() {
         for wrong in ["", "/", "..", "/proc/self/no-such-folder/a", "/dev/full/a", "a\0b"] {
             let made = WholeFile::create(Path::new(wrong), Existing::Replace);
             assert!(made.and_then(WholeFile::finish).is_err(), "{wrong:?}");

@@ -52,7 +52,7 @@ fn the_header_reads_as_it_was_written() {
 }
 
 #[test]
-fn the_ledger_reads_as_it_was_written() {
+fn the_clock_and_the_losses_read_as_they_were_written() {
     let mut reader = reader(GOLDEN);
     let picture = reader.poll();
     assert_eq!((picture.exited, picture.name.as_str()), (false, "golden"));

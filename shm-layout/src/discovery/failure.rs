@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_an_error_is_found_under_what_it_says() {
+    fn errno_is_found_in_wrapped_errors() {
         let gone = Path::new("/no/such/place/at/all");
         assert_eq!(errno_of(&Directory::open(gone).expect_err("it is not there")), libc::ENOENT);
         assert_eq!(errno_of(&io::Error::from_raw_os_error(libc::EMFILE)), libc::EMFILE);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_note_is_left_out() {
+    fn malformed_notes_are_rejected() {
         for text in ["", "pfp-failure 2\n", "pfp-failure 1\npid=x", "pfp-failure 1\npid=1\n"] {
             assert_eq!(Failure::parse(text), None, "{text:?}");
         }

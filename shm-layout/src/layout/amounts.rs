@@ -108,7 +108,7 @@ mod tests {
 
     /// Sums saturate, whether one thread writes them or many do.
     #[test]
-    fn what_is_more_than_a_word_holds_is_its_most() {
+    fn sums_saturate() {
         let words = || -> SumWords { core::array::from_fn(|_| AtomicU64::new(0)) };
         let amounts = [[u64::MAX, 7, u64::MAX - 1, 0], [u64::MAX, 7, 2, 0]];
         let (alone, shared) = (words(), words());

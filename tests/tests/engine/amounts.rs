@@ -184,7 +184,7 @@ extern "C" fn on_signal(_: libc::c_int) {
 /// region of its point on. Each is counted as measured, or as missed if it interrupts the
 /// registration of its own point.
 #[test]
-fn amounts_in_a_signal_handler() {
+fn amounts_in_a_signal_handler_are_counted_or_reported_missed() {
     pfp::init().ok();
     {
         pfp::scope!("before");
@@ -525,7 +525,7 @@ fn futures_carry_amounts() {
 /// Runs the same C program, compiled by every installed C and C++ compiler. The sums in the segment
 /// and in the output of `pfpShow` must equal those that the program computes.
 #[test]
-fn amounts_in_c_and_cpp() {
+fn amounts_in_c_and_cpp_equal_the_programs_own_sums() {
     for (at, compiler) in Compiler::all().enumerate() {
         let link = if at % 2 == 0 { Link::Static } else { Link::Shared };
         let flags = ["-Wall", "-Wextra", "-Werror"];

@@ -107,7 +107,7 @@ fn an_early_return_and_a_question_mark_keep_their_meaning() {
 }
 
 #[test]
-fn regions_inside_are_taken_out_also_across_waiting() {
+fn nested_regions_are_subtracted_across_awaits() {
     // CPU time burnt in the outer region, in the inner one, and in the scope.
     type Burnt = [Cell<Duration>; 3];
     #[pfp::function("around")]

@@ -47,7 +47,7 @@ fn counts(watch: &mut Watch, points: [u32; 2]) -> Option<[u64; 2]> {
 }
 
 #[test]
-fn nothing_is_lost_and_nothing_torn() {
+fn counts_are_exact_and_cells_consistent_under_a_fast_reader() {
     let place = Place::new();
     let mut target = place.start(TARGET, &["counts", &CALLS.to_string()]);
     target.reach("ready");

@@ -62,7 +62,7 @@ fn fork_away(clock: &str, forks: u64) {
 /// A child of a bare `clone` finishes frames while their point is off, and writes nothing to its
 /// parent's segment.
 #[test]
-fn a_copy_that_ends_frames_leaves_its_parent_alone() {
+fn a_bare_clone_that_finishes_frames_does_not_write_to_its_parent() {
     let place = Place::new();
     let mut target = place.start(TARGET, &["frames-in-a-copy"]);
     target.reach("off");
@@ -159,7 +159,7 @@ fn a_child_calibrates_though_its_parent_did_so() {
 /// the parent's points. Regions of these points that were open at the fork write nothing in the
 /// child.
 #[test]
-fn a_child_with_room_for_fewer_points_may_use_its_parents() {
+fn regions_of_points_that_a_child_has_no_room_for_write_nothing() {
     let place = Place::new();
     let target = place.start(TARGET, &["forks-with-less-room"]);
     assert_eq!(target.end_well().one::<u64>("bad"), 0);

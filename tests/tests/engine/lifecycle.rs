@@ -220,7 +220,7 @@ fn frames_are_measured_from_one_end_to_the_next() {
 }
 
 #[test]
-fn an_end_in_order_leaves_nothing_but_the_readers_last_picture() {
+fn an_orderly_exit_removes_the_segment_and_the_reader_keeps_its_picture() {
     let place = Place::new();
     let mut target = place.start(TARGET, &["life"]);
     target.reach("done");

@@ -16,7 +16,7 @@ const SLACK: u64 = size(4 << 20, 1 << 20);
 const NEAR: f64 = 0.005;
 
 #[test]
-fn a_week_of_polls_leaves_nothing_behind() {
+fn memory_does_not_grow_over_a_week_of_polls() {
     let place = Place::new();
     let mut target = place.start(TARGET, &["storm", &THREADS.to_string()]);
     target.reach("running");

@@ -22,7 +22,7 @@ use pfp_tests::{figure, os, size};
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 #[test]
-fn short_threads_leave_figures_and_no_memory() {
+fn memory_follows_the_peak_number_of_threads() {
     const THREADS: u64 = size(20_000, 1_000_000);
     let place = Place::new();
     let mut target = place.start(TARGET, &["short-threads", &THREADS.to_string()]);

@@ -112,8 +112,6 @@ fn one_prometheus_scrapes_a_hundred_machines() {
     // equally many.
     let points = number("count(pfp_calls_total)").expect("there are some") / MACHINES as f64;
     assert!(most >= 8.0 * points && most <= 8.0 * points + 40.0, "{most} for {points} points");
-    // No scrape adds more series than it has samples.
-    assert_eq!(number("max(scrape_series_added)").map(|added| added <= most), Some(true));
     figure(&format!(
         "fleet: {MACHINES} machines of {points} points: {most} samples a scrape, {:?} s on average, {:?} s at most",
         number("avg(scrape_duration_seconds)"),

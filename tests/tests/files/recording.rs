@@ -76,7 +76,7 @@ fn has_snapshots(file: &Path) -> impl Fn() -> bool {
 }
 
 #[test]
-fn ctrl_c_ends_it_with_the_file_whole() {
+fn ctrl_c_ends_record_with_a_complete_file() {
     let place = Place::new();
     let target = place.start_watched(STEADY, &[]);
     let file = place.path("a.pfprec");
@@ -105,7 +105,7 @@ fn ctrl_c_ends_it_with_the_file_whole() {
 }
 
 #[test]
-fn it_ends_after_its_time_or_with_the_process() {
+fn record_ends_after_its_duration_or_with_the_process() {
     let place = Place::new();
     let target = place.start_watched(STEADY, &[]);
     let file = place.path("time.pfprec");

@@ -30,7 +30,7 @@ fn run(what: &str, count: u64, look: fn(&[u8]), mut input: impl FnMut(&mut Rando
 }
 
 #[test]
-fn a_segment_may_change_in_any_word() {
+fn reading_a_segment_with_changed_words_does_not_panic() {
     run("words of a segment", size(20_000, 10_000_000), fuzz::segment, |random| {
         let changes = 1 + random.below(16);
         (0..changes * 11).map(|_| random.word() as u8).collect()
@@ -38,7 +38,7 @@ fn a_segment_may_change_in_any_word() {
 }
 
 #[test]
-fn a_header_may_say_anything() {
+fn reading_an_arbitrary_header_does_not_panic() {
     let golden = asset("segment-v3.pfp");
     run("headers", size(2_000, 200_000), fuzz::copy, |random| {
         let mut bytes = golden.clone();
@@ -56,7 +56,7 @@ fn a_header_may_say_anything() {
 }
 
 #[test]
-fn files_may_say_anything() {
+fn reading_arbitrary_files_does_not_panic() {
     let files = [
         "snapshot-v1.json.zst",
         "segment-copy-v3.pfp.zst",
@@ -87,7 +87,7 @@ fn files_may_say_anything() {
 }
 
 #[test]
-fn descriptors_may_say_anything() {
+fn reading_arbitrary_descriptors_does_not_panic() {
     let unchanged = fuzz::unchanged_descriptors();
     run("descriptors", size(20_000, 10_000_000), fuzz::descriptors, |random| {
         let mut bytes = unchanged.clone();
@@ -104,7 +104,7 @@ fn descriptors_may_say_anything() {
 }
 
 #[test]
-fn inputs_found_by_fuzzers_are_survived() {
+fn inputs_found_by_fuzzers_do_not_panic() {
     for (target, look) in fuzz::TARGETS {
         let folder = assets().join("fuzz").join(target);
         let entries = std::fs::read_dir(&folder).expect("each target has a corpus");

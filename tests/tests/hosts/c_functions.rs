@@ -171,7 +171,7 @@ fn calls_switched_in_the_middle_of_recursion_are_finished() {
 }
 
 #[test]
-fn a_forked_child_has_the_functions_that_it_calls_itself() {
+fn a_forked_child_counts_its_own_function_calls() {
     let program = build(Compiler::C, "functions.c", Hooked::Preloaded, "fork", &[]);
     let place = Place::new();
     let mut target = program.start(&place, "fork", "leaf,twi?e");
@@ -278,7 +278,7 @@ fn functions_beyond_the_room_for_points_are_counted_and_left_alone() {
 }
 
 #[test]
-fn the_viewer_starts_a_program_with_all_that_its_functions_need() {
+fn run_preloads_libpfp_unless_the_program_links_it() {
     let program = build(Compiler::C, "functions.c", Hooked::Preloaded, "run", &[]);
     let linked = build(Compiler::C, "functions.c", Hooked::Linked(Link::Shared), "run", &[]);
     let library = c::library().join("libpfp.so");

@@ -85,7 +85,7 @@ fn the_header_and_the_library_agree_on_each_field() {
 }
 
 #[test]
-fn with_pfp_disabled_the_header_leaves_nothing() {
+fn with_pfp_disable_a_program_has_no_pfp_symbols() {
     for compiler in Compiler::all() {
         // These programs use the whole interface. They are not run, as they measure nothing.
         for (name, source, flags) in [
@@ -105,7 +105,7 @@ fn with_pfp_disabled_the_header_leaves_nothing() {
 }
 
 #[test]
-fn objects_with_and_without_it_are_one_program() {
+fn files_with_and_without_pfp_disable_link_into_one_program() {
     for compiler in Compiler::all() {
         let sources = ["mixed.c", "mixed_without.c"];
         let program = c::compile(compiler, "mixed", &sources, Link::Static, [""; 0]);

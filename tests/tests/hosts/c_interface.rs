@@ -36,7 +36,7 @@ fn page(language: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_page_s_programs_in_c_do_what_they_say() {
+fn the_c_page_examples_work_with_and_without_pfp() {
     let blocks = page("c");
     assert!(!blocks.is_empty(), "the page has a program in C");
     for (number, block) in blocks.into_iter().enumerate() {

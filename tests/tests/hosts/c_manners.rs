@@ -4,7 +4,7 @@ use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
 
 #[test]
-fn errno_is_the_caller_s() {
+fn no_call_changes_errno() {
     for link in [Link::Static, Link::Shared] {
         let name = format!("errno-{link:?}");
         let program = c::compile(Compiler::C, &name, &["errno.c"], link, ["-pthread"]);

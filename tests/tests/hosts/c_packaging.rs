@@ -168,7 +168,7 @@ fn an_installation_at_home_is_found_as_the_page_says() {
 }
 
 #[test]
-fn a_package_is_made_in_a_folder_of_its_own() {
+fn cmake_install_respects_destdir() {
     if !are_there(&["cmake"]) {
         return;
     }
@@ -280,7 +280,7 @@ fn the_libraries_export_only_pfps_symbols() {
 }
 
 #[test]
-fn another_library_made_with_rust_fits_beside_it() {
+fn libpfp_links_beside_another_rust_static_library() {
     if !are_there(&["cmake", "rustc"]) {
         return;
     }

@@ -6,7 +6,7 @@ use pfp_tests::place::{Place, text};
 use pfp_tests::watch::{self, Watch};
 
 #[test]
-fn scopes_measure_wherever_cxx_has_functions() {
+fn scopes_measure_in_every_kind_of_cxx_function() {
     let sources = ["scopes.cpp", "scopes_other.cpp", "scopes_without.cpp"];
     for compiler in Compiler::all().filter(|compiler| compiler.is_cxx()) {
         for link in [Link::Static, Link::Shared] {
@@ -46,7 +46,7 @@ fn scopes_measure_wherever_cxx_has_functions() {
 }
 
 #[test]
-fn a_plugin_that_comes_back_goes_on_with_its_point() {
+fn a_reloaded_plugin_continues_its_point() {
     for compiler in Compiler::all().filter(|compiler| !compiler.is_cxx()) {
         let plugin =
             c::compile(compiler, "plugin.so", &["plugin.c"], Link::Shared, ["-shared", "-fPIC"]);

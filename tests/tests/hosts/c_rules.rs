@@ -52,7 +52,7 @@ fn holds(program: &Path, scenario: &str) {
 }
 
 #[test]
-fn every_rule_holds_by_every_compiler() {
+fn every_interface_rule_holds_with_every_compiler() {
     for (at, program) in programs().enumerate() {
         let scenarios = c::run(&mut Command::new(&program));
         assert!(scenarios.lines().count() >= 16, "{scenarios}");

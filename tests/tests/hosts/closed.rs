@@ -15,7 +15,7 @@ fn is_wrong(line: &str) -> bool {
 }
 
 #[test]
-fn no_file_is_opened_under_a_standard_number() {
+fn pfp_opens_no_file_on_a_standard_descriptor() {
     if lacks("what numbers files get", "strace") {
         return;
     }

@@ -156,7 +156,7 @@ fn the_macros_cause_no_warning_and_refuse_what_they_cannot_measure() {
 /// The macros find the crate if the program's manifest or the workspace gives it another name: the
 /// programs check the points that they have used.
 #[test]
-fn the_macros_know_the_crate_by_the_name_that_the_manifest_has() {
+fn the_macros_find_a_renamed_crate() {
     let at = copied_to("attribute", "attribute-renamed");
     for program in ["renamed", "inherited"] {
         cargo(&at, &["run", "--package", program]);

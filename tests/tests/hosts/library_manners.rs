@@ -8,7 +8,7 @@ use pfp_tests::place::Place;
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 #[test]
-fn the_host_looks_the_same_with_and_without_it() {
+fn measuring_leaves_threads_descriptors_and_signal_handlers_unchanged() {
     let place = Place::new();
     for clock in ["rseq", "perf", "cputime", "wall"] {
         let output = place.command(TARGET).arg("manners").env("PFP_CLOCK", clock).output();

@@ -58,7 +58,7 @@ fn a_program_with_address_sanitizer_is_measured() {
 }
 
 #[test]
-fn a_program_with_memory_sanitizer_runs_without() {
+fn a_program_with_memory_sanitizer_runs_unmeasured() {
     if !Compiler::all().any(|it| it.name == "clang") {
         return;
     }
@@ -74,7 +74,7 @@ fn a_program_with_memory_sanitizer_runs_without() {
 }
 
 #[test]
-fn children_that_cannot_load_it_run_as_ever() {
+fn children_that_cannot_load_libpfp_run_unchanged() {
     if cfg!(not(target_arch = "x86_64")) {
         return pfp_tests::skipped("children of 32 bits", "they are of x86");
     }

@@ -102,7 +102,7 @@ fn figures_equal_those_of_a_viewer_on_that_machine() {
 }
 
 #[test]
-fn a_recording_and_a_sum_of_another_place_are_as_of_this_one() {
+fn a_remote_recording_accounts_for_every_record_and_a_sum_has_every_process() {
     let near = Near::new();
     let targets = ["one", "two"].map(|name| near.0.start_watched(STEADY, &[name]));
     let pid = targets[0].pid().to_string();

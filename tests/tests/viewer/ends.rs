@@ -211,7 +211,7 @@ fn a_process_in_a_time_namespace_of_its_own_is_alive() {
 
 /// The beacon names the segment, so unreadable files in `/proc` do not matter.
 #[test]
-fn doctor_looks_where_list_looks() {
+fn doctor_finds_processes_with_unreadable_proc_files() {
     let place = Place::new();
     for how in ["title", "user"] {
         // SAFETY: the call takes no arguments and cannot fail.

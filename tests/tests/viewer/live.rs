@@ -196,7 +196,7 @@ fn a_pause_freezes_the_figures_and_still_tells_the_end_of_the_process() {
 }
 
 #[test]
-fn a_point_in_full_and_the_help_open_and_close() {
+fn the_detail_page_and_the_help_open_and_close() {
     needs_a_screen!();
     let place = Place::new();
     let (_target, screen) = watching(&place, "");
@@ -348,7 +348,7 @@ fn the_screen_follows_the_size_of_the_terminal() {
 }
 
 #[test]
-fn forty_by_eight_is_enough_to_work_with() {
+fn a_terminal_of_40_by_8_is_usable() {
     needs_a_screen!();
     let place = Place::new();
     let target = place.start(STEADY, &[]);

@@ -85,7 +85,7 @@ fn losses_for_lack_of_memory_are_shown_and_explained() {
 }
 
 #[test]
-fn a_program_that_is_started_again_is_a_key_away() {
+fn a_restarted_program_can_be_chosen_from_the_list() {
     needs_a_screen!();
     let place = Place::new();
     let mut first = place.start(STEADY, &["again"]);

@@ -415,7 +415,7 @@ fn a_click_on_the_mark_of_a_point_switches_it() {
 }
 
 #[test]
-fn columns_are_taken_left_and_moved() {
+fn columns_are_hidden_and_moved() {
     let mut desk = desk();
     desk.press("c");
     assert_eq!(desk.overlay, Some(Overlay::Columns("load")));
@@ -441,7 +441,7 @@ fn columns_are_taken_left_and_moved() {
     desk.press("<");
     assert_eq!(desk.screens.points.sorting().column, Column::Name);
     desk.press(">>");
-    assert_eq!(desk.screens.points.sorting().column, Column::Count, "what is drawn is passed over");
+    assert_eq!(desk.screens.points.sorting().column, Column::Count, "drawn columns are skipped");
 }
 
 #[test]

@@ -243,7 +243,7 @@ mod tests {
             Color::LightBlue => [0x5c, 0x5c, 0xff],
             Color::LightMagenta => [0xff, 0, 0xff],
             Color::White => [0xff; 3],
-            other => panic!("{other:?} is none that a theme has"),
+            other => panic!("{other:?} is not a colour of a theme"),
         }
     }
 

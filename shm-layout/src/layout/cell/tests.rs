@@ -370,7 +370,7 @@ fn a_picture_beside_a_writer_is_of_one_moment() {
 /// A region off the CPU may seem too short. If it has no ticks, or a few ticks less than the
 /// shortest region that kept the CPU, it counts as long as that one; sums have its own ticks.
 #[test]
-fn what_was_off_the_cpu_does_not_lower_the_minimum() {
+fn off_cpu_regions_do_not_lower_the_minimum() {
     let cell = Cell::new();
     cell.prepare(3, Control(1), 1);
     let record = |exclusive, kept_cpu| {

@@ -144,7 +144,7 @@ impl Drop for Stop<'_> {
 /// Each copy of a busy thread is whole: its figures belong together, its histogram misses no call,
 /// its records follow one another.
 #[test]
-fn what_changes_meanwhile_is_copied_whole() {
+fn a_busy_segment_is_copied_whole() {
     let facts = Facts::default();
     let (segment, name, cells, ring) = program(&facts);
     let stop = AtomicBool::new(false);

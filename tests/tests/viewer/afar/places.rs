@@ -504,7 +504,7 @@ fn hosts_have_a_column_and_are_filtered_by() {
 }
 
 #[test]
-fn this_place_needs_no_other_program_on_the_path() {
+fn via_to_this_machine_works_without_pfp_top_on_the_path() {
     let near = Near::new();
     let _one = near.0.start_watched(STEADY, &["one"]);
     std::fs::create_dir(near.0.path("elsewhere")).expect("the folder is new");

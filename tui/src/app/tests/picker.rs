@@ -114,7 +114,7 @@ impl Finder for Slow {
 /// A search never blocks the keys. The first list may take any time. If a later search is late, the
 /// screen shows the result of the last one.
 #[test]
-fn a_long_search_holds_no_key_up() {
+fn a_long_search_does_not_block_keys() {
     let slow = Slow::default();
     let candidates = [4711, 4712].map(candidate).to_vec();
     *slow.0.borrow_mut() = (true, Discovery { candidates, ..Discovery::default() });
