@@ -33,7 +33,7 @@ use pfp_read::source::{Finder, Source};
 
 /// Maximum time that a poll waits for requested figures, which may come from another place. After
 /// it, the last figures are shown again.
-const IN_TIME: Duration = Duration::from_millis(100);
+const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 /// Time between two checks whether requested figures have arrived.
 const CHECK: Duration = Duration::from_millis(10);
 /// The first interval is shorter, so that real rates show at once.
@@ -69,7 +69,7 @@ pub struct App {
     /// Whether there was a search for processes.
     has_looked: bool,
     /// The user's changes in the watched program that can be undone, the newest last.
-    made: Vec<change::Made>,
+    undo_stack: Vec<change::UndoEntry>,
     /// When the poll stops waiting for requested figures. `None` while it does not wait.
     awaits_until: Option<Instant>,
 }
@@ -94,7 +94,7 @@ impl App {
             next_sample: now,
             updates: 0,
             has_looked: false,
-            made: Vec::new(),
+            undo_stack: Vec::new(),
             awaits_until: None,
         }
     }
@@ -111,7 +111,7 @@ impl App {
         self.common.paused = false;
         self.common.ended_unseen = None;
         self.common.had_bad_places = false;
-        self.made.clear();
+        self.undo_stack.clear();
         for screen in self.screens.all_mut() {
             screen.forget();
         }
@@ -187,7 +187,7 @@ impl App {
             awaits |= session.source.awaits();
             is_first |= self.common.model.snapshot().is_none() && self.screen.tab().is_some();
         }
-        let until = *self.awaits_until.get_or_insert(now + IN_TIME);
+        let until = *self.awaits_until.get_or_insert(now + POLL_TIMEOUT);
         if awaits && (is_first || now < until) {
             self.next_poll = now + CHECK;
             return true;
@@ -211,7 +211,7 @@ impl App {
             screen.tick(&mut self.common);
         }
         if self.common.status() == Status::Paused {
-            self.look_after_it();
+            self.check_for_end();
         } else if self.common.replay.is_some() {
             self.play();
         } else {
@@ -272,7 +272,7 @@ impl App {
                 let snapshot = self.common.model.snapshot();
                 let ended = snapshot.map_or_else(String::new, |it| ended_words(&it.process));
                 let ended = format!("{ended}; showing its last figures");
-                self.tell(news, &ended);
+                self.report_news(news, &ended);
             }
             Err(error) => self.common.notify(Severity::Problem, format!("{error:#}")),
         }
@@ -280,7 +280,7 @@ impl App {
     }
 
     /// Reports that another process is watched, or that the process has ended.
-    fn tell(&mut self, news: News, ended: &str) {
+    fn report_news(&mut self, news: News, ended: &str) {
         match news {
             News::Later => {}
             News::Replaced => self.common.say("another process took its place"),
@@ -299,7 +299,7 @@ impl App {
     }
 
     /// While the figures are paused, checks whether the process has ended.
-    fn look_after_it(&mut self) {
+    fn check_for_end(&mut self) {
         let Some(session) = &mut self.common.session else { return };
         let snapshot = match session.poll() {
             Ok(snapshot) => Arc::new(snapshot),
@@ -397,8 +397,8 @@ impl App {
     }
 
     /// The point that the keys act on.
-    pub fn meant(&self) -> Option<&Figures> {
-        self.common.model.point(self.view().meant(&self.common)?)
+    pub fn target_point(&self) -> Option<&Figures> {
+        self.common.model.point(self.view().target_point(&self.common)?)
     }
 
     /// The keys that work now, and their actions.

@@ -28,7 +28,7 @@ use crate::modes::Modes;
 use crate::view;
 
 /// Maximum time until the loop notices a signal that ends the program.
-const PATIENCE: Duration = Duration::from_millis(200);
+const SIGNAL_CHECK: Duration = Duration::from_millis(200);
 /// Columns and rows of a terminal that does not report its size.
 const UNKNOWN_SIZE: (u16, u16) = (80, 24);
 /// Buffer size larger than a frame, so that a frame is written to the terminal in one piece.
@@ -169,9 +169,9 @@ fn take_input(app: &mut App, screen: &TerminalScreen, input: &mut Input) -> io::
     let mut taken = InputKinds::default();
     if input.is_empty() {
         let now = Instant::now();
-        let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
+        let wait = app.next_change().map_or(SIGNAL_CHECK, |due| due.saturating_duration_since(now));
         let is_there = event::poll(Duration::ZERO)?;
-        let wait = if is_there { Duration::ZERO } else { wait.min(PATIENCE) };
+        let wait = if is_there { Duration::ZERO } else { wait.min(SIGNAL_CHECK) };
         // Check the terminal first: if it is gone, crossterm would read end-of-file in an endless
         // loop.
         if screen.keyboard.is_gone(wait) {

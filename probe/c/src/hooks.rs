@@ -68,7 +68,7 @@ fn count() -> Result<Held<'static, usize>, Status> {
 }
 
 /// Probe sequence of a handle.
-fn way(handle: *mut c_void) -> impl Iterator<Item = &'static Slot> {
+fn probe_sequence(handle: *mut c_void) -> impl Iterator<Item = &'static Slot> {
     // Fibonacci hashing, because addresses have similar low bits.
     let hash = (handle.addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let first = (hash >> 32) as usize;
@@ -77,7 +77,7 @@ fn way(handle: *mut c_void) -> impl Iterator<Item = &'static Slot> {
 
 fn slot(handle: *mut c_void) -> Option<&'static Slot> {
     // Acquire pairs with the release in `create`, which publishes kind and context.
-    way(handle)
+    probe_sequence(handle)
         .map(|slot| (slot, slot.handle.load(Acquire)))
         .take_while(|(_, found)| !found.is_null())
         .find(|&(_, found)| found == handle)
@@ -137,7 +137,7 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
         // The slot is not free while a thread still runs the context of the deleted object.
         (handle.is_null() || handle == DELETED) && slot.context().is_none_or(probe::c::renew)
     };
-    let slot = way(handle).find(free).ok_or(Status::Full)?;
+    let slot = probe_sequence(handle).find(free).ok_or(Status::Full)?;
     if slot.context().is_none() {
         let context = probe::c::new_context().ok_or(Status::NoSpace)?;
         slot.context.store(ptr::from_ref(context).cast_mut(), Release);

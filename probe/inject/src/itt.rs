@@ -176,8 +176,8 @@ unsafe fn domain(its: *const abi::IttDomain) -> Option<&'static Domain> {
     let make = || {
         // SAFETY: the name is null or a string of the client that ends with NUL and is never freed.
         let name = unsafe { Text::of_c(its.rest.name) }.name();
-        let is_told_twice = ompt::is_on() && name.contains(OF_OPENMP);
-        (!is_told_twice).then(|| Domain::of(SYSTEM, name))
+        let is_reported_twice = ompt::is_on() && name.contains(OF_OPENMP);
+        (!is_reported_twice).then(|| Domain::of(SYSTEM, name))
     };
     // If the table is full, the domain is looked up by name on each call.
     known(&DOMAINS, ptr::from_ref(its).addr(), make).map_or_else(make, |known| *known)

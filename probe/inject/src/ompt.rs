@@ -179,7 +179,7 @@ unsafe extern "C" fn sync_region(
     }
     member::with(|member| match endpoint {
         abi::BEGIN => member.barrier(|begun| begun.region.is_last(kind, code)),
-        _ => member.on(),
+        _ => member.leave_barrier(),
     });
 }
 
@@ -191,13 +191,13 @@ unsafe extern "C" fn mutex_acquire(
     code: *const c_void,
 ) {
     if mutex(kind, code).is_some_and(|point| point.is_enabled()) {
-        member::with(|member| member.ask(wait));
+        member::with(|member| member.wait_begins(wait));
     }
 }
 
 unsafe extern "C" fn mutex_acquired(kind: c_int, wait: u64, code: *const c_void) {
     if let Some(point) = mutex(kind, code) {
-        member::with(|member| member.got(wait, point));
+        member::with(|member| member.acquired(wait, point));
     }
 }
 

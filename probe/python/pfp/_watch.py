@@ -37,7 +37,7 @@ def _use_tool():
         return None
     _tool = tool
     events = _monitoring.events
-    _pfp.tell_off_by(_monitoring.DISABLE, _start_watcher)
+    _pfp.set_disable(_monitoring.DISABLE, _start_watcher)
     for event, callback in (
         (events.PY_START, _pfp.enter),
         (events.PY_RESUME, _pfp.enter),
@@ -49,7 +49,7 @@ def _use_tool():
         _monitoring.register_callback(tool, event, callback)
     # These two events occur only with exceptions, and cannot be enabled for single functions.
     _monitoring.set_events(tool, events.PY_THROW | events.PY_UNWIND)
-    os.register_at_fork(after_in_child=_tell_all_again)
+    os.register_at_fork(after_in_child=_restart_events)
     return tool
 
 
@@ -70,9 +70,9 @@ def _watch():
     _monitoring.restart_events()
 
 
-def _tell_all_again():
+def _restart_events():
     # A forked child has no watcher, so the events of all functions are started again.
-    _pfp.forget_told_off()
+    _pfp.forget_disabled()
     _monitoring.restart_events()
 
 

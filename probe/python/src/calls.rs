@@ -28,7 +28,7 @@ struct Function {
     /// Whether the program has given the function its name, or excluded it from measuring.
     is_named: bool,
     /// Whether the interpreter was asked to stop the function's events.
-    is_told_off: Cell<bool>,
+    is_disabled: Cell<bool>,
 }
 
 static ALL: Living<Function> = Living::new(forget);
@@ -65,7 +65,7 @@ impl Function {
         point: Option<&'static Point>,
         is_named: bool,
     ) -> Option<&'a Self> {
-        let function = Self { owner: code.addr(), point, is_named, is_told_off: Cell::new(false) };
+        let function = Self { owner: code.addr(), point, is_named, is_disabled: Cell::new(false) };
         let added = ALL.insert(code, function);
         if added.is_none() {
             pfp::c::count_refusal();
@@ -138,9 +138,9 @@ fn decide(code: *mut PyObject) -> Option<&'static Point> {
 /// Returns the result with which a callback makes the interpreter stop this event of this function,
 /// and records that the events are stopped.
 #[cold]
-fn told_off(function: Option<&Function>) -> *mut PyObject {
+fn disable_event(function: Option<&Function>) -> *mut PyObject {
     if let Some(function) = function.filter(|function| function.point.is_some()) {
-        function.is_told_off.set(true);
+        function.is_disabled.set(true);
         if !IS_ANY_OFF.swap(true, Relaxed) {
             start_watcher();
         }
@@ -182,9 +182,9 @@ pub(crate) unsafe extern "C" fn enter(
         Some(known) if known.enter() => none(),
         Some(known) => {
             known.leave();
-            told_off(function)
+            disable_event(function)
         }
-        None => told_off(None),
+        None => disable_event(None),
     }
 }
 
@@ -201,7 +201,7 @@ pub(crate) unsafe extern "C" fn throw(
 ) -> *mut PyObject {
     // SAFETY: `count` is at least 1.
     if let Some(function) = (count > 0).then(|| Function::known(unsafe { *arguments })).flatten()
-        && !function.is_told_off.get()
+        && !function.is_disabled.get()
     {
         function.enter();
     }
@@ -226,12 +226,12 @@ pub(crate) unsafe extern "C" fn leave(
     match function {
         Some(known) if known.point.is_some() => {
             known.leave();
-            match known.is_told_off.get() {
-                true => told_off(function),
+            match known.is_disabled.get() {
+                true => disable_event(function),
                 false => none(),
             }
         }
-        _ => told_off(None),
+        _ => disable_event(None),
     }
 }
 
@@ -311,13 +311,13 @@ pub(crate) unsafe extern "C" fn name_function(
     shared(unsafe { if is_that { Py_True() } else { Py_False() } })
 }
 
-/// `tell_off_by((disable, start_watcher))`: sets the result with which a callback stops an event,
+/// `set_disable((disable, start_watcher))`: sets the result with which a callback stops an event,
 /// and the function that starts the watcher.
 ///
 /// # Safety
 ///
 /// The caller holds the interpreter's lock, and passes a live object.
-pub(crate) unsafe extern "C" fn tell_off_by(
+pub(crate) unsafe extern "C" fn set_disable(
     _: *mut PyObject,
     given: *mut PyObject,
 ) -> *mut PyObject {
@@ -341,7 +341,7 @@ pub(crate) unsafe extern "C" fn tell_off_by(
 /// The caller holds the interpreter's lock.
 pub(crate) unsafe extern "C" fn is_on_again(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     let is_on_again = ALL.iter().any(|function| {
-        function.is_told_off.get() && function.point.is_some_and(Point::is_enabled)
+        function.is_disabled.get() && function.point.is_some_and(Point::is_enabled)
     });
     if is_on_again {
         forget_all();
@@ -355,7 +355,7 @@ pub(crate) unsafe extern "C" fn is_on_again(_: *mut PyObject, _: *mut PyObject) 
 /// # Safety
 ///
 /// The caller holds the interpreter's lock.
-pub(crate) unsafe extern "C" fn forget_told_off(
+pub(crate) unsafe extern "C" fn forget_disabled(
     _: *mut PyObject,
     _: *mut PyObject,
 ) -> *mut PyObject {
@@ -364,7 +364,7 @@ pub(crate) unsafe extern "C" fn forget_told_off(
 }
 
 fn forget_all() {
-    ALL.iter().for_each(|function| function.is_told_off.set(false));
+    ALL.iter().for_each(|function| function.is_disabled.set(false));
     IS_ANY_OFF.store(false, Relaxed);
 }
 

@@ -83,9 +83,9 @@ unsafe extern "C" {
 
 /// Formats an error like the standard library, which ends the program if there is no memory for the
 /// text.
-struct Said<'a>(&'a io::Error);
+struct ErrorText<'a>(&'a io::Error);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for ErrorText<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(code) = self.0.raw_os_error() else { return self.0.fmt(out) };
         // SAFETY: the text ends with NUL. It is valid until the next call, which would be made
@@ -105,7 +105,7 @@ pub(crate) unsafe extern "C" fn snapshot(_: *mut PyObject, path: *mut PyObject) 
     match pfp::snapshot_over(Path::new(path)) {
         Ok(()) => none(),
         Err(error) if NoMemory::is_in(&error) => no_memory().unwrap_or(ptr::null_mut()),
-        Err(error) => fail(ErrorClass::Os, format_args!("{path}: {}", Said(&error)))
+        Err(error) => fail(ErrorClass::Os, format_args!("{path}: {}", ErrorText(&error)))
             .unwrap_or(ptr::null_mut()),
     }
 }

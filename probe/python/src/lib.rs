@@ -93,14 +93,14 @@ static METHODS: Kept<[PyMethodDef; 20]> = {
             c"For pfp._watch.",
         ),
         method(
-            c"tell_off_by",
-            Of { PyCFunction: calls::tell_off_by },
+            c"set_disable",
+            Of { PyCFunction: calls::set_disable },
             METH_VARARGS,
             c"For pfp._watch.",
         ),
         method(
-            c"forget_told_off",
-            Of { PyCFunction: calls::forget_told_off },
+            c"forget_disabled",
+            Of { PyCFunction: calls::forget_disabled },
             METH_NOARGS,
             c"For pfp._watch.",
         ),

@@ -16,12 +16,12 @@ pub(crate) struct Amounts {
     names: &'static [&'static str],
     pub(crate) values: [u64; MAX_AMOUNTS],
     /// Whether each field has a value.
-    pub(crate) said: [bool; MAX_AMOUNTS],
+    pub(crate) has_value: [bool; MAX_AMOUNTS],
 }
 
 impl Amounts {
     pub(crate) fn of(names: &'static [&'static str]) -> Self {
-        Self { names, values: [0; MAX_AMOUNTS], said: [false; MAX_AMOUNTS] }
+        Self { names, values: [0; MAX_AMOUNTS], has_value: [false; MAX_AMOUNTS] }
     }
 
     fn note(&mut self, field: &Field, value: u64) {
@@ -29,7 +29,7 @@ impl Amounts {
         // of a literal has its own.
         if let Some(at) = self.names.iter().position(|name| *name == field.name()) {
             self.values[at] = value;
-            self.said[at] = true;
+            self.has_value[at] = true;
         }
     }
 }
@@ -110,7 +110,7 @@ pub(crate) fn texts<'a>(of: impl IntoIterator<Item = &'a str>) -> Result<Vec<Str
 const LONGEST: usize = 200;
 
 /// Text of one field, or of several fields separated by spaces.
-pub(crate) struct Said<'a> {
+pub(crate) struct FieldText<'a> {
     names: &'a [&'static str],
     text: Option<Text>,
 }
@@ -118,17 +118,17 @@ pub(crate) struct Said<'a> {
 /// Text of fields, stored without the heap.
 pub(crate) type Text = ShortText<LONGEST>;
 
-impl<'a> Said<'a> {
+impl<'a> FieldText<'a> {
     /// The text of a span's field, if it has a value.
     pub(crate) fn by(span: &Attributes<'_>, name: &'static str) -> Option<Text> {
-        Said::together(span, &[name])
+        FieldText::together(span, &[name])
     }
 
     /// The texts of several fields of a span, in the span's order. `None` if no field has a value.
     pub(crate) fn together(span: &Attributes<'_>, names: &'a [&'static str]) -> Option<Text> {
-        let mut said = Self { names, text: None };
-        span.record(&mut said);
-        said.text
+        let mut found = Self { names, text: None };
+        span.record(&mut found);
+        found.text
     }
 
     fn add(&mut self, field: &Field, value: std::fmt::Arguments<'_>) {
@@ -141,7 +141,7 @@ impl<'a> Said<'a> {
     }
 }
 
-impl Visit for Said<'_> {
+impl Visit for FieldText<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.add(field, format_args!("{value}"));
     }

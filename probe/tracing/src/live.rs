@@ -135,8 +135,10 @@ impl Live {
 
     /// Stores the values of fields that were recorded after the span's creation.
     pub(crate) fn amend(&self, amounts: &Amounts) {
-        for ((to, value), said) in self.amounts.iter().zip(amounts.values).zip(amounts.said) {
-            if said {
+        for ((to, value), has_value) in
+            self.amounts.iter().zip(amounts.values).zip(amounts.has_value)
+        {
+            if has_value {
                 to.store(value, Relaxed);
             }
         }

@@ -16,7 +16,7 @@ use tracing_core::Metadata;
 use tracing_core::span::Attributes;
 use tracing_core::subscriber::Interest;
 
-use crate::fields::{Amounts, MAX_AMOUNTS, Said};
+use crate::fields::{Amounts, FieldText, MAX_AMOUNTS};
 use crate::{live, settings, watch};
 
 /// Maximum number of callsites with a point. Spans of other callsites are not measured.
@@ -212,7 +212,7 @@ impl Site {
         if !self.has_parts() {
             return self;
         }
-        let Some(text) = Said::together(span, &self.fields) else { return self };
+        let Some(text) = FieldText::together(span, &self.fields) else { return self };
         let text = text.as_str();
         let mut hasher = DefaultHasher::new();
         (self.number, text).hash(&mut hasher);
@@ -241,13 +241,14 @@ impl Site {
     /// Creates the point of a callsite at its first span. `None` if memory runs out.
     #[cold]
     fn make(&self, first: &Attributes<'_>) -> Option<&Measured> {
-        let said = |field| Said::by(first, field);
+        let text_of = |field| FieldText::by(first, field);
         let (target, name) = (self.metadata.target(), self.metadata.name());
-        let function = (name == FUNCTION && self.part.is_none()).then(|| said(MESSAGE)).flatten();
+        let function =
+            (name == FUNCTION && self.part.is_none()).then(|| text_of(MESSAGE)).flatten();
         // A layer needs the stored data to find the site of a span that belongs to a part.
         let keeps = settings().keep_spans() || self.has_parts() || self.part.is_some();
         let made = |name: fmt::Arguments<'_>| {
-            self.measured.get_or_try(|| match said(AMOUNTS) {
+            self.measured.get_or_try(|| match text_of(AMOUNTS) {
                 Some(listed) => {
                     let amounts = listed.as_str().split(',').map(str::trim);
                     Measured::new(self.metadata, name, amounts, keeps)

@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::atomic_file::rename_new;
-use crate::discovery::collector::Question;
+use crate::discovery::collector::CollectorProbe;
 use crate::discovery::directory::{Directory, FileId};
 use crate::discovery::liveness::{Identity, Liveness, Lock, Watch, judge, lock};
 use crate::discovery::name::Name;
@@ -279,7 +279,7 @@ pub struct Beacon {
     /// The page that holds the lock. `None` if the file system supports no locks.
     page: Option<LockPage>,
     /// Finds out whether a viewer collects the segments of ended processes.
-    question: Question,
+    collector_probe: CollectorProbe,
 }
 
 impl Beacon {
@@ -342,7 +342,7 @@ impl Beacon {
             id: FileId::of(file)?,
             is_lit: AtomicBool::new(false),
             page: None,
-            question: Question::new(dir)?,
+            collector_probe: CollectorProbe::new(dir)?,
         })?;
         object::check_file_limit(text.len() as u64)?;
         file.write_all(text.as_bytes())?;
@@ -379,7 +379,7 @@ impl Beacon {
     /// its object and its beacon when it ends. Makes one system call, of a kind that an ending
     /// process makes anyway.
     pub fn is_awaited(&self) -> bool {
-        self.question.is_answered()
+        self.collector_probe.has_collector()
     }
 
     /// Removes the beacon of a process that continues. Remove the object's name first. In a child

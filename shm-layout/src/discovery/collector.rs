@@ -81,9 +81,9 @@ fn folder_of(dir: &Directory) -> Result<PathBuf, NoMemory> {
 
 /// The system call by which an ending process finds collectors. Its path is prepared in advance.
 #[derive(Debug)]
-pub(crate) struct Question(CString);
+pub(crate) struct CollectorProbe(CString);
 
-impl Question {
+impl CollectorProbe {
     /// Fails if the path is too long for system calls, or memory runs out.
     pub(crate) fn new(dir: &Directory) -> io::Result<Self> {
         heap::c_string(&[folder_of(dir)?.as_os_str().as_bytes(), b"/."]).map(Self)
@@ -92,7 +92,7 @@ impl Question {
     /// Whether there are collectors. `unlink` refuses a path that ends in a dot, with EISDIR if the
     /// folder exists. An ending process calls `unlink` anyway, so it needs no other kind of system
     /// call for this.
-    pub(crate) fn is_answered(&self) -> bool {
+    pub(crate) fn has_collector(&self) -> bool {
         // SAFETY: a NUL-terminated path that outlives the call.
         let refused = unsafe { libc::unlink(self.0.as_ptr()) } != 0;
         refused && io::Error::last_os_error().raw_os_error() == Some(libc::EISDIR)
@@ -111,22 +111,22 @@ mod tests {
     fn a_process_learns_of_collectors_and_removes_nothing() {
         let place = TemporaryDirectory::new("collectors");
         let dir = &place.0;
-        let question = Question::new(dir).unwrap();
-        assert!(!question.is_answered());
+        let probe = CollectorProbe::new(dir).unwrap();
+        assert!(!probe.has_collector());
         std::fs::write(folder_of(dir).unwrap(), "somebody's").unwrap();
-        assert!(!question.is_answered());
+        assert!(!probe.has_collector());
         assert_eq!(std::fs::read(folder_of(dir).unwrap()).unwrap(), b"somebody's");
         assert!(Collector::start(dir).is_err() && !sweep(dir));
         std::fs::remove_file(folder_of(dir).unwrap()).unwrap();
 
         let first = Collector::start(dir).unwrap();
-        assert!(question.is_answered() && first.is_alone() && sweep(dir));
+        assert!(probe.has_collector() && first.is_alone() && sweep(dir));
         let second = Collector::start(dir).unwrap();
         assert!(!first.is_alone() && !second.is_alone());
         drop(first);
-        assert!(question.is_answered() && second.is_alone());
+        assert!(probe.has_collector() && second.is_alone());
         drop(second);
-        assert!(!question.is_answered() && !folder_of(dir).unwrap().exists());
+        assert!(!probe.has_collector() && !folder_of(dir).unwrap().exists());
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn file_name(exe: &Path) -> io::Result<CString> {
 }
 
 /// Whether a file of that name is a note.
-pub(crate) fn is_one(name: &CStr) -> bool {
+pub(crate) fn is_note(name: &CStr) -> bool {
     name.to_bytes().strip_suffix(ENDING.as_bytes()).is_some_and(|hash| hash.len() == 16)
 }
 
@@ -211,7 +211,7 @@ pub fn find(dir: &Directory) -> io::Result<Vec<Failure>> {
         Failure::parse(std::str::from_utf8(&text).ok()?)
     };
     let (names, _) = dir.names(MAX_FILES)?;
-    Ok(heap::collect(names.iter().filter(|name| is_one(name)).filter_map(read))?)
+    Ok(heap::collect(names.iter().filter(|name| is_note(name)).filter_map(read))?)
 }
 
 // Miri does not support the system calls of these tests.

@@ -191,7 +191,7 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result
     for name in &names {
         if beacon::is_unfinished(name) {
             remove_unfinished(dir, name, &mut swept);
-        } else if group_file::is_one(name) {
+        } else if group_file::is_group_file(name) {
             swept.note_failure(dir, name, group_file::remove_if_unused(dir, name));
         } else if let Some(object) = beacon::object_of(name)
             && let Ok(Seen::Entry(entry, _)) = look(dir, name, &object)
@@ -235,11 +235,11 @@ pub fn gc(dir: &Directory) -> io::Result<Swept> {
             remove_unfinished(dir, name, &mut swept);
             continue;
         }
-        if group_file::is_one(name) {
+        if group_file::is_group_file(name) {
             swept.note_failure(dir, name, group_file::remove_if_unused(dir, name));
             continue;
         }
-        if failure::is_one(name) {
+        if failure::is_note(name) {
             swept.note_failure(dir, name, dir.remove(name).map(|()| true));
             continue;
         }

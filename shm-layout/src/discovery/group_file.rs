@@ -35,7 +35,7 @@ pub fn name_of(id: u128) -> io::Result<CString> {
 }
 
 /// Whether a file in the directory belongs to a group.
-pub(crate) fn is_one(file: &CStr) -> bool {
+pub(crate) fn is_group_file(file: &CStr) -> bool {
     file.to_bytes().strip_suffix(ENDING.as_bytes()).is_some_and(|hex| Name::from_hex(hex).is_some())
 }
 

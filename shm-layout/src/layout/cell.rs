@@ -184,7 +184,7 @@ pub(crate) struct SharedWords<'a> {
     pub(crate) live: &'a LiveWords,
     pub(crate) rare: &'a RareWords,
     pub(crate) epoch: &'a AtomicU64,
-    pub(crate) under_way: &'a AtomicU64,
+    pub(crate) entered: &'a AtomicU64,
     pub(crate) ever_count: &'a AtomicU64,
     pub(crate) ever_exclusive: &'a AtomicU64,
 }
@@ -197,8 +197,8 @@ impl Default for Cell {
 
 impl Rare {
     #[inline(always)]
-    fn are_those_of(&self, other: &Self) -> bool {
-        self.words.are_those_of(&other.words) && get(&self.window) == get(&other.window)
+    fn equals(&self, other: &Self) -> bool {
+        self.words.equals(&other.words) && get(&self.window) == get(&other.window)
     }
 }
 
@@ -377,7 +377,7 @@ impl Cell {
         live.append(more);
         self.put(seq, &live, folded, self.window(seq));
         let [first, second] = &self.rare;
-        let is_simple = first.are_those_of(second)
+        let is_simple = first.equals(second)
             && get(&self.amounts) == 0
             && self.control().alpha_fixed() == 0
             && (live.squares as u64) < NEARLY_FULL;
@@ -468,7 +468,7 @@ impl Cell {
             live: &self.live[0].words,
             rare: &self.rare[0].words,
             epoch: &self.epoch[0],
-            under_way: &self.epoch[1],
+            entered: &self.epoch[1],
             ever_count: &self.retired[1].past_count,
             ever_exclusive: &self.retired[1].past_exclusive,
         }

@@ -28,7 +28,7 @@ use crate::layout::cell::{Cell, Measurement, Sums, averaged};
 use crate::layout::control::{Control, is_newer};
 use crate::sync::{AtomicU64, Ordering::Relaxed, ord};
 
-/// One thread in the word `under_way`, whose upper half is the number of threads in the cell, and
+/// One thread in the word `entered`, whose upper half is the number of threads in the cell, and
 /// whose lower half is the epoch of their window.
 const ONE: u64 = 1 << 32;
 
@@ -53,11 +53,11 @@ impl Drop for Entered<'_> {
         // The cell may have been cleared without waiting for this thread. Its count of threads then
         // started at 0 again, so this thread must not be subtracted.
         let less = |word: u64| (word as u32 == self.epoch && word >= ONE).then(|| word - ONE);
-        let under_way = self.cell.shared_words().under_way;
-        let mut found = under_way.load(Relaxed);
+        let entered = self.cell.shared_words().entered;
+        let mut found = entered.load(Relaxed);
         while let Some(left) = less(found) {
             let success = ord!("shared-left", Release);
-            match under_way.compare_exchange_weak(found, left, success, Relaxed) {
+            match entered.compare_exchange_weak(found, left, success, Relaxed) {
                 Ok(_) => break,
                 Err(other) => found = other,
             }
@@ -71,7 +71,7 @@ impl Cell {
     /// just now.
     pub fn enter_shared(&self) -> Option<Entered<'_>> {
         let epoch = self.shared_control().epoch();
-        let found = self.shared_words().under_way.fetch_add(ONE, Relaxed) as u32;
+        let found = self.shared_words().entered.fetch_add(ONE, Relaxed) as u32;
         // If this window is not the one that the caller saw, dropping `entered` leaves the cell
         // again.
         let entered = Entered { cell: self, epoch: found };
@@ -189,10 +189,10 @@ impl Cell {
         }
         let words = self.shared_words();
         let epoch = u64::from(control.epoch());
-        let found = words.under_way.load(Relaxed);
+        let found = words.entered.load(Relaxed);
         let success = ord!("shared-empty", Acquire);
         if waited_for && found >= ONE
-            || words.under_way.compare_exchange(found, epoch, success, Relaxed).is_err()
+            || words.entered.compare_exchange(found, epoch, success, Relaxed).is_err()
         {
             return false;
         }

@@ -60,7 +60,7 @@ impl Backed {
     }
 
     /// Closes the file that was opened to ask about pages.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn close_file(&self) {
         if let Some(pages) = &self.0 {
             pages.borrow_mut().file = None;
         }

@@ -114,7 +114,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
             let (lane, cpu) = (reading.id, calls.cpu());
             found.try_push(LaneCalls { lane, open, cpu, is_own, edges, unplaced })?;
         }
-        self.backed.rest();
+        self.backed.close_file();
         Ok(found)
     }
 
@@ -139,7 +139,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
             (!open.is_empty()).then(|| (reading.id, points.collect()))
         });
         let found = lanes.take(most).collect();
-        self.backed.rest();
+        self.backed.close_file();
         found
     }
 }

@@ -123,7 +123,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let sparse = Sparse::new(segment, &self.backed);
         let word = sparse.control(point as usize).filter(|_| u64::from(point) < used);
         let time = sparse.reset_time(point as usize);
-        self.backed.rest();
+        self.backed.close_file();
         let word = word?;
         let before = match (change, time) {
             (Change::Reset, Some(time)) => control::reset(word, time, monotonic_ns),
@@ -157,7 +157,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         self.poll_lanes()?;
         self.poll_overflow()?;
         self.sum_parts()?;
-        self.backed.rest();
+        self.backed.close_file();
         Ok(&self.picture)
     }
 
@@ -166,7 +166,7 @@ impl<S: Borrow<Segment>> Reader<S> {
     pub fn outline(&mut self) -> &Picture {
         or_end(self.poll_process());
         or_end(self.poll_points());
-        self.backed.rest();
+        self.backed.close_file();
         &self.picture
     }
 
@@ -301,7 +301,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             }
             take(id, drained, &of_lane)?;
         }
-        self.backed.rest();
+        self.backed.close_file();
         Ok(())
     }
 

@@ -72,7 +72,7 @@ pub fn render(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pfp_model::columns::There;
+    use pfp_model::columns::Available;
     use pfp_model::columns::sorting::Sorting;
     use pfp_read::snapshot::{ClockKind, Loss, ProcessState};
     use pfp_read::source::Source;
@@ -86,7 +86,7 @@ mod tests {
         }
         let order = Sorting::by(Column::Load).order(model.points());
         let rows: Vec<_> = order.iter().filter_map(|id| model.point(*id)).collect();
-        let mut columns = Column::shown(&Column::DEFAULT, There::default());
+        let mut columns = Column::shown(&Column::DEFAULT, Available::default());
         columns.retain(|column| !column.is_drawn());
         render(&model, &rows, &columns, Unit::Time, Duration::from_secs(1))
     }

@@ -22,7 +22,7 @@ pub struct Calls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Related {
     /// The caller or callee.
-    pub who: Who,
+    pub who: CallEnd,
     /// Number of calls.
     pub count: u64,
     /// Exclusive ticks of the callee.
@@ -33,7 +33,7 @@ pub struct Related {
 
 /// A caller or callee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
+pub enum CallEnd {
     /// A point, by its id.
     Point(u32),
     /// No caller: an outermost call.
@@ -48,13 +48,14 @@ impl Calls {
         let (point, edges) = (figures.id(), &figures.snapshot.edges);
         let first = edges.partition_point(|edge| edge.point < point);
         let own = edges[first..].iter().take_while(|edge| edge.point == point);
-        let mut callers = sum_up(own.map(|edge| (edge.caller.map_or(Who::Top, Who::Point), edge)));
+        let mut callers =
+            sum_up(own.map(|edge| (edge.caller.map_or(CallEnd::Top, CallEnd::Point), edge)));
         let total = figures.total();
         let rest = |all: u64, of: fn(&Related) -> u64| {
             callers.iter().fold(all, |rest, caller| rest.saturating_sub(of(caller)))
         };
         let others = Related {
-            who: Who::Others,
+            who: CallEnd::Others,
             count: rest(total.count, |caller| caller.count),
             exclusive: rest(total.exclusive, |caller| caller.exclusive),
             inclusive: rest(total.inclusive, |caller| caller.inclusive),
@@ -69,12 +70,12 @@ impl Calls {
             callers.push(others);
         }
         let inside = edges.iter().filter(|edge| edge.caller == Some(point));
-        let callees = sum_up(inside.map(|edge| (Who::Point(edge.point), edge)));
+        let callees = sum_up(inside.map(|edge| (CallEnd::Point(edge.point), edge)));
         Self { callers, callees }
     }
 }
 
-fn sum_up<'a>(edges: impl Iterator<Item = (Who, &'a Edge)>) -> Vec<Related> {
+fn sum_up<'a>(edges: impl Iterator<Item = (CallEnd, &'a Edge)>) -> Vec<Related> {
     let mut sums = BTreeMap::new();
     for (who, edge) in edges {
         let sum = sums.entry(who).or_insert(Related { who, count: 0, exclusive: 0, inclusive: 0 });
@@ -104,7 +105,7 @@ mod tests {
         model
     }
 
-    fn related(who: Who, [count, exclusive, inclusive]: [u64; 3]) -> Related {
+    fn related(who: CallEnd, [count, exclusive, inclusive]: [u64; 3]) -> Related {
         Related { who, count, exclusive, inclusive }
     }
 
@@ -120,15 +121,16 @@ mod tests {
         let model = model(&edges, &[(2, [10, 75, 200]), (3, [8, 10, 10])]);
         let two = Calls::of(model.point(2).unwrap());
         let expected = [
-            related(Who::Top, [2, 20, 100]),
-            related(Who::Point(1), [4, 35, 45]),
-            related(Who::Others, [4, 20, 55]),
+            related(CallEnd::Top, [2, 20, 100]),
+            related(CallEnd::Point(1), [4, 35, 45]),
+            related(CallEnd::Others, [4, 20, 55]),
         ];
         assert_eq!(two.callers, expected);
-        assert_eq!(two.callees, [related(Who::Point(3), [7, 9, 9])]);
+        assert_eq!(two.callees, [related(CallEnd::Point(3), [7, 9, 9])]);
         let one = Calls::of(model.point(1).unwrap());
         assert_eq!(one.callers, []);
-        let callees = [related(Who::Point(2), [4, 35, 45]), related(Who::Point(3), [1, 1, 1])];
+        let callees =
+            [related(CallEnd::Point(2), [4, 35, 45]), related(CallEnd::Point(3), [1, 1, 1])];
         assert_eq!(one.callees, callees);
         assert_eq!(Calls::of(model.point(3).unwrap()).callers.len(), 2, "nothing is left");
     }
@@ -138,8 +140,8 @@ mod tests {
         let edges = [edge(1, Some(1), 0, [2, 20, 30]), edge(1, None, 0, [1, 10, 0])];
         let model = model(&edges, &[(1, [3, 30, 30])]);
         let calls = Calls::of(model.point(1).unwrap());
-        assert_eq!(calls.callees, [related(Who::Point(1), [2, 20, 30])]);
-        let callers = [related(Who::Point(1), [2, 20, 30]), related(Who::Top, [1, 10, 0])];
+        assert_eq!(calls.callees, [related(CallEnd::Point(1), [2, 20, 30])]);
+        let callers = [related(CallEnd::Point(1), [2, 20, 30]), related(CallEnd::Top, [1, 10, 0])];
         assert_eq!(calls.callers, callers);
     }
 

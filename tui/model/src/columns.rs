@@ -154,7 +154,7 @@ pub enum Measure {
 
 /// Properties that only some models have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct There {
+pub struct Available {
     /// The model has several processes.
     pub processes: bool,
     /// The model has processes of several machines.
@@ -165,7 +165,7 @@ pub struct There {
     pub imbalance: bool,
 }
 
-impl There {
+impl Available {
     /// The properties of a model.
     pub fn of(model: &Model) -> Self {
         let domains = || model.points().iter().filter_map(|figures| figures.point().domain());
@@ -280,12 +280,12 @@ impl Column {
     }
 
     /// The columns that have something to show in this model.
-    pub fn shown(columns: &[Self], there: There) -> Vec<Self> {
+    pub fn shown(columns: &[Self], available: Available) -> Vec<Self> {
         let says_something = |column: &Self| match column {
-            Self::Process => there.processes,
-            Self::Host => there.hosts,
-            Self::Domain => there.domains,
-            Self::Imbalance => there.imbalance,
+            Self::Process => available.processes,
+            Self::Host => available.hosts,
+            Self::Domain => available.domains,
+            Self::Imbalance => available.imbalance,
             _ => true,
         };
         columns.iter().copied().filter(says_something).collect()
@@ -354,13 +354,13 @@ impl Fit {
         columns: &[Column],
         width: usize,
         names: usize,
-        mut there: There,
+        mut available: Available,
         ellipsis: char,
     ) -> Self {
         let by_rank = columns == Column::DEFAULT;
-        there.processes &= width >= PROCESS_MIN;
+        available.processes &= width >= PROCESS_MIN;
         let least = names.clamp(NAME_MIN, NAME_MIN.max(width / NAME_SHARE));
-        let columns = Column::shown(columns, there).into_iter().map(Column::spec).collect();
+        let columns = Column::shown(columns, available).into_iter().map(Column::spec).collect();
         let widths = |column: &PointColumn| match column.heading.key == Column::Name.word() {
             true => (least, names.clamp(NAME_USUAL, NAME_MAX)),
             false => column.width,

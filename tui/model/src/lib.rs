@@ -49,7 +49,7 @@ mod window_history;
 use std::sync::Arc;
 
 pub use between::between;
-pub use calls::{Calls, Related, Who};
+pub use calls::{CallEnd, Calls, Related};
 pub use figures::{Amount, BYTES, FLOPS, Figures, LaneFigures, TupleFigures, amounts, intensity};
 pub use histogram::Quantiles;
 pub use history::{History, LoadSlice, Sample};

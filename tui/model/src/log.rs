@@ -211,14 +211,14 @@ impl EventLog {
         let same = |known: &Arc<Snapshot>| known.process.segment_id == snapshot.process.segment_id;
         let events = match self.known.take().filter(same) {
             Some(known) => self.compare(unix_ns, &known, snapshot),
-            None => self.greet(unix_ns, snapshot),
+            None => self.report_start(unix_ns, snapshot),
         };
         self.known = Some(Arc::clone(snapshot));
         self.own.retain(|_, own| unix_ns < own.until_unix_ns);
         events
     }
 
-    fn greet(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<MemberEvent> {
+    fn report_start(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<MemberEvent> {
         let process = headline::process(&snapshot.process);
         let points = snapshot.points.len();
         let clock = clock_word(snapshot.clock.kind);
@@ -238,7 +238,7 @@ impl EventLog {
             self.lose(unix_ns, kind.words(), count, count);
         }
         self.note_left_over(unix_ns, 0, snapshot);
-        self.tell_state(unix_ns, snapshot);
+        self.report_state(unix_ns, snapshot);
         // Processes that existed from the start are not reported as new.
         let mut found = snapshot.process.members.clone();
         found.iter_mut().for_each(|member| member.state = ProcessState::Running);
@@ -286,7 +286,7 @@ impl EventLog {
             }
         }
         if known.process.state != snapshot.process.state {
-            self.tell_state(unix_ns, snapshot);
+            self.report_state(unix_ns, snapshot);
         }
         self.add_events(unix_ns, events)
     }
@@ -336,7 +336,7 @@ impl EventLog {
         }
     }
 
-    fn tell_state(&mut self, unix_ns: u64, snapshot: &Snapshot) {
+    fn report_state(&mut self, unix_ns: u64, snapshot: &Snapshot) {
         let name = snapshot.process.to_string();
         if !snapshot.process.members.is_empty() {
             // Each process is reported by itself.

@@ -249,8 +249,8 @@ impl App {
 
     /// The point that the keys act on: its id, state and name.
     pub(super) fn point_meant(&self) -> Option<(u32, PointState, String)> {
-        let meant = self.meant()?;
-        Some((meant.id(), meant.state(), self.common.full_name(meant)))
+        let target = self.target_point()?;
+        Some((target.id(), target.state(), self.common.full_name(target)))
     }
 
     fn pause(&mut self) {

@@ -10,10 +10,10 @@ use pfp_read::source::{Change, Refusal, change_each};
 use pfp_read::text;
 
 /// Maximum number of changes that can be undone.
-const MOST_MADE: usize = 100;
+const MAX_UNDO: usize = 100;
 
 /// The changes of one command of the user, and the data to undo them.
-pub(super) struct Made {
+pub(super) struct UndoEntry {
     /// The changes in words, such as `switched off parse`.
     what: String,
     back: Vec<Change>,
@@ -26,7 +26,7 @@ impl App {
     /// at the first change that no process made. Otherwise returns the first error of a change that
     /// only some processes made. All changes made can be undone.
     pub(super) fn make(&mut self, what: &str, changes: &[Change]) -> Result<()> {
-        let mut made = Made { what: what.to_owned(), back: Vec::new(), figures: Vec::new() };
+        let mut entry = UndoEntry { what: what.to_owned(), back: Vec::new(), figures: Vec::new() };
         let resets = |change: &Change| matches!(change, Change::Reset(_));
         let before = match &mut self.common.session {
             Some(session) if changes.iter().any(resets) => session.poll().ok(),
@@ -37,16 +37,16 @@ impl App {
             let done = self.change(*change);
             if done.as_ref().err().is_none_or(Refusal::is_partly) {
                 let reset = before.as_ref().filter(|_| resets(change));
-                made.figures.extend(reset.and_then(|before| BeforeReset::of(before, id)));
-                made.back.extend(back);
+                entry.figures.extend(reset.and_then(|before| BeforeReset::of(before, id)));
+                entry.back.extend(back);
             }
             done
         });
-        if !made.back.is_empty() || !made.figures.is_empty() {
-            if self.made.len() == MOST_MADE {
-                self.made.remove(0);
+        if !entry.back.is_empty() || !entry.figures.is_empty() {
+            if self.undo_stack.len() == MAX_UNDO {
+                self.undo_stack.remove(0);
             }
-            self.made.push(made);
+            self.undo_stack.push(entry);
         }
         done
     }
@@ -62,18 +62,18 @@ impl App {
 
     /// Undoes what the user did last.
     pub(super) fn undo(&mut self) {
-        let Some(made) = self.made.pop() else {
+        let Some(entry) = self.undo_stack.pop() else {
             return self.common.say("there is no change of yours to undo");
         };
-        let done = self.bring_back(&made.figures);
-        let done = done.and_then(|()| change_each(&made.back, |change| self.change(*change)));
+        let done = self.bring_back(&entry.figures);
+        let done = done.and_then(|()| change_each(&entry.back, |change| self.change(*change)));
         self.next_poll = self.common.now;
         match but_partly(done) {
-            Ok(None) => self.common.say(format!("undone: {}", made.what)),
+            Ok(None) => self.common.say(format!("undone: {}", entry.what)),
             Ok(Some(why)) => self.common.notify(Severity::Failure, why),
             Err(error) => {
                 self.common.notify(Severity::Error, format!("not undone: {error:#}"));
-                self.made.push(made);
+                self.undo_stack.push(entry);
             }
         }
     }

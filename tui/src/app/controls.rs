@@ -5,7 +5,7 @@ use super::change::but_partly;
 use crate::common::{Errand, Overlay, Prompt, PromptSubject, Question, Severity};
 use pfp_model::Figures;
 use pfp_model::alpha;
-use pfp_model::columns::{Column, There};
+use pfp_model::columns::{Available, Column};
 use pfp_model::left_over::LeftOver;
 use pfp_read::snapshot::PointState;
 use pfp_read::source::Change;
@@ -123,7 +123,7 @@ impl App {
 
     /// Asks for alpha of the point's EWMA.
     pub(super) fn ask_alpha(&mut self) {
-        let Some(figures) = self.meant() else { return };
+        let Some(figures) = self.target_point() else { return };
         let text = figures.point().alpha.map_or(String::new(), alpha::written);
         let prompt = Prompt::new(PromptSubject::Alpha(figures.id()), &text);
         self.overlay = Some(Overlay::Typed(prompt));
@@ -160,15 +160,15 @@ impl App {
 
     /// The name and the row of the point that the keys act on.
     fn row_of_point(&self) -> Option<(String, String)> {
-        let figures = self.meant()?;
+        let figures = self.target_point()?;
         let scale = self.common.scale();
         let mut parts = vec![figures.name()];
         let point = figures.point();
         if !point.file.is_empty() {
             parts.push(point.place());
         }
-        let there = There::of(&self.common.model);
-        let columns = Column::shown(&self.screens.points.columns(), there).into_iter();
+        let available = Available::of(&self.common.model);
+        let columns = Column::shown(&self.screens.points.columns(), available).into_iter();
         let figures_of = columns.filter(|c| *c != Column::Name && !c.is_drawn());
         parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
         Some((figures.name(), parts.join("  ")))

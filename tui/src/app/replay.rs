@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// After a jump, the maximum number of snapshots before the cursor that are read.
 const BEFORE: usize = 120;
 /// After a move of the cursor, the time limit for reading snapshots other than the one to show.
-const PATIENCE: Duration = Duration::from_millis(100);
+const READ_LIMIT: Duration = Duration::from_millis(100);
 /// The largest step forward that reads the snapshots in between.
 const BETWEEN: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -236,14 +236,14 @@ impl App {
     fn go_on(&mut self, at: usize, to: usize) -> anyhow::Result<()> {
         let start = Instant::now();
         for place in at + 1..=to {
-            if place + 1 < to && start.elapsed() > PATIENCE {
+            if place + 1 < to && start.elapsed() > READ_LIMIT {
                 continue;
             }
             let snapshot = Arc::new(self.common.read(place)?);
             self.arrive(place, &snapshot);
             self.common.observe(&snapshot);
             let news = self.common.model.fold(snapshot);
-            self.tell(news, "here the process ended");
+            self.report_news(news, "here the process ended");
             let (view, common) = self.view_mut();
             view.update(common);
         }
@@ -255,7 +255,7 @@ impl App {
         let start = Instant::now();
         let mut snapshots = vec![self.common.read(to)?];
         for place in (0..to).rev().take(BEFORE) {
-            if snapshots.len() > 1 && start.elapsed() > PATIENCE {
+            if snapshots.len() > 1 && start.elapsed() > READ_LIMIT {
                 break;
             }
             // Stop at a damaged snapshot: the history begins after it.

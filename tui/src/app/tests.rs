@@ -23,7 +23,7 @@ use super::*;
 use crate::common::{Errand, FREEZE, MouseTarget, Prompt, PromptSubject, Question};
 use crate::view;
 use pfp_model::columns::sorting::Sorting;
-use pfp_model::columns::{Column, There};
+use pfp_model::columns::{Available, Column};
 use pfp_model::filter::Filter;
 use pfp_read::files::json::read;
 use pfp_read::snapshot::{PointState, Process, Snapshot};
@@ -427,8 +427,9 @@ fn columns_are_hidden_and_moved() {
     for _ in 0..30 {
         desk.press("K");
     }
-    let first =
-        |desk: &Desk| Column::shown(&desk.screens.points.columns(), There::default())[..4].to_vec();
+    let first = |desk: &Desk| {
+        Column::shown(&desk.screens.points.columns(), Available::default())[..4].to_vec()
+    };
     let [on, load, name, bar] = [Column::On, Column::Load, Column::Name, Column::Bar];
     assert_eq!(first(&desk), [on, load, name, bar]);
     desk.press(">J<");

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use crate::cli::command_line::{Cli, Command as Asked, parse_from};
     use crate::styles::Theme;
-    use pfp_model::columns::There;
+    use pfp_model::columns::Available;
     use ratatui::style::Color;
 
     fn read(text: &str) -> (Config, Vec<String>) {
@@ -273,7 +273,7 @@ mod tests {
             assert_eq!(found.interval, Duration::from_millis(500));
             assert_eq!(found.tau, Duration::from_secs(2));
             let own = [Column::On, Column::Name, Column::Load, Column::Trend, Column::Threads];
-            assert_eq!(Column::shown(&found.columns, There::default()), own);
+            assert_eq!(Column::shown(&found.columns, Available::default()), own);
             assert_eq!((found.sorting.column, found.unit), (Column::P99, UnitName::Cycles.into()));
             assert!(!found.mouse && ascii && found.keep);
             assert_eq!(theme, ThemeName::Sixteen);

@@ -9,7 +9,7 @@ use super::options::{ShowArgs, UpdateFormat};
 use super::output::print as print_text;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use pfp_export::{rows, table};
-use pfp_model::columns::{Column, There};
+use pfp_model::columns::{Available, Column};
 use pfp_model::compare::report;
 use pfp_model::compare::{Baseline, Comparison};
 use pfp_model::{Figures, Model};
@@ -169,7 +169,7 @@ impl<'a> Printer<'a> {
             UpdateFormat::Table => &Column::DEFAULT,
             UpdateFormat::Json | UpdateFormat::Csv => &Column::PRINTED,
         };
-        let mut columns = Column::shown(all, There::of(model));
+        let mut columns = Column::shown(all, Available::of(model));
         columns.retain(|column| !column.is_drawn());
         columns
     }

@@ -9,7 +9,7 @@ use crate::common::Options;
 use crate::screens::prelude::*;
 use pfp_model::columns;
 use pfp_model::columns::sorting::{Sorting, SteadyLoads};
-use pfp_model::columns::{Column, Fit, TABLE, There};
+use pfp_model::columns::{Available, Column, Fit, TABLE};
 
 /// Minimum height for a line of sums below the table.
 const MIN_HEIGHT: u16 = 12;
@@ -127,8 +127,8 @@ impl PointsView {
             let pid = if several { PID } else { 0 };
             text::width(&figures.point().name) + said + pid
         });
-        let (names, there) = (names.max().unwrap_or(0), There::of(&common.model));
-        Fit::new(&self.columns(), width, names, there, ellipsis)
+        let (names, available) = (names.max().unwrap_or(0), Available::of(&common.model));
+        Fit::new(&self.columns(), width, names, available, ellipsis)
     }
 }
 
@@ -193,8 +193,8 @@ impl View for PointsView {
     has_table!(self.table);
 
     fn offers(&self, key: &str, common: &Common) -> bool {
-        let there = There::of(&common.model);
-        Column::of_word(key).is_ok_and(|column| !Column::shown(&[column], there).is_empty())
+        let available = Available::of(&common.model);
+        Column::of_word(key).is_ok_and(|column| !Column::shown(&[column], available).is_empty())
     }
 
     fn grid(&self, width: usize, common: &Common) -> Option<Grid> {

@@ -195,7 +195,7 @@ impl View for RooflineView {
         let styles = &common.styles;
         let [top, picture, head, list] = self.parts(body);
         let heading = match &self.ceilings {
-            Some(ceilings) => format!(" {}", told(ceilings)),
+            Some(ceilings) => format!(" {}", limits_in_words(ceilings)),
             None if self.is_busy() => " measuring this machine's ceilings".into(),
             None => " press m to measure this machine's ceilings (a few seconds, all CPUs)".into(),
         };
@@ -227,7 +227,7 @@ impl View for RooflineView {
 }
 
 /// The limits of one thread, in words.
-fn told(ceilings: &Ceilings) -> String {
+fn limits_in_words(ceilings: &Ceilings) -> String {
     let roof = &ceilings.alone;
     let kind = roof.flops.last().map_or("", |flops| flops.kind.as_str());
     format!(

@@ -86,7 +86,7 @@ impl View for TimelineView {
     }
 
     /// The point of the region under the cursor.
-    fn meant(&self, _: &Common) -> Option<u32> {
+    fn target_point(&self, _: &Common) -> Option<u32> {
         Some(self.at.region()?.1.point)
     }
 

@@ -419,7 +419,7 @@ impl View for TreeView {
         Some(common.order.clone())
     }
 
-    fn meant(&self, _: &Common) -> Option<u32> {
+    fn target_point(&self, _: &Common) -> Option<u32> {
         match self.cursor.last() {
             Some(Frame::Point(id)) => Some(*id),
             _ => None,
@@ -429,7 +429,7 @@ impl View for TreeView {
     fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         match action {
             Action::Open if self.is_flame => self.zoom(common),
-            Action::Open => match self.meant(common) {
+            Action::Open => match self.target_point(common) {
                 Some(id) => {
                     common.selected = Some(id);
                     return Outcome::Show(Screen::Detail);

@@ -181,7 +181,7 @@ pub trait View {
     }
 
     /// The point that the keys act on.
-    fn meant(&self, common: &Common) -> Option<u32> {
+    fn target_point(&self, common: &Common) -> Option<u32> {
         common.selected
     }
 

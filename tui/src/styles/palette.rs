@@ -43,10 +43,10 @@ impl Terminal {
     /// The terminal of this process, as its environment describes it.
     pub fn from_env() -> Self {
         let of = |name| env::var(name).unwrap_or_default();
-        Self::told(&of("COLORTERM"), &of("TERM"), &of("COLORFGBG"))
+        Self::from_values(&of("COLORTERM"), &of("TERM"), &of("COLORFGBG"))
     }
 
-    fn told(colorterm: &str, term: &str, colorfgbg: &str) -> Self {
+    fn from_values(colorterm: &str, term: &str, colorfgbg: &str) -> Self {
         let depth = match (colorterm, term) {
             (_, "dumb") => Depth::None,
             (_, term) if term.starts_with("vt1") || term.starts_with("vt2") => Depth::None,
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn the_theme_fits_the_terminal() {
         let theme = |name: ThemeName, colorterm, term, colorfgbg| {
-            name.theme(Terminal::told(colorterm, term, colorfgbg)).selected.bg
+            name.theme(Terminal::from_values(colorterm, term, colorfgbg)).selected.bg
         };
         use ThemeName::{Auto, Dark, Light, Mono, Sixteen};
         let (rgb, indexed) = (Some(Color::Rgb(0, 0x5f, 0xaf)), Some(Color::Indexed(25)));
@@ -281,12 +281,14 @@ mod tests {
         assert_eq!(theme(Sixteen, "truecolor", "xterm", ""), Theme::color().selected.bg);
         assert_eq!(theme(Mono, "truecolor", "xterm", ""), None);
         assert_eq!(theme(Auto, "truecolor", "dumb", ""), None);
-        let bar = |colorfgbg| Auto.theme(Terminal::told("truecolor", "xterm", colorfgbg)).bar;
+        let bar =
+            |colorfgbg| Auto.theme(Terminal::from_values("truecolor", "xterm", colorfgbg)).bar;
         assert_eq!(bar("0;15"), LIGHT.theme(Depth::Full).bar);
         assert_eq!(bar("15;0"), DARK.theme(Depth::Full).bar);
         assert_eq!(bar("15;default;0"), DARK.theme(Depth::Full).bar);
-        let sixteen =
-            |name: ThemeName, colorfgbg| name.theme(Terminal::told("", "linux", colorfgbg)).bar;
+        let sixteen = |name: ThemeName, colorfgbg| {
+            name.theme(Terminal::from_values("", "linux", colorfgbg)).bar
+        };
         let (dark, light) = (Theme::color().bar, Theme::color_on_light().bar);
         assert_ne!(dark, light);
         assert_eq!(

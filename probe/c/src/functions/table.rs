@@ -30,7 +30,7 @@ const ALIGN: u32 = 4;
 const ENTRIES: usize = 1 << 20;
 /// Maximum number of entries to search. No search is this long before a program has called several
 /// hundred thousand functions.
-const WAY: usize = 1 << 10;
+const MAX_PROBES: usize = 1 << 10;
 
 #[repr(C)]
 pub(super) struct Entry {
@@ -89,7 +89,7 @@ pub(super) fn known(function: usize) -> Option<&'static Point> {
     if table.is_null() {
         return None;
     }
-    for step in 0..WAY {
+    for step in 0..MAX_PROBES {
         // SAFETY: not null, so it is the table.
         let entry = unsafe { entry(table, place(function) + step) };
         match entry.function.load(Relaxed) {
@@ -109,7 +109,7 @@ pub(super) fn look_up(function: usize) -> Option<&'static Point> {
     if function == 0 {
         return None;
     }
-    for step in 0..WAY {
+    for step in 0..MAX_PROBES {
         // SAFETY: the function `table` has returned this table.
         let entry = unsafe { entry(table, place(function) + step) };
         let mut found = entry.function.load(Relaxed);
@@ -143,7 +143,7 @@ pub(super) fn look_up(function: usize) -> Option<&'static Point> {
 /// its point at the same time, if no entry is free, or if memory runs out.
 pub(super) fn add(function: usize, point: &'static Point) -> bool {
     let Some(table) = table() else { return false };
-    for step in 0..WAY {
+    for step in 0..MAX_PROBES {
         // SAFETY: the function `table` has returned this table.
         let entry = unsafe { entry(table, place(function) + step) };
         if entry.function.compare_exchange(0, function, Relaxed, Relaxed).is_ok() {

@@ -83,7 +83,7 @@ pub(super) struct Member {
     /// The mutex for which the thread last began to wait, and when. The value remains after the
     /// thread acquires a nested lock that it already holds, because the runtime does not report the
     /// end of such a wait.
-    asked: Cell<Option<(u64, ClockReading)>>,
+    waiting_for: Cell<Option<(u64, ClockReading)>>,
 }
 
 thread_local! {
@@ -103,7 +103,7 @@ impl Member {
             parts: [const { Cell::new(None) }; DEPTH],
             depth: Cell::new(0),
             fork: Cell::new(ClockReading::default()),
-            asked: Cell::default(),
+            waiting_for: Cell::default(),
         };
         heap::boxed(member).ok()
     }
@@ -116,13 +116,13 @@ impl Member {
     }
 
     /// The thread begins to wait for a mutex.
-    pub(super) fn ask(&self, mutex: u64) {
-        self.asked.set(Some((mutex, ClockReading::now())));
+    pub(super) fn wait_begins(&self, mutex: u64) {
+        self.waiting_for.set(Some((mutex, ClockReading::now())));
     }
 
     /// The thread has acquired a mutex: records the wait.
-    pub(super) fn got(&self, mutex: u64, point: &'static Point) {
-        if let Some((_, from)) = self.asked.take().filter(|(asked, _)| *asked == mutex) {
+    pub(super) fn acquired(&self, mutex: u64, point: &'static Point) {
+        if let Some((_, from)) = self.waiting_for.take().filter(|(known, _)| *known == mutex) {
             let until = ClockReading::now();
             let span = since(until.now, from.now);
             let on_cpu = since(until.on_cpu, from.on_cpu).min(span);
@@ -180,7 +180,7 @@ impl Member {
     }
 
     /// The thread leaves a barrier.
-    pub(super) fn on(&self) {
+    pub(super) fn leave_barrier(&self) {
         self.change(|part| match part.state {
             State::Waits { is_last: false, .. } => {
                 part.waited(ClockReading::now());

@@ -307,7 +307,7 @@ macro_rules! declare {
 
         impl RareWords {
             #[inline(always)]
-            pub(super) fn are_those_of(&self, other: &Self) -> bool {
+            pub(super) fn equals(&self, other: &Self) -> bool {
                 let differ = |one: &AtomicU64, other: &AtomicU64| get(one) ^ get(other);
                 let all = differ(&self.$average, &other.$average)
                     $(| differ(&self.$high, &other.$high))*

@@ -49,14 +49,14 @@ impl Default for Parts {
     }
 }
 
-/// Result of one look at the live figures.
-struct Looked<R> {
+/// Result of one attempt to read the live figures.
+struct Attempt<R> {
     found: R,
     /// The sequence word that publishes these figures.
     before: u64,
-    /// Whether something was staged, or was published during the look.
+    /// Whether something was staged, or was published during the attempt.
     staged: bool,
-    /// Whether the figures were not written to during the look.
+    /// Whether the figures were not written to during the attempt.
     is_whole: bool,
 }
 
@@ -90,7 +90,7 @@ impl Cell {
         for (to, from) in picture.parts.0.iter_mut().zip(&self.parts) {
             *to = from.load(Ordering::Relaxed);
         }
-        let looked = self.look(|half, copy| {
+        let attempt = self.try_read(|half, copy| {
             let void = !half.window().is_current(commit);
             picture.live = if void { Sums::default() } else { half.sums() };
             picture.amounts = self.amounts_sums((copy, commit), void, find);
@@ -100,13 +100,13 @@ impl Cell {
         });
         // The cell is being restarted. If nothing is retired, a reset restarts it, and clears the
         // histogram.
-        if looked.found && retired.count == 0 {
+        if attempt.found && retired.count == 0 {
             picture.parts = Parts::default();
         }
         picture.retired = retired;
-        picture.staged = looked.staged;
+        picture.staged = attempt.staged;
         // No restart happened in between.
-        let same = looked.is_whole && self.commit.load(Ordering::Relaxed) == commit;
+        let same = attempt.is_whole && self.commit.load(Ordering::Relaxed) == commit;
         if same { CellRead::Whole } else { CellRead::Torn }
     }
 
@@ -120,13 +120,13 @@ impl Cell {
         restarts: u64,
         find: impl FnOnce(u32) -> Option<&'a SumWords>,
     ) -> Option<(u64, Sums, u64, SumsPicture)> {
-        let looked = self.look(|half, copy| {
+        let attempt = self.try_read(|half, copy| {
             let same = get(&self.commit) == restarts && half.window().is_current(restarts);
             let amounts = self.amounts_sums((copy, restarts), false, find);
             same.then(|| (half.sums(), get(&half.live.folded), amounts))
         });
-        let (live, folded, amounts) = looked.found.filter(|_| !looked.staged)?;
-        Some((looked.before, live, folded, amounts))
+        let (live, folded, amounts) = attempt.found.filter(|_| !attempt.staged)?;
+        Some((attempt.before, live, folded, amounts))
     }
 
     /// The sums of amounts; zeros if the cell has none.
@@ -170,13 +170,13 @@ impl Cell {
         };
         let restarts = self.restarts();
         copy(to, words);
-        let looked = self.look(|_, _| {
+        let attempt = self.try_read(|_, _| {
             copy(&mut to[LIVE], &words[LIVE]);
             copy(sums_to, sums);
         });
         // This sequence word was read before the copy, so the figures that it publishes are whole.
-        to[0] = looked.before;
-        let same = looked.is_whole && self.commit.load(Ordering::Relaxed) == restarts;
+        to[0] = attempt.before;
+        let same = attempt.is_whole && self.commit.load(Ordering::Relaxed) == restarts;
         same.then_some(restarts)
     }
 
@@ -189,7 +189,7 @@ impl Cell {
     /// Calls `read` with the published live figures and the number of their copy, and finds out
     /// whether the figures stayed whole. `read` must not read a chunk.
     #[inline]
-    fn look<R>(&self, read: impl FnOnce(Half<'_>, u64) -> R) -> Looked<R> {
+    fn try_read<R>(&self, read: impl FnOnce(Half<'_>, u64) -> R) -> Attempt<R> {
         // Pairs with `cell-close` and `cell-stage`.
         let before = self.seq.load(ord!("cell-enter", Acquire));
         let found = read(self.published_by(before), before / FLIP);
@@ -202,7 +202,7 @@ impl Cell {
         // The other copy may be published by now. This copy stays whole until the change
         // after that is staged in it.
         let is_whole = after.wrapping_sub(before & !STAGED) <= FLIP;
-        Looked { found, before, staged, is_whole }
+        Attempt { found, before, staged, is_whole }
     }
 
     /// The sequence word. If two readings are equal and even, nothing was written in between.

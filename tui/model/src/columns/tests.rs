@@ -24,13 +24,13 @@ fn columns_always_fit_and_the_most_needed_stay() {
     for width in 24..200 {
         for all in [&Column::DEFAULT[..], Column::ALL] {
             for is_there in [false, true] {
-                let there = There {
+                let available = Available {
                     processes: is_there,
                     hosts: is_there,
                     domains: is_there,
                     imbalance: is_there,
                 };
-                let fit = Fit::new(all, width, width % 70, there, '~');
+                let fit = Fit::new(all, width, width % 70, available, '~');
                 assert_eq!(fit.columns.contains(&Column::Process), is_there && width >= 60);
                 assert!(is_there || !fit.columns.contains(&Column::Domain));
                 let used: usize = fit.columns.iter().map(|column| fit.width(*column)).sum();
@@ -39,14 +39,14 @@ fn columns_always_fit_and_the_most_needed_stay() {
             }
         }
     }
-    let narrow = Fit::new(&Column::DEFAULT, 38, 20, There::default(), '~');
+    let narrow = Fit::new(&Column::DEFAULT, 38, 20, Available::default(), '~');
     assert!(narrow.columns.contains(&Column::Load));
-    assert_eq!(Fit::new(&Column::DEFAULT, 120, 20, There::default(), '~').columns.len(), 13);
+    assert_eq!(Fit::new(&Column::DEFAULT, 120, 20, Available::default(), '~').columns.len(), 13);
     // The user's own order is kept, and its last columns are dropped first.
     let own = [Column::On, Column::P99, Column::Name, Column::Dev, Column::Load];
-    assert_eq!(Fit::new(&own, 60, 20, There::default(), '~').columns, own);
-    assert_eq!(Fit::new(&own, 32, 10, There::default(), '~').columns, own[..4]);
-    let wide = Fit::new(&Column::DEFAULT, 300, 20, There::default(), '~');
+    assert_eq!(Fit::new(&own, 60, 20, Available::default(), '~').columns, own);
+    assert_eq!(Fit::new(&own, 32, 10, Available::default(), '~').columns, own[..4]);
+    let wide = Fit::new(&Column::DEFAULT, 300, 20, Available::default(), '~');
     assert!(wide.width(Column::Trend) > 40 && wide.width(Column::Bar) > 16);
     assert_eq!(wide.width(Column::Name), 20);
 }
@@ -144,8 +144,8 @@ fn domains_and_imbalance_have_columns_where_there_are_any() {
         let (mut source, mut model) = (Synthetic::new(), Model::default());
         change(&mut source);
         model.fold(source.poll().unwrap());
-        let there = There::of(&model);
-        let columns = Column::shown(&Column::DEFAULT, there);
+        let available = Available::of(&model);
+        let columns = Column::shown(&Column::DEFAULT, available);
         let is_shown = [Column::Domain, Column::Imbalance].map(|it| columns.contains(&it));
         (model, is_shown)
     };

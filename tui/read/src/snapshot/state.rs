@@ -33,13 +33,13 @@ impl ProcessState {
         }
     }
 
-    /// The state of a dead process. `says_so` is set if its segment records a clean exit.
-    pub fn of_dead(says_so: bool, end: Option<&End>) -> Self {
+    /// The state of a dead process. `exited_cleanly` is set if its segment records a clean exit.
+    pub fn of_dead(exited_cleanly: bool, end: Option<&End>) -> Self {
         match end {
             Some(End::Signal(libc::SIGHUP | libc::SIGINT | libc::SIGTERM)) => Self::Exited,
             Some(End::Signal(_)) => Self::Crashed,
             Some(End::Status(_) | End::ReplacedBy(_)) => Self::Exited,
-            None if says_so => Self::Exited,
+            None if exited_cleanly => Self::Exited,
             None => Self::Ended,
         }
     }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn each_end_has_its_state_and_its_words() {
         use ProcessState::{Crashed, Ended, Exited};
-        for (says_so, end, state, words) in [
+        for (exited_cleanly, end, state, words) in [
             (true, None, Exited, "ended in order"),
             (false, None, Ended, "ended, cause unknown"),
             (false, Some(End::Status(0)), Exited, "ended in order"),
@@ -130,7 +130,7 @@ mod tests {
             (false, Some(End::Signal(libc::SIGKILL)), Crashed, "crashed or was killed: SIGKILL"),
             (false, Some(End::ReplacedBy("sleep".into())), Exited, "replaced by sleep"),
         ] {
-            assert_eq!(ProcessState::of_dead(says_so, end.as_ref()), state, "{end:?}");
+            assert_eq!(ProcessState::of_dead(exited_cleanly, end.as_ref()), state, "{end:?}");
             assert_eq!(ended(state, end.as_ref()).as_deref(), Some(words));
         }
         // Older versions wrote the state `Crashed` without an end.

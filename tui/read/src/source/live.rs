@@ -429,7 +429,7 @@ impl Source for LiveSource {
             self.switches.retract(point);
             bail!("the process has no point {point}");
         };
-        Ok(on.map(|on| self.switches.settle(point, on, point_state(before))))
+        Ok(on.map(|on| self.switches.confirm(point, on, point_state(before))))
     }
 }
 

@@ -82,7 +82,7 @@ impl StartHandle {
 
     /// Marks the start as over: the agent has answered, or the command has failed. From here on
     /// [`Self::give_up`] leaves the command alone, and the command may be reaped.
-    fn is_done(&self) {
+    fn mark_done(&self) {
         let mut start = self.lock();
         if matches!(*start, Start::Running(_)) {
             *start = Start::Done;
@@ -232,7 +232,7 @@ impl AgentProcess {
             next: 0,
         };
         if let Err(error) = copied {
-            waiting.is_done();
+            waiting.mark_done();
             return Err(line.why_not(via, &error));
         }
         // Ignore a failure to write here: the error of the read below also has what the command
@@ -248,7 +248,7 @@ impl AgentProcess {
                 answer => break answer,
             }
         };
-        waiting.is_done();
+        waiting.mark_done();
         match answer {
             Ok(Some((Answer::Hello { version: wire::VERSION, .. }, _))) => Ok(line),
             Ok(Some((Answer::Hello { version, program }, _))) => bail!(Refusal::Version(format!(
@@ -511,7 +511,7 @@ mod tests {
         // After the agent has answered, giving up does not end it.
         let waiting = StartHandle::default();
         let mut child = waiting.spawn(&mut sleeps()).unwrap();
-        waiting.is_done();
+        waiting.mark_done();
         waiting.give_up();
         assert!(child.try_wait().unwrap().is_none());
         child.kill().unwrap();

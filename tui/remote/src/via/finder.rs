@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use super::agent::{AgentProcess, PATIENCE, SILENT, StartHandle};
 use super::far::{Connection, ConnectionState, PendingRequest};
-use super::remote::{FOR_RECORDS, RemoteSource, What};
+use super::remote::{FOR_RECORDS, RemoteSource, Target};
 use super::way::{AgentCommand, Route, at};
 use super::wire::{Answer, Ask, Unpacker};
 use pfp_read::source::guard::{clean_discovery, clean_places};
@@ -148,7 +148,7 @@ impl RemoteFinder {
 
     /// Watches a process or several, without waiting for the answer. If the agent refuses, the
     /// first poll returns the error.
-    fn watch(&self, what: What) -> Result<RemoteSource> {
+    fn watch(&self, target: Target) -> Result<RemoteSource> {
         let far = Rc::clone(&self.far);
         let id = far.borrow().next;
         far.borrow_mut().next += 1;
@@ -162,7 +162,7 @@ impl RemoteFinder {
             scale: None,
             missed: 0,
             id,
-            what,
+            target,
             opened: 0,
             attaching: None,
             asked: None,
@@ -182,11 +182,11 @@ impl RemoteFinder {
 
     /// Watches a process, without waiting for the line.
     pub(crate) fn watch_later(&self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        Ok(Box::new(self.watch(What::One(candidate.segment_id.clone()))?))
+        Ok(Box::new(self.watch(Target::One(candidate.segment_id.clone()))?))
     }
 
-    fn watch_in_time(&self, what: What) -> Result<Box<dyn Source>> {
-        let mut remote = self.watch(what)?;
+    fn watch_in_time(&self, target: Target) -> Result<Box<dyn Source>> {
+        let mut remote = self.watch(target)?;
         if !self.never_waits {
             remote.wait_until_attached()?;
         }
@@ -223,11 +223,11 @@ impl Finder for RemoteFinder {
     }
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        self.watch_in_time(What::One(candidate.segment_id.clone()))
+        self.watch_in_time(Target::One(candidate.segment_id.clone()))
     }
 
     fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-        self.watch_in_time(What::Several(group.clone()))
+        self.watch_in_time(Target::Several(group.clone()))
     }
 
     fn ready_for_screen(&mut self) {

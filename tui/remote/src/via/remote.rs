@@ -35,7 +35,7 @@ const FORGIVEN: Duration = Duration::from_secs(30);
 
 /// The processes to attach to, and to attach to again after a loss of the line. `One` has a segment
 /// id.
-pub(super) enum What {
+pub(super) enum Target {
     One(String),
     Several(ProcessGroup),
 }
@@ -59,7 +59,7 @@ pub(super) struct RemoteSource {
     /// Number of polls since the last picture arrived.
     pub(super) missed: u32,
     pub(super) id: u32,
-    pub(super) what: What,
+    pub(super) target: Target,
     /// The value of [`Connection::opened`] when this source attached; 0 while it is not attached.
     pub(super) opened: u32,
     /// The pending request to attach.
@@ -116,9 +116,9 @@ impl RemoteSource {
             return Ok(());
         }
         let source = self.id;
-        let ask = match &self.what {
-            What::One(segment_id) => Ask::Attach { source, segment_id: segment_id.clone() },
-            What::Several(group) => Ask::AttachGroup { source, group: group.clone() },
+        let ask = match &self.target {
+            Target::One(segment_id) => Ask::Attach { source, segment_id: segment_id.clone() },
+            Target::Several(group) => Ask::AttachGroup { source, group: group.clone() },
         };
         self.unpacker = Unpacker::new()?;
         self.attaching = Some(far.ask(ask)?);

@@ -94,8 +94,8 @@ fn machines_have_a_column_and_a_filter() {
     let mut desk = desk_of_two();
     members(&desk, |all| all[0].host = "node3".into());
     desk.wait(2);
-    let there = |desk: &Desk| There::of(&desk.common.model).hosts;
-    assert!(there(&desk));
+    let available = |desk: &Desk| Available::of(&desk.common.model).hosts;
+    assert!(available(&desk));
     desk.press("o");
     let shown = |desk: &mut Desk, filter: &str| -> Vec<u32> {
         desk.common.filter = Filter::new(filter).unwrap();
@@ -110,5 +110,5 @@ fn machines_have_a_column_and_a_filter() {
     assert_eq!(shown(&mut desk, "host:\"db\""), [1; 4]);
     members(&desk, |all| all[0].host.clear());
     desk.wait(1);
-    assert!(!there(&desk), "one machine needs no column");
+    assert!(!available(&desk), "one machine needs no column");
 }

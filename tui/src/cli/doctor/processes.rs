@@ -225,10 +225,11 @@ pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> Ch
 /// How a process ended, in words that follow its name.
 fn how_it_ended(info: &Info) -> Cow<'static, str> {
     let counters = |segment: Segment| segment.counters().state.load(Relaxed);
-    let says_so = open(info).is_ok_and(|segment| counters(segment) == Said::Exited as u64);
+    let exited_cleanly = open(info).is_ok_and(|segment| counters(segment) == Said::Exited as u64);
     let end = if is_own(info.process.pidns) { info.process.end(info.process.pid) } else { None };
     let end = end.map(End::from);
-    state::ended(ProcessState::of_dead(says_so, end.as_ref()), end.as_ref()).unwrap_or_default()
+    state::ended(ProcessState::of_dead(exited_cleanly, end.as_ref()), end.as_ref())
+        .unwrap_or_default()
 }
 
 /// Opens a segment. If the segment is truncated later, reading it does not kill this process.

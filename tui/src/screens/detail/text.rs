@@ -11,7 +11,7 @@ use crate::styles::beside;
 use pfp_model::columns::{self, state_word};
 use pfp_model::histogram::HistogramBar;
 use pfp_model::threads::own_name;
-use pfp_model::{Calls, HistogramWindow, Related, Who, WindowStats, histogram, lost};
+use pfp_model::{CallEnd, Calls, HistogramWindow, Related, WindowStats, histogram, lost};
 use pfp_read::snapshot::Stats;
 
 /// Minimum width for showing the histogram beside the figures.
@@ -359,10 +359,10 @@ impl Pane<'_> {
     /// The callers and the callees of the point.
     fn calls(&self, width: usize) -> Vec<TextLine> {
         let calls = Calls::of(self.figures);
-        let name = |who: Who| match who {
-            Who::Point(id) => self.common.point_name(id),
-            Who::Top => "(top level)".into(),
-            Who::Others => "(other callers)".into(),
+        let name = |who: CallEnd| match who {
+            CallEnd::Point(id) => self.common.point_name(id),
+            CallEnd::Top => "(top level)".into(),
+            CallEnd::Others => "(other callers)".into(),
         };
         // Ended callees of an open region are in the table already. So the whole includes the time
         // of open regions; otherwise a share could exceed 100 %.

@@ -100,7 +100,7 @@ pub(super) fn head(tree: &TreeView, canvas: &mut Canvas, body: Rect, common: &Co
     let styles = &common.styles;
     let width = usize::from(body.width);
     let lines = [
-        Line::styled(told(tree, common), styles.theme.process),
+        Line::styled(source_in_words(tree, common), styles.theme.process),
         match tree.is_flame {
             true => Line::styled(selected(tree, common), styles.theme.header),
             false => fit(tree, width, styles.glyphs.ellipsis).heading(&tree.table.0, styles),
@@ -111,8 +111,8 @@ pub(super) fn head(tree: &TreeView, canvas: &mut Canvas, body: Rect, common: &Co
     }
 }
 
-fn told(tree: &TreeView, common: &Common) -> String {
-    let mut told = match (tree.source, tree.window, tree.seconds) {
+fn source_in_words(tree: &TreeView, common: &Common) -> String {
+    let mut text = match (tree.source, tree.window, tree.seconds) {
         (WeightSource::Samples, ..) => {
             let (taken, outside) = (tree.samples.taken(), tree.samples.outside());
             let share = units::percent(outside as f64 / taken.max(1) as f64);
@@ -128,15 +128,15 @@ fn told(tree: &TreeView, common: &Common) -> String {
     };
     if let Some(seconds) = tree.seconds.filter(|seconds| *seconds > 0.0) {
         let cpus = tree.tree.total() as f64 / common.scale().ticks_per_second / seconds;
-        told += &format!(", {} % of one CPU", units::percent(cpus));
+        text += &format!(", {} % of one CPU", units::percent(cpus));
     }
     if tree.direction == Direction::Callers {
-        told += "; callers below";
+        text += "; callers below";
     }
     if let Some(frame) = tree.zoom.last() {
-        told += &format!("; only {}, Esc shows all", super::name(*frame, &common.model));
+        text += &format!("; only {}, Esc shows all", super::name(*frame, &common.model));
     }
-    told
+    text
 }
 
 /// The frame under the cursor, in full.
@@ -148,19 +148,19 @@ pub(super) fn selected(tree: &TreeView, common: &Common) -> String {
         WeightSource::Time => common.scale().ticks(weight as f64),
         WeightSource::Samples => units::count(weight),
     };
-    let mut told = format!(
+    let mut text = format!(
         " {}: {} % {}",
         super::name(node.frame, &common.model),
         share(node.inclusive),
         time(node.inclusive),
     );
     if tree.direction == Direction::Callees {
-        told += &format!(", self {} % {}", share(node.exclusive), time(node.exclusive));
+        text += &format!(", self {} % {}", share(node.exclusive), time(node.exclusive));
     }
     if node.count > 0 {
-        told += &format!(", {} calls", units::si(node.count as f64));
+        text += &format!(", {} calls", units::si(node.count as f64));
     }
-    told
+    text
 }
 
 /// A message for an empty tree, with advice.

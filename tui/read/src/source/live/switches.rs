@@ -49,7 +49,7 @@ impl Switches {
     /// Completes the record after a point has been switched. Returns the state to restore later:
     /// the state before this switch or, if another viewer has switched the point and has not
     /// restored it yet, the state before that viewer's switch.
-    pub(super) fn settle(&mut self, point: u32, on: bool, before: PointState) -> PointState {
+    pub(super) fn confirm(&mut self, point: u32, on: bool, before: PointState) -> PointState {
         let left = state(on);
         let others = || self.others.iter().find_map(|other| other.points.get(&point));
         let found = match before == left {
