@@ -242,8 +242,8 @@ fn alive() -> Option<&'static Thread> {
 }
 
 /// The link of the thread's chain that leads to `context`, where null means the thread's own
-/// context. If the chain does not contain `context`, returns the link that leads to the task behind
-/// all interrupts.
+/// context. If the chain does not contain `context`, returns its last link, which leads to the
+/// task.
 fn link(thread: &'static Thread, context: *const Shared) -> &'static AtomicPtr<Shared> {
     let mut link = &thread.current;
     loop {

@@ -60,10 +60,10 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
     finish_with(thread, point, sum, (start, elapsed), amounts.copied());
 }
 
-/// Makes the thread's cell of a tuple follow the same control word as its cell of the metered
-/// point, as if this had been done at the region's begin. So the region counts in the window in
-/// which it began, even if the point was reset since. If the tuple's cell already follows the
-/// current word, it is left alone, since it has newer regions.
+/// Makes the thread's cell of a tuple follow the control word that its cell of the metered point
+/// follows. So the region counts in the window in which it began, even if the point was reset
+/// since. If the tuple's cell already follows the current word, it is left alone, since it has
+/// newer regions.
 fn follow(thread: &Thread, tuple: &'static Point, metered: &Point) {
     let [at, word] = [tuple, metered].map(|point| thread.entry(point).follows());
     // If the counter must not be read, no cell follows a word: see `prepare::point`.

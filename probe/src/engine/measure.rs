@@ -13,8 +13,8 @@
 //!
 //! A signal handler may measure between any two instructions, which changes the covered ticks. So a
 //! begin or end reads the covered ticks before and after its stamp, and takes the stamp again if
-//! they differ. If a handler measures before the region is pushed, it uses the same slot of the
-//! stack, which also shows in the covered ticks.
+//! they differ. A handler that measures just before the push overwrites the region's fields, since
+//! it uses the same slot of the stack; the same comparison detects this.
 //!
 //! The cost is the longest chain of dependent instructions after the counter is read. So everything
 //! that does not depend on the counter is done before, and rare cases are left to [`super::slow`].

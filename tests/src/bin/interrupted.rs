@@ -54,9 +54,9 @@ mod stepping {
 
     /// Duration of a region's work in ticks, which exceeds the highest price of a region.
     const LONG: u64 = 4_000;
-    /// Ticks of an outer region before and after the regions inside. Where a page is folded, this
-    /// exceeds the ticks of an interrupted fold, which are subtracted from the outer region's own
-    /// ticks.
+    /// Ticks of an outer region before and after the regions inside. The ticks of an interrupted
+    /// fold are subtracted from the outer region's own ticks, so this exceeds them in cases that
+    /// fold a page.
     static OUTSIDE_LASTS: AtomicU64 = AtomicU64::new(LONG);
     const LONG_OUTSIDE: u64 = 100_000;
     /// With wall time as the clock, a wait of at least this many ticks sleeps instead of using the

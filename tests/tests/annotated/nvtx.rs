@@ -138,7 +138,7 @@ fn functions_of_a_module_are_ranges_by_pythons_own_hook() {
     }
 }
 
-/// With this version of the headers, every thread whose first call comes early starts the library.
+/// In this NVTX version, each thread that calls before the tool has started starts it once more.
 #[test]
 fn threads_that_call_first_together_lose_no_call() {
     let Some(program) = compiled("race", Link::Without) else { return };

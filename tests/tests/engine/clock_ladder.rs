@@ -124,7 +124,7 @@ fn figures_stay_correct_while_other_code_uses_rseq() {
         let (tid, cpu_ns, stolen_ns) = (thread[0] as u32, thread[1], thread[2]);
         let all = watch::of_lane(picture, watch::lane(picture, tid));
         let off = all.exclusive as f64 * ns_per_tick / cpu_ns - 1.0;
-        // All extra readings count for the CPU time, but some of them for no region.
+        // The thread's CPU time includes all extra clock readings, the regions only some of them.
         let room = 0.02 + stolen_ns / cpu_ns;
         assert!(
             off.abs() < room,

@@ -1,5 +1,5 @@
-//! Forks: a child measures into its own segment or not at all, however it was forked. The child
-//! changes neither its parent's figures nor its object, and does not keep it alive.
+//! Forks: a child measures into its own segment or not at all, however it was forked. A child does
+//! not change its parent's figures or object, and a dead parent counts as dead while a child lives.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

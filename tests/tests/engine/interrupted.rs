@@ -158,8 +158,8 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
                 outcome.end
             };
             let mut ends = [short, LATE].map(judged);
-            // If the thread waits for a CPU, its end takes the slow path. That folds the few
-            // records so far, so no full page is folded.
+            // If the thread waits for a CPU, the region's end takes the slow path. That folds the
+            // few records so far, so no full page is folded.
             let is_folded = |end: u64| !is_page || end > 1_000;
             for _ in 0..3 {
                 if !is_folded(ends[0]) {

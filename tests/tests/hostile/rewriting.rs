@@ -239,8 +239,8 @@ fn a_viewer_in_a_terminal_survives_an_overwritten_segment() {
     });
     assert!(runs(viewer), "the viewer has crashed:\n{}", screen.shown());
     assert_eq!(screen.title(), title, "a name has set the title");
-    // The viewer continues, and shows all points. Parts of a point that it read while they were
-    // overwritten may stay wrong, such as the name, since no program changes a text in place.
+    // The viewer continues, and shows all points. It does not read a text again, because no program
+    // changes a text in place. So a name that it read while it was overwritten may stay wrong.
     screen.press(&["Escape", "1"], "the points that there are", |text| rows(text).len() == before);
     let most = peak(viewer);
 

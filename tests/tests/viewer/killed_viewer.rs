@@ -183,7 +183,7 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
     let mut random = Random::new(2);
     let (mut slowest, mut slowest_cpu, mut attached) = (Duration::ZERO, Duration::ZERO, 0);
     let (mut saved, mut drafts) = (0, 0);
-    // On a busy machine, viewers live longer, until one has switched a point and one has saved.
+    // On a busy machine, viewers may need longer lives to switch a point and to save a file.
     for kill in 0.. {
         let is_missing = saved == 0 || watched.witness.switched.load(Acquire) == 0;
         if kill >= kills && !is_missing {

@@ -576,7 +576,7 @@ pub(super) fn common_move(moves: &mut [f64]) -> Option<f64> {
     Some(moves[moves.len() / 2])
 }
 
-/// The verdict on most measurements, if their change is large enough to matter.
+/// The verdict on the measurements as a whole, if their change is large enough to matter.
 fn shifted(row: &DiffRow, rank: &RankTest) -> Option<Verdict> {
     let moves = [row.mean_change(), row.quantile_change(0.5)];
     let moved = |way: f64| moves.iter().flatten().any(|by| way * by >= SHIFT);

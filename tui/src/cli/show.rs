@@ -1,4 +1,4 @@
-//! Shows a source on the screen, or as text without one.
+//! Shows a source, either on the screen or as text.
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -198,7 +198,7 @@ groups! {
         Columns [Char('c')] "columns", "choose the columns";
     }
 
-    /// The poll interval, on screens where no keys zoom.
+    /// The poll interval, on screens where `+` and `-` do not zoom.
     pub(crate) POLL = own {
         Faster [Char('+'), Char('=')] "", "poll more often";
         Slower [Char('-')] "", "poll less often";

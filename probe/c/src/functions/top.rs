@@ -9,8 +9,8 @@ pub(super) use probe::c::functions as top;
 /// between threads.
 pub(super) static DISTANCE: AtomicIsize = AtomicIsize::new(0);
 
-/// The second word at this distance always reads 0, as `probe/src/engine/local.rs` explains, so
-/// each end searches the frames.
+/// With this distance, `Functions::sp` is `fs:[0x20]`, which always reads 0, as
+/// `probe/src/engine/local.rs` explains. So each end searches the frames.
 const UNKNOWN: isize = 0x18;
 
 /// Makes the end hooks search the frames from now on.

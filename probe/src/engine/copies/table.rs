@@ -203,8 +203,8 @@ table! {
     fn refuse_point() = numeric::refuse();
     /// Measures the cost of the leader's regions: inside a region, of a pair, and of a lap.
     fn calibrate(pairs: u32, costs: &mut [u64; 3]) -> bool = serve::calibrate(pairs, costs);
-    /// Measures the cost of a function's call in addition to the cost of a scope, inside the region
-    /// and in all. The call begins and ends a region of point 0.
+    /// Measures what a call that begins and ends a region of point 0 costs beyond a scope: inside
+    /// the region, and in total.
     fn calibrate_call(
         call: unsafe extern "C" fn(*const c_void), with: *const c_void, again: bool,
         inside: &AtomicU64, pair: &AtomicU64

@@ -238,8 +238,8 @@ fn make_as_named(
         Ok(process) => process,
         Err((stage, error)) => {
             let is_taken = stage == Stage::Segment && error.kind() == io::ErrorKind::AlreadyExists;
-            // If the name was taken, the object is another process's. If this object cannot be
-            // removed, the beacon stays, so that a sweep finds it.
+            // If the name was taken, the object is another process's and stays. If our own object
+            // cannot be removed, the beacon stays, so that a sweep finds the object.
             if is_taken || pfp_shm_layout::object::unlink_if_there(&object) {
                 beacon.ok().map(|beacon| beacon.extinguish());
             }

@@ -1,6 +1,6 @@
-//! [Switches](pfp_shm_layout::switch): words of the segment by which pfp stops the calls of code
-//! that is annotated for another tool. The page of each switch is mapped a second time, in front of
-//! private memory.
+//! [Switches](pfp_shm_layout::switch): flags in the segment that stop the calls of code that is
+//! annotated for another tool. The page of each switch is mapped a second time, followed by a
+//! private page for the rest of the flag's domain, where no other process can write.
 
 use std::ptr;
 use std::sync::atomic::{

@@ -110,10 +110,10 @@ impl Cell {
         if same { CellRead::Whole } else { CellRead::Torn }
     }
 
-    /// Copies only the live figures, the number of records that they hold, and the sums of amounts,
-    /// and returns them after the sequence word that publishes them. As long as nothing restarts,
-    /// the rest of the cell is unchanged. `None` if the cell was written to during the copy, has
-    /// something staged, or has restarted since a picture with this number of restarts.
+    /// Copies the live figures, the number of records that they hold, and the sums of amounts. The
+    /// rest of the cell changes only in a restart. Returns the sequence word that publishes the
+    /// copy, then the copy. `None` if the cell was written to during the copy, has something
+    /// staged, or its number of restarts is not `restarts`.
     #[inline]
     pub fn read_live<'a>(
         &self,

@@ -122,7 +122,7 @@ impl Cell {
     }
 
     /// The published figures hold the lane's records below this number. Only the lane's thread may
-    /// call this: a reader may load the number while the copy is overwritten.
+    /// call this, because the copy could be overwritten before a reader loads the number.
     #[must_use]
     pub fn folded(&self) -> u64 {
         self.published_by(self.seq.load(Ordering::Relaxed)).live.folded.load(Ordering::Relaxed)

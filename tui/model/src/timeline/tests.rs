@@ -180,7 +180,7 @@ fn devices_have_lines_of_their_own() {
     assert_eq!(found, expected);
     assert_eq!(track.lost_until, Some(300), "of the thread's own records");
 
-    // The first timer stays above the second if the ring has lost more of it.
+    // Timer 8 stays above timer 9, although the ring has lost timer 8's oldest record.
     snapshot.records.remove(1);
     let track = Timeline::of(&snapshot, None).tracks.remove(0);
     let first = track.levels.iter().find(|level| level.device == Some(1)).unwrap();

@@ -37,7 +37,7 @@ const TO_END: Duration = Duration::from_secs(1);
 /// How long the screen waits for a command to end after a goodbye.
 const TO_SAY_GOODBYE: Duration = Duration::from_millis(300);
 
-/// Lets a caller give up the start of an agent, which ends its command.
+/// Lets a caller give up the start of an agent. If the command runs already, it gets SIGTERM.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartHandle(Arc<Mutex<Start>>);
 
