@@ -123,9 +123,9 @@ pub struct Overhead {
 }
 
 /// Measures the overhead with `pairs` begins and ends of point 0, and subtracts it from all figures
-/// from now on. pfp does this once at the start. Call it only to repeat that, for example if the
-/// machine was busy then. `None` if nothing can be measured, if point 0 is off or fenced, or if
-/// another thread is calibrating.
+/// from now on. pfp measures the overhead once at the start. Call this function only to repeat that
+/// measurement, for example if the machine was busy at the start. `None` if nothing can be
+/// measured, if point 0 is off or fenced, or if another thread is calibrating.
 pub fn calibrate(pairs: u32) -> Option<Overhead> {
     program::calibrate(pairs)
 }
@@ -134,8 +134,8 @@ pub fn calibrate(pairs: u32) -> Option<Overhead> {
 /// user-level scheduler.
 ///
 /// The open regions of a context are suspended and resumed with it, and may resume on another
-/// thread. Time in which a context is suspended counts as off-CPU. A thread on which no context is
-/// current has its own.
+/// thread. Time in which a context is suspended counts as off-CPU. A thread on which the program
+/// has made no context current runs in a context of its own.
 ///
 /// A context belongs to at most one thread at a time: the thread on which it is current, or on
 /// which an interrupt has suspended it. Signals are blocked while contexts are switched, so a
@@ -189,9 +189,9 @@ impl ExecutionContext {
     }
 }
 
-/// An entered context; dropping this leaves it.
+/// An entered context. Dropping this value leaves the context.
 ///
-/// It cannot be sent to another thread.
+/// The value cannot be sent to another thread.
 #[must_use = "the context is left at once if this is not bound to a name"]
 #[derive(Debug)]
 pub struct Entered {
@@ -260,8 +260,8 @@ pub fn snapshot_over(path: impl AsRef<Path>) -> io::Result<()> {
 /// The object has an array for each name of a point. The array has an object for each tuple of
 /// amounts, with `Bytes`, `Flops`, `Calls`, and `Min`, `Max`, `Avg` and `Stddev` of a call's
 /// exclusive time in seconds. `Bytes` and `Flops` are the amounts of one call, 0 for regions
-/// without them, and the mean for calls that are summed without their tuples. Other amounts have
-/// their own names. The line is written whole, unless writing to `out` fails.
+/// without them, and the mean for calls that are summed without their tuples. Other amounts appear
+/// under their own names. The line is written whole, unless writing to `out` fails.
 ///
 /// A thread and a later thread that reuses its memory for figures (its lane) count as one thread.
 ///

@@ -148,7 +148,7 @@ pub fn may_measure(point: &'static Point) -> bool {
 }
 
 /// Makes the segment now, so that no thread has to wait for it later. Called when the library is
-/// loaded, because the host waits for that anyway.
+/// loaded, because the host waits for the loading anyway.
 pub fn get_ready() {
     let _ = keeping_errno(crate::init);
 }
@@ -181,7 +181,8 @@ pub fn count_refusal() {
     context::count_refusal();
 }
 
-/// Number of iterations to spin for a lock that another thread holds, at most a millisecond in all.
+/// Number of iterations to spin for a lock that another thread holds, at most a millisecond in
+/// total.
 pub fn brief_spin() -> impl Iterator<Item = ()> {
     spin::brief_spin()
 }
@@ -194,8 +195,8 @@ pub fn functions() -> Option<&'static Functions> {
     local::get().map(|local| &local.functions)
 }
 
-/// Whether thread-local storage is allocated and initialized. A hook may be called earlier, by the
-/// resolver of an indirect function, and must not use the storage then.
+/// Whether thread-local storage is allocated and initialized. The resolver of an indirect function
+/// can call a hook earlier; such a hook must not use the storage.
 #[must_use]
 pub fn has_started() -> bool {
     static HAS_STARTED: AtomicBool = AtomicBool::new(false);

@@ -12,7 +12,7 @@ impl Doubles {
         Self([number; 2])
     }
 
-    /// Reads two signed numbers of 32 bits, `BYTES` bytes behind `place`, and converts them.
+    /// Reads the two signed numbers of 32 bits at `place + BYTES`, and converts them.
     ///
     /// # Safety
     ///

@@ -116,13 +116,14 @@
 //!   exclusive ticks: 13 hours at 3 GHz.
 //!
 //! On-CPU time is what the kernel counts as the thread's CPU time. A thread that measures reads its
-//! CPU time after each switch. It also reads it once a millisecond, because a hypervisor can steal
-//! time without a switch. If the kernel subtracts stolen time from the CPU time, pfp subtracts it
-//! from the region in which it fell. Time that is stolen less than a millisecond after a reading
-//! may be noticed only at the next reading, and is then subtracted from a later region. If the
-//! subtraction leaves nothing of a region, the minimum and the histogram count the region like the
-//! shortest region that was never off the CPU. The clock `wall` (see `PFP_CLOCK` below) notices no
-//! switches, so its figures include off-CPU time, and the viewer says so.
+//! CPU time after each switch. It also reads the CPU time once a millisecond, because a hypervisor
+//! can steal time without a switch. If the kernel subtracts stolen time from the CPU time, pfp
+//! subtracts that time from the region in which it was stolen. Time that is stolen less than a
+//! millisecond after a reading may be noticed only at the next reading, and is then subtracted from
+//! a later region. If the subtraction leaves nothing of a region, the minimum and the histogram
+//! count the region like the shortest region that was never off the CPU. The clock `wall` (see
+//! `PFP_CLOCK` below) notices no switches, so its figures include off-CPU time, and the viewer says
+//! so.
 //!
 //! The overhead is the time of a begin and an end with nothing between them. A processor executes a
 //! part of it in parallel with the work of the enclosing region, but all of it is subtracted from

@@ -161,7 +161,7 @@ fn by_mappings(code: usize) -> Option<Loaded> {
 pub struct Mapping<'a> {
     /// The first address.
     pub start: usize,
-    /// The address behind the last one.
+    /// One past the last address.
     pub end: usize,
     /// Offset of the first byte in the file.
     pub offset: usize,

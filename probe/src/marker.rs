@@ -13,9 +13,9 @@
 //!
 //! A word of a frame that is gone may still hold its marker, because nothing has overwritten it. So
 //! a handler also compares the frame's address with its own stack pointer: a frame far enough below
-//! it is gone. This says nothing if a handler has switched to another fibre, which has another
-//! stack. So the address is compared only if the bit [`HERE`] is set: then the current context has
-//! set the marker.
+//! it is gone. The comparison says nothing if a handler has switched to another fibre, which has
+//! another stack. So the address is compared only if the bit [`HERE`] is set: then the current
+//! context has set the marker.
 
 use std::mem::MaybeUninit;
 use std::ptr;

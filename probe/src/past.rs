@@ -20,13 +20,13 @@ pub const fn metered(point: Point, names: &'static [&'static str]) -> MeteredPoi
     MeteredPoint::of(point, names)
 }
 
-/// Like [`Point::begin`], but returns when the region began, in ticks, if that is known.
+/// Like [`Point::begin`]. Returns the stamp at which the region began, in ticks, if it is known.
 #[must_use]
 pub fn begin(point: &'static Point) -> Option<u64> {
     by_hand::begin_told(point)
 }
 
-/// Like [`Point::end`], but returns when the region ended, in ticks, if that is known.
+/// Like [`Point::end`]. Returns the stamp at which the region ended, in ticks, if it is known.
 #[must_use]
 pub fn end(point: &'static Point) -> Option<u64> {
     by_hand::end_told(point)

@@ -46,7 +46,7 @@ pub fn core_hz(ticks_per_second: f64) -> Option<f64> {
     reading::core_hz(ticks_per_second)
 }
 
-/// A number for a timer, which no context and no other timer has.
+/// A number for a timer. No context and no other timer has this number.
 #[must_use]
 pub fn next_number() -> u32 {
     context::next_context()

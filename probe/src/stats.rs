@@ -227,9 +227,9 @@ impl Stats {
     /// or if `q` is not in [0, 1].
     ///
     /// The result is the middle of a bucket of the histogram, limited to `min` and `max`. So it is
-    /// within 1.6 % of the true quantile, and exact below 64 ticks; a `Duration` rounds it to a
-    /// nanosecond. While a point is in use, its histogram may have a few more measurements than the
-    /// other figures, because they were read earlier.
+    /// within 1.6 % of the true quantile, and exact below 64 ticks; a `Duration` rounds the result
+    /// to a nanosecond. While a point is in use, its histogram may have a few more measurements
+    /// than the other figures, because those were read earlier.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         let counts = self.histogram.iter().map(|bucket| bucket.count);

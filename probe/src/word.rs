@@ -86,7 +86,7 @@ mod x86_64 {
         compare!("jne", "{of} + {word}", of, value = const VALUE)
     }
 
-    /// Like [`is`], for the word `further` bytes behind the offset `WORD`.
+    /// Like [`is`], for the word at the offset `WORD + further`.
     #[inline(always)]
     pub(crate) fn is_further<T, const WORD: usize>(of: *const T, further: u64, value: u64) -> bool {
         compare!("jne", "{of} + {further} + {word}", of, further = in(reg) further, value = in(reg) value)
@@ -110,7 +110,7 @@ mod x86_64 {
         read!("sub", "{of} + {word}", of, value)
     }
 
-    /// Like [`minus`], for the word `further` bytes behind the offset `WORD`.
+    /// Like [`minus`], for the word at the offset `WORD + further`.
     #[inline(always)]
     pub(crate) fn minus_further<T, const WORD: usize>(
         of: *const T,
@@ -132,7 +132,7 @@ mod x86_64 {
         add!("{of} + {word}", of, more = in(reg) more);
     }
 
-    /// Like [`add()`], for the word `further` bytes behind the offset `WORD`.
+    /// Like [`add()`], for the word at the offset `WORD + further`.
     #[inline(always)]
     pub(crate) fn add_further<T, const WORD: usize>(of: *const T, further: u64, more: u64) {
         add!("{of} + {further} + {word}", of, further = in(reg) further, more = in(reg) more);
@@ -174,7 +174,7 @@ mod portable {
         compiler_fence,
     };
 
-    /// The word at an offset of a struct, and `further` bytes behind it.
+    /// The word at the offset `WORD + further` of a struct.
     #[inline(always)]
     fn word<'a, T, const WORD: usize>(of: *const T, further: u64) -> &'a AtomicU64 {
         let word = of.expose_provenance() + WORD + further as usize;

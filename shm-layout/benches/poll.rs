@@ -1,5 +1,5 @@
 //! Measures how long a picture of a large segment takes, by the share of cells that changed since
-//! the last one, and shows that the time grows with the part in use, not with the capacity.
+//! the last picture, and shows that the time grows with the part in use, not with the capacity.
 //!
 //! `cargo bench -p pfp-shm-layout`
 

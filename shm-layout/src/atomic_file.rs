@@ -3,13 +3,13 @@
 //! The file is written without a name if the file system allows that, else under a temporary name
 //! in the same folder. Then it is synced to the disk, and only then it gets its name, in one step.
 //! So a full disk, a crash or a kill at any moment leaves the old file or the new one. In two cases
-//! it may also leave a second file, whose name begins with [`DRAFT`] and which is ignored: if the
-//! file system has no nameless files, and if a file that replaces another one has only its
-//! temporary name yet.
+//! a second file may be left, too: if the file system has no nameless files, and if a file that is
+//! to replace another one has only its temporary name yet. The name of such a file begins with
+//! [`DRAFT`], and pfp ignores the file.
 //!
-//! Like everything that may run inside the host program, it prints nothing, never panics, and turns
-//! each refusal into an error. That includes the limit of a file's size, for which the system would
-//! send a signal.
+//! Like everything that may run inside the host program, this module prints nothing, never panics,
+//! and turns each refusal into an error. A file that would exceed the limit of a file's size is an
+//! error, too, because the system would send a signal for the attempt.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -32,7 +32,7 @@ pub const DRAFT: &str = ".pfp-draft-";
 pub enum Existing {
     /// The old file stays, and the new one is refused.
     Keep,
-    /// The new file replaces it.
+    /// The new file replaces the old file.
     Replace,
 }
 
@@ -157,12 +157,13 @@ impl Drop for WholeFile {
     }
 }
 
-/// Checks that a file may take this path: the path is free, or is a file, or a link, which is not
-/// followed. A file in place of a device would hide the device from all programs.
+/// Checks that a new file may take this path: the path is free, or leads to a regular file or to a
+/// link. A link itself is replaced, not its target. A file in place of a device would hide the
+/// device from all programs.
 ///
 /// # Errors
 ///
-/// `InvalidInput` if it is anything else.
+/// `InvalidInput` if the path leads to anything else.
 #[allow(clippy::disallowed_methods, reason = "only viewers ask for the words")]
 pub fn check_replaceable(path: &Path) -> io::Result<()> {
     if is_replaceable(&heap::c_string(&[path.as_os_str().as_bytes()])?) {

@@ -1,7 +1,7 @@
 //! Reads environment variables, for all of pfp's code that runs inside a program.
 //!
-//! It takes no lock. [`std::env::var`] takes one, and in a forked child that lock may be held by a
-//! thread that exists only in the parent.
+//! [`std::env::var`] takes a lock, which in a forked child may be held by a thread that exists only
+//! in the parent. So the functions here take no lock.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;

@@ -2,7 +2,7 @@
 //!
 //! The containers of the standard library end the program if memory runs out. A library in a
 //! program must not do that: all code that runs inside the host allocates by these functions, and
-//! returns [`NoMemory`]. `clippy.toml` lists the methods that are forbidden there.
+//! returns [`NoMemory`]. `clippy.toml` lists the methods that this code must not call.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::TryReserveError;

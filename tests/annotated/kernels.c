@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     space host = {"Host"};
     uint32_t section, others[1100];
 
-    /* The first of several libraries is used; without one there is no tool. */
+    /* Kokkos uses the first library that the variable lists. If it lists none, there is no tool. */
     if (!library || !*library)
         return 0;
     tool = dlopen(strtok(strdup(library), ";"), RTLD_NOW | RTLD_GLOBAL);

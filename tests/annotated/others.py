@@ -66,8 +66,8 @@ SIGNATURES = {
 
 
 def call(name, *arguments):
-    """Calls the function that the pointer has now; the first call loads the tool. A null pointer
-    is not called."""
+    """Calls the function to which the client's pointer points; the first call loads the tool. If
+    the pointer is null, nothing is called."""
     result, *kinds = SIGNATURES[name]
     at = address.in_dll(client, f"__itt_{name}_ptr__3_0").value
     if at:
@@ -97,7 +97,7 @@ late = call("string_handle_create", b"late")
 rows = call("counter_create", b"rows", b"others.io")
 
 for number in range(ROUNDS):
-    # The first region ends before the second one, on another thread.
+    # Another thread ends the first region, before the second region ends.
     call("region_begin", domain, identity(2 * number + 1), NONE, handles[b"region"])
     call("region_begin", domain, identity(2 * number + 2), NONE, handles[b"region"])
     first = identity(2 * number + 1)

@@ -1,4 +1,5 @@
-"""Annotates with NVTX in every way that its Python package offers, and prints how often."""
+"""Annotates with NVTX in every way that its Python package offers, and prints the number of
+rounds."""
 import sys
 import threading
 

@@ -20,7 +20,7 @@ enum { CALLS = 3 };
 
 static atomic_int is_over, has_child, loads, lists, changes;
 
-/* Pauses this thread while a child runs. The child has inherited the locks as they were at the
+/* Pauses this thread while a child runs. The child's copies of the locks stay as they were at the
  * fork, so the pause does not release them. */
 static void rest(void)
 {

@@ -9,7 +9,7 @@
  *   interrupt  like `measures`, declared as a hardware interrupt
  *   steers     enables, disables, resets and creates points
  *   forks      forks a child that measures, returns into the function and continues
- *   vforks     creates a child in its memory, which measures */
+ *   vforks     creates a child that shares its memory and measures */
 #include <pfp.h>
 
 #if !defined(__x86_64__)
@@ -130,7 +130,8 @@ static void trap(int on)
 }
 
 /* STEP makes a call that the handler interrupts. WELL also expects success, except in a forked
- * child that has returned into the call: it is in no task, so functions of tasks fail there. */
+ * child that has returned into the call: such a child is in no task, so functions of tasks fail
+ * there. */
 #define STEP(call) (trap(1), result = (call), trap(0), result)
 #define WELL(call) EXPECT(STEP(call) == PFP_OK || is_child)
 
@@ -244,7 +245,7 @@ static void of_the_program(void)
     WELL(pfp_register_thread("main"));
     WELL(pfpCalibrate(10, 0));
     WELL(pfpShow(nowhere));
-    /* With a forked child, two processes would write one file in this call. */
+    /* If the handler forks, parent and child would write the same file in this call. */
     if (how != FORKS) {
         WELL(pfp_snapshot_over(path));
         EXPECT(unlink(path) == 0);

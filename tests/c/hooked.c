@@ -3,7 +3,7 @@
  *
  *   measures  calls a measured function
  *   forks     forks a child that returns into the function, measures and ends
- *   vforks    creates a child in the same memory, which measures
+ *   vforks    creates a child that shares the memory and measures
  *   jumps     leaves the function by a jump
  *
  * Arguments: the action, and N to interrupt every N-th instruction. */

@@ -152,7 +152,8 @@ static void switched_in_an_interrupt(void)
     EXPECT(pfpEnd(4, 0) == PFP_OK);
     EXPECT(pfpSwiEnd(&swi) == PFP_OK);
     REFUSED(pfpBegin(5, &b));
-    /* This thread has switched to task `b`, although `b` runs only after the interrupt. */
+    /* This thread has already switched to task `b`, which runs after the interrupt, so `b` cannot
+     * be deleted. */
     REFUSED(pfpTaskDelete(&b));
     EXPECT(pfpHwiEnd(&interrupt) == PFP_OK);
     EXPECT(pfpBegin(5, &b) == PFP_OK);
@@ -209,7 +210,8 @@ static void running_elsewhere(void)
     EXPECT(pfpHwiCreate(&elsewhere) == PFP_OK);
     EXPECT(pthread_create(&thread, NULL, holds_it, NULL) == 0);
     wait_for_step(1);
-    /* The task is interrupted on the other thread, so this one cannot use it. */
+    /* The task is interrupted on the other thread, so this thread cannot switch to it or delete
+     * it. */
     REFUSED(pfpTaskSwitch(NULL, &a));
     REFUSED(pfpTaskDelete(&a));
     REFUSED(pfpHwiBegin(&elsewhere));

@@ -34,7 +34,8 @@ static void on_trap(int signal, siginfo_t *about, void *context)
         siglongjmp(behind, 1);
 }
 
-/* Returns whether the handler jumped; it does not if the end has fewer than `at` instructions. */
+/* Returns whether the handler jumped. If the end has fewer than `at` instructions, no jump
+ * happens. */
 static int jump_at_the_instruction(pfp_point_t *left)
 {
     pfp_scope_t *scope = malloc(sizeof *scope);

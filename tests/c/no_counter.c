@@ -1,4 +1,5 @@
-/* A program that may not read the processor's counter measures regions of every form. */
+/* A program that is not permitted to read the processor's counter measures regions of every
+ * form. */
 #include <pfp.h>
 
 #include <pthread.h>

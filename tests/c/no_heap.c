@@ -211,9 +211,9 @@ static int start_in_child(long n, int *asked)
     return status;
 }
 
-/* Only one request may abort the program: the `shared_memory` crate requests 37 bytes for the name
- * of an object. An aborted child leaves its beacon file, so the number of this request varies
- * between children. */
+/* Only one refused request is permitted to abort the program: the 37 bytes that the `shared_memory`
+ * crate requests for the name of an object. An aborted child leaves its beacon file, so the number
+ * of this request varies between children. */
 static void start(void)
 {
     struct stat errors;

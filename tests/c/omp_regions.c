@@ -80,8 +80,8 @@ static unsigned long nested(int regions)
 #pragma omp parallel num_threads(2)
 #pragma omp atomic
             members++;
-            /* Without this, the inner region is begun by a tail call, and returns into the
-             * runtime. */
+            /* Without this statement, the inner region is begun by a tail call, and returns into
+             * the runtime. */
             __asm__ volatile("" ::: "memory");
         }
     }

@@ -59,7 +59,7 @@ void *mmap64(void *place, size_t length, int access, int flags, int file, off_t 
 static void report(struct mapping *it)
 {
     const char *path = getenv("PFP_TEST_REPORT");
-    /* The probe asks for backing of its own shared mappings; others are not reported. */
+    /* Only the probe's own shared mappings are reported, since only the probe asks for backing. */
     FILE *to = path && it->is_asked_for ? fopen(path, "a") : NULL;
     unsigned char *there = calloc(it->pages + 1, 1);
     if (to && there && mincore(it->start, it->pages * PAGE, there) == 0)

@@ -341,8 +341,8 @@ static void begin_after_begin(void)
     EXPECT(pfp_end(again, 0) == PFP_OK && pfp_end(again, 0) == PFP_OK);
     pfpStats_t has;
     EXPECT(pfp_get_stats(again, &has) == PFP_OK);
-    /* The inclusive time is the outer region's, which also includes the cost of measuring the
-     * inner one. */
+    /* The inclusive time is that of the outer region. It also includes the cost of measuring the
+     * inner region. */
     EXPECT(has.n_count == 2 && has.enabled && 2 * has.c_inclusive <= 2 * has.c_total + has.c_max);
     say_point(1);
     say_point(2);
@@ -434,7 +434,7 @@ static void latching(void)
     for (int part = 0; part < 100; part++) {
         EXPECT(pfpBegin(11, NULL) == PFP_OK);
         EXPECT(pfpBegin(12, NULL) == PFP_OK);
-        /* This takes much longer than a slow end, whose cost counts for the outer region. */
+        /* This work takes much longer than a slow end, whose cost counts for the outer region. */
         work(20000);
         EXPECT(pfpEnd(12, part < 99) == PFP_OK);
         EXPECT(pfpEnd(11, part < 99) == PFP_OK);

@@ -1,8 +1,8 @@
 /* Single-stepping: while it is on, SIGTRAP comes after each instruction. For x86-64.
  *
- * A step takes some ten microseconds, a breakpoint two. So a handler can save steps: it continues
- * at full speed to a breakpoint ahead if it knows all instructions before it and none of them
- * jumps, and it emulates a jump, call or return at the breakpoint itself. */
+ * A step takes some ten microseconds, a breakpoint two. So a handler can save steps. If it knows
+ * all instructions up to a breakpoint ahead and none of them jumps, it continues at full speed to
+ * that breakpoint. It emulates a jump, call or return at the breakpoint itself. */
 #ifndef SINGLE_STEP_H
 #define SINGLE_STEP_H
 
@@ -100,8 +100,8 @@ static int leads_elsewhere(unsigned long address)
 }
 
 /* stepped_from: address of the instruction that is stepped now, or 0. steps_ahead: number of
- * instructions until the breakpoint ahead. ahead: its address, or 0. byte_ahead: the byte that it
- * replaced. */
+ * instructions until the breakpoint ahead. ahead: the breakpoint's address, or 0. byte_ahead: the
+ * byte that the breakpoint replaced. */
 static unsigned long stepped_from, steps_ahead;
 static unsigned char *ahead, byte_ahead;
 

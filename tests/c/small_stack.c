@@ -1,6 +1,6 @@
 /* Measures how much stack of a signal handler the library uses, by painting the stack first. With
  * `least`, the stack is 512 bytes larger than the kernel's minimum, and the bytes that are written
- * below it are counted. With `small`, it is 6 KiB larger than the minimum. */
+ * below the stack are counted. With `small`, the stack is 6 KiB larger than the minimum. */
 #include <pfp.h>
 
 #include <signal.h>
@@ -79,8 +79,8 @@ static unsigned overwritten(size_t least)
     EXPECT(sigaltstack(&other, NULL) == 0);
     for (at = 0; at < 20000; at++) {
         raise(SIGUSR2);
-        /* This region writes records, too, so it is not always the same end in a handler that finds
-         * a full page of records. It also makes handlers find an outdated clock reading. */
+        /* This region writes records, too, so that different ends in the handler find a full page
+         * of records. The region also makes handlers find an outdated clock reading. */
         PFP_SCOPE_OF(known);
     }
     while (untouched < BELOW && memory.below[untouched] == PAINT)

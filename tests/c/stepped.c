@@ -135,7 +135,7 @@ static void go_on(void)
     if (count_of("call") > 1)
         _exit(2);
     call(CALLS);
-    /* A child that bypassed the C library may measure nothing. */
+    /* A child of a fork that bypassed the C library is permitted to measure nothing. */
     if (count_of("call") > CALLS + 1 || (!bare && count_of("call") < CALLS))
         _exit(3);
     if (children % 2)
@@ -249,7 +249,7 @@ static void *jump(void *stage)
     began = cpu_us();
     /* Continues as deep on the stack as before, or below the frame that was left. The latter only
      * happens if the jump has restored the mask: with signals still blocked, pfp could not
-     * distinguish it from a handler that measures. */
+     * distinguish this thread from a handler that measures. */
     if (leave_at % 4 == 2)
         call_deep_down();
     else

@@ -1,5 +1,5 @@
 /* Fibres under a storm of signals: a timer interrupts them at random moments, including inside
- * pfp's own functions, and every other signal switches to the next fibre. All run on one thread.
+ * pfp's own functions, and every second signal switches to the next fibre. All run on one thread.
  * The program counts its own measurements. */
 #include <pfp.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ static struct task tasks[TASKS];
 /* NULL means the scheduler's loop. */
 static struct task *running;
 static ucontext_t scheduler;
-/* Whether the scheduler runs, which must not be pre-empted. */
+/* Whether the scheduler runs. Handlers must not pre-empt the scheduler. */
 static volatile sig_atomic_t is_scheduling = 1;
 static volatile sig_atomic_t is_over;
 static char timer;
@@ -41,7 +41,7 @@ static void spin(unsigned loops)
         ;
 }
 
-/* Time spent in calls of pfp's hooks. It need not be in any region. */
+/* Time spent in calls of pfp's hooks. This time need not count for any region. */
 static long long hooks_ns;
 #define HOOK(call)                                          \
     do {                                                    \

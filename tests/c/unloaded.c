@@ -18,7 +18,8 @@ static work_t work;
 static pthread_barrier_t called, closed;
 static pthread_key_t key;
 
-/* Destructor of `key`. It runs before or after pfp's own, always after the plugin was closed. */
+/* Destructor of `key`. It runs before or after pfp's own destructor, and always after the plugin
+ * was closed. */
 static void at_end(void *unused)
 {
     (void)unused;

@@ -9,7 +9,7 @@
 //! Every try has new runs of three variants, in turn: the baseline, the baseline again, and one
 //! whose `work` does PERCENT more. A try is judged with the first one, two, three, ... runs of each
 //! variant, so that the tables show how many are needed, and once more with the baseline runs of
-//! the try before, as with an older baseline.
+//! the previous try, as with an older baseline.
 
 use std::io::BufRead;
 use std::time::Instant;
@@ -177,7 +177,8 @@ fn workload(percent: f64) {
     let _ = std::io::stdin().lock().lines().next();
 }
 
-/// A random number of steps, from three to five quarters of [`STEPS`], as inputs differ in size.
+/// A random number of steps, from three to five quarters of [`STEPS`], because real inputs differ
+/// in size.
 fn steps(dice: &mut u64) -> u64 {
     // xorshift64: G. Marsaglia, J. Stat. Softw. 8, 2003.
     *dice ^= *dice << 13;

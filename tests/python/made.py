@@ -23,7 +23,7 @@ for n in range(1000):
     # The function is on another line each time.
     exec("\n" * n + "@pfp.function\ndef marked(): pass\nmarked()")
 module = "made.<module>"
-# The script itself is another point of this name; its call has not ended, so it counts nothing.
+# The script itself is another point of this name. Its call has not ended, so it adds no count.
 assert pfp.stats()[module]["count"] == EVALS + 2000, pfp.stats()[module]
 assert figures(".numbered") == [("made.numbered", 1000)], figures(".numbered")
 assert figures("marked") == [("__main__.marked", 1000)], figures("marked")

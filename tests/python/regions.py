@@ -181,7 +181,7 @@ for name, expected in [("__main__.<lambda>", 3), ("first", 2), ("second", 1), ("
 if watched_as:
     assert count(f"{watched_as}.late") == 1
 
-# Two threads alternate with the interpreter's lock. Waiting for the lock is off the CPU.
+# Two threads take turns with the interpreter's lock. Waiting for the lock is off the CPU.
 burn = pfp.function(burn, name="burn")
 start = threading.Barrier(2)
 threads = [threading.Thread(target=lambda: (start.wait(), burn())) for _ in range(2)]

@@ -2,9 +2,9 @@
 //! work there.
 //!
 //! The trap flag raises a signal after each instruction, which takes some ten microseconds; a
-//! breakpoint takes two. So a run single-steps only instructions that are new to it. Up to a
-//! checkpoint shortly before the chosen instruction it runs at full speed from one breakpoint to
-//! the next, at instructions that earlier runs have recorded.
+//! breakpoint takes two. So a run goes at full speed from one breakpoint to the next, at
+//! instructions that earlier runs have recorded, up to a checkpoint shortly before the chosen
+//! instruction. From there on the run single-steps, and records the instructions.
 //!
 //! ```text
 //!  trace    1 2 3 4 5 ......... link ......... link = checkpoint ..... at
@@ -144,7 +144,7 @@ struct TraceStep {
     address: u64,
     /// The last step before it at the same address, 0 if there is none.
     before: usize,
-    /// Number of breakpoints that lead to it, and the step of the last but one.
+    /// Number of breakpoints that lead to the step, and the step number of the last but one.
     links: (usize, usize),
 }
 

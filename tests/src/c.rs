@@ -79,8 +79,8 @@ pub fn library() -> &'static Path {
             .arg("--target-dir")
             .arg(&target);
         run(&mut command);
-        // Cargo removes a library before it writes the new one, and a program of another test may
-        // be starting with it at that moment.
+        // Cargo removes a library before it writes the new one. A program of another test may be
+        // starting with the library at that moment, so tests use copies in another folder.
         let (built, shown) = (target.join("c"), target.join("shown"));
         std::fs::create_dir_all(&shown).expect("there is room");
         for name in

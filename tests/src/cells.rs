@@ -44,7 +44,8 @@ pub fn check_left_shared(cell: &CellReading, under_way: u64) {
         // squares.
         let [min, max] = [sums.min, sums.max].map(u128::from);
         assert!(min <= max && count * min <= u128::from(sums.exclusive), "{sums:?}");
-        // A thread that was killed between the two words of the squares has not carried yet.
+        // A thread that was killed between its writes to the two words of the squares has not added
+        // the carry to the second word.
         let carried = [sums.squares, sums.squares + (1 << 64)];
         let range = count * min * min..=most * max * max;
         assert!(carried.iter().any(|squares| range.contains(squares)), "{sums:?}");

@@ -86,14 +86,14 @@ impl Changes {
     }
 
     /// A number for the whole content: equal for equal bytes, and almost certainly different for
-    /// others.
+    /// different bytes.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Adds pages that have memory now. It does not touch the others, since that would allocate
-    /// them.
+    /// Adds pages that have memory now. It does not touch other pages, since touching a page
+    /// allocates it.
     fn take_new_pages(&mut self) {
         let seek = |from: usize, what| {
             // SAFETY: the call takes no pointers.

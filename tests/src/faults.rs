@@ -183,8 +183,8 @@ pub struct Call {
     pub line: String,
 }
 
-/// The calls of one thread in a trace by strace, split at its [marks](mark): one list after each
-/// mark, the last one to the end.
+/// The calls of one thread in a trace by strace: for each [mark](mark), a list of the calls from
+/// there to the next mark or to the end.
 ///
 /// # Panics
 ///

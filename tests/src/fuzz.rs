@@ -28,13 +28,13 @@ static GOLDEN: LazyLock<Vec<u8>> = LazyLock::new(|| {
 const FRONT: usize = 2 * 4096 / 8;
 /// Number of words of the header.
 const HEADER: usize = 4096 / 8;
-/// Number of words before the pool of blocks, which describe its content.
+/// Number of words before the pool of blocks. These words describe the pool's content.
 const DESCRIPTORS: usize = 32 * 1024 / 8;
 /// Number of words of a cache line; all sections are aligned to cache lines.
 const LINE: usize = 8;
 
-/// Overwrites a segment's header with the input and checks it as a new reader does first. Bytes
-/// that the input does not reach keep their values, and so does everything after the header.
+/// Overwrites a segment's header with the input, and makes the first check that a new reader makes.
+/// Bytes that the input does not reach keep their values, and so does everything after the header.
 ///
 /// # Panics
 ///
@@ -54,8 +54,8 @@ pub fn header(input: &[u8]) {
     });
 }
 
-/// Overwrites a segment's descriptors with the input: header, counters, control words, table of
-/// points, texts and lanes, in each the lines of 64 bytes that are in use. Then it reads the
+/// Overwrites a segment's descriptors with the input. The descriptors are the used 64-byte lines of
+/// header, counters, control words, table of points, texts and lanes. Then the function reads the
 /// segment as a new reader, and as a reader that validated the header before the change. Bytes that
 /// the input does not reach keep their values.
 ///

@@ -169,7 +169,8 @@ pub fn hear_terminal(command: &mut Command) {
     }
 }
 
-/// A timer that periodically sends a signal to the calling thread only. Dropping it stops it.
+/// A timer that periodically sends a signal to the calling thread only. Dropping the value stops
+/// the timer.
 #[derive(Debug)]
 pub struct Ticks(libc::timer_t);
 

@@ -114,7 +114,8 @@ impl Place {
         self.entries().into_iter().find(|entry| entry.info.process.pid == pid)
     }
 
-    /// Waits until a process can be watched: its beacon is lit before its segment is complete.
+    /// Waits until a process can be watched. A lit beacon is not enough, since the segment is
+    /// completed later.
     #[track_caller]
     #[must_use]
     pub fn segment(&self, pid: u32) -> (Segment, Facts) {

@@ -47,7 +47,8 @@ impl HttpResponse {
 pub fn ask(address: &str, request: &str) -> Option<HttpResponse> {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_read_timeout(Some(DEADLINE)).expect("a socket has a timeout");
-    // A server that refuses a request early may close the connection before it has read all of it.
+    // A server that refuses a request early may close the connection before it has read the whole
+    // request.
     let _ = stream.write_all(request.as_bytes());
     let mut bytes = Vec::new();
     // If the server resets the connection, the bytes that arrived before that are used.
@@ -122,7 +123,7 @@ impl Prometheus {
         std::fs::write(folder.join("prometheus.yml"), config).expect("a file can be written");
         for _ in 0..5 {
             // Another process may take the port before the server binds it; then the loop tries
-            // another one.
+            // another port.
             let free = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
             let address = free.local_addr().expect("it is bound").to_string();
             drop(free);
@@ -187,7 +188,7 @@ impl Prometheus {
     ///
     /// # Panics
     ///
-    /// Panics if the server refuses it.
+    /// Panics if the server refuses the request.
     #[must_use]
     pub fn api(&self, path: &str) -> Value {
         let answer = get(&self.address, &format!("/api/v1/{path}"), &[]);

@@ -151,7 +151,7 @@ fn settings(terminal: &OwnedFd) -> Settings {
 
 impl Drop for Pty {
     fn drop(&mut self) {
-        // Both fail only if the program has ended already.
+        // Both calls fail only if the program has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -273,7 +273,7 @@ impl Drop for Screen<'_> {
 /// One row of the table of points on a screen of at least 80 columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Whether the cursor is on it.
+    /// Whether the cursor is on this row.
     pub selected: bool,
     /// Whether the point is enabled.
     pub on: bool,
@@ -311,12 +311,12 @@ impl Row {
         (count - error).round() as u64..(count + error).round() as u64 + 1
     }
 
-    /// Whether its count is this one, as far as it is shown.
+    /// Whether the row's count may be `count`, as far as the shown digits tell.
     pub fn counts(&self, count: u64) -> bool {
         self.counted().contains(&count)
     }
 
-    /// Whether its count is certainly above this one.
+    /// Whether the row's count is certainly above `count`.
     pub fn counts_above(&self, count: u64) -> bool {
         let counted = self.counted();
         !counted.is_empty() && counted.start > count

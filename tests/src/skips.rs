@@ -27,7 +27,7 @@ pub(crate) fn record(why: &str, remedy: &str) {
         .map(|field| field.replace(['\t', '\n'], " "))
         .join("\t");
     let Some(file) = file_of(std::os::unix::process::parent_id()) else { return };
-    // If the record cannot be written, the last line lacks this skip, but it was printed already.
+    // If the record cannot be written, the last line lacks this skip. The skip itself was printed.
     let _ = add(&file, &line);
 }
 

@@ -99,7 +99,7 @@ impl StandIn {
 ///
 /// # Errors
 ///
-/// The search finds none.
+/// Returns the error of a search that finds no GPU.
 pub fn when_free(find: impl Fn() -> Result<Gpu, NoGpu>) -> Result<Gpu, NoGpu> {
     loop {
         match find() {

@@ -35,8 +35,8 @@ pub fn trace_me() {
 /// Stops the calling thread, if it is traced, until the tracer continues it.
 #[inline(never)]
 pub fn stop_here() {
-    // [`Stepper`] recognizes this stop by the `si_code` of its signal. A breakpoint always sets it,
-    // but a sent signal loses it if this user has too many pending signals.
+    // [`Stepper`] recognizes this stop by the `si_code` of its signal. A breakpoint always sets
+    // `si_code`, but a sent signal loses its `si_code` if this user has too many pending signals.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the process is traced, so the tracer takes the breakpoint's signal before it is
     // delivered.
@@ -92,7 +92,7 @@ impl Stepper {
         self.go(libc::PTRACE_CONT)
     }
 
-    /// Continues the thread, which [`Self::wait`] waits for later.
+    /// Continues the thread and returns at once. Call [`Self::wait`] later.
     pub fn run_on(&self) {
         ask(libc::PTRACE_CONT, self.tid, 0).expect("it halts");
     }

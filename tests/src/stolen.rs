@@ -20,7 +20,7 @@ use crate::os::{process_cpu, thread_count, thread_cpu, wall};
 
 /// The accuracy with which the kernel and pfp agree on the time of a switch. After a switch pfp
 /// reads the thread's CPU time, which takes 0.8 to 1.5 us (docs/costs.md) and counts for no region.
-/// It takes several times as long if other programs have filled the caches.
+/// The reading takes several times as long if other programs have filled the caches.
 pub const SWITCH: Duration = Duration::from_micros(10);
 
 /// The calling thread's times up to now.

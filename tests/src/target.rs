@@ -140,9 +140,9 @@ impl Target {
         &self.said
     }
 
-    /// Waits until the target has reached a step, at which it pauses. On a busy machine it may be
-    /// silent for longer than [`DEADLINE`], until it and its children have used that much CPU time
-    /// on every CPU.
+    /// Waits until the target has reached a step, at which the target pauses. Panics if the target
+    /// is silent for [`DEADLINE`] and hardly uses CPU time. A silent target that works, as on a
+    /// busy machine, has until it and its children have used [`DEADLINE`] of CPU time for each CPU.
     pub fn reach(&mut self, step: &str) -> &Said {
         let most = DEADLINE * crate::os::cpus().len() as u32;
         let cpu = |target: &Self| crate::os::family_cpu(target.pid()).unwrap_or_default();

@@ -1,10 +1,10 @@
 //! A program's own record of its calls: counters in memory that it shares with its test,
 //! independent of pfp's.
 //!
-//! The program counts each call just before and just after it makes the call. So at whatever
-//! instruction it is stopped or killed, the witness bounds the true count: it is at least the
-//! number of calls that have returned, and at most the number that have begun. The two differ only
-//! by calls in progress.
+//! The program counts each call just before and just after it makes the call. So the witness bounds
+//! the true count at whatever instruction the program is stopped or killed: the count is at least
+//! the number of calls that have returned, and at most the number that have begun. The two bounds
+//! differ only by calls in progress.
 //!
 //! ```text
 //!   begun       begun         ends += 1               returned += 1
@@ -32,7 +32,7 @@ pub const RUN: u64 = 100;
 /// Asks the test to continue this thread, and to wait for another thread's first stop.
 pub const HAND_OVER: u64 = 101;
 /// Asks the test to stop tracing this thread, and to continue with the thread that has handed over
-/// to it.
+/// to this one.
 pub const LET_GO: u64 = 102;
 /// Asks the test to compute how many regions fit in the lane's ring, less a few.
 pub const FILL: u64 = 103;

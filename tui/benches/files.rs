@@ -67,7 +67,7 @@ fn main() -> anyhow::Result<()> {
 
 const NOTE: Note = Note { taken_unix_ns: 1, taken_monotonic_ns: 1, runs: true };
 
-/// Reads the written file and prints the times of both.
+/// Reads the written file, and prints the times of writing and of reading.
 fn report(
     form: &str,
     snapshot: &Snapshot,
@@ -100,7 +100,7 @@ fn least(rounds: usize, mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow:
 }
 
 /// A segment in which each thread has used `each` points: the first thread the first points, the
-/// next thread the points behind those, starting over at the end.
+/// next thread the points that follow, and after the last point the first one again.
 fn fill(each: usize) -> Segment {
     // One block for the cells, and up to four parts of a histogram for each cell.
     let blocks = THREADS * (each.div_ceil(CELLS_PER_BLOCK) + each.div_ceil(16) + 1) + 2;

@@ -145,8 +145,8 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// A source that counts the time it spends making snapshots, so that the bench can subtract it: a
-/// live process's reader is measured elsewhere.
+/// A source that counts the time it spends making snapshots, so that the bench can subtract it.
+/// `shm-layout/benches/poll.rs` measures the reader of a live process.
 struct Prepared(Busy, std::rc::Rc<std::cell::Cell<Duration>>);
 
 impl Prepared {

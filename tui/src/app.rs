@@ -31,8 +31,8 @@ use pfp_read::session::Session;
 use pfp_read::snapshot::{ProcessState, Snapshot};
 use pfp_read::source::{Finder, Source};
 
-/// Maximum time that a poll waits for requested figures, which may come from another place. After
-/// it, the last figures are shown again.
+/// Maximum time that a poll waits for requested figures, since they may come from another place,
+/// such as another machine. After this time, the last figures are shown again.
 const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 /// Time between two checks whether requested figures have arrived.
 const CHECK: Duration = Duration::from_millis(10);
@@ -171,9 +171,9 @@ impl App {
         Screen::ALL.iter().any(|screen| self.screens.get(*screen).is_busy())
     }
 
-    /// Requests figures, and the list of processes if the screen shows it. Returns true if they
-    /// have not arrived yet, so that the poll must be repeated a moment later. The wait for the
-    /// first ones has no time limit.
+    /// Requests figures, and the list of processes if the screen shows it. If they have not arrived
+    /// yet, returns true, and the poll must be repeated a moment later. The wait for the first
+    /// figures or the first list has no time limit.
     fn awaits(&mut self, now: Instant) -> bool {
         let (mut awaits, mut is_first) = (false, false);
         if self.shows_processes() {
@@ -238,8 +238,9 @@ impl App {
             Ok(mut snapshot) => {
                 if wants_records {
                     session.source.add_records(&mut snapshot);
-                    // Only the visible screen gets the records. The other screens ask for them
-                    // when they are shown: a picture of all threads for each would cost too much.
+                    // A picture of all threads for each screen would cost too much, so only the
+                    // visible screen gets the records. The other screens request them when they are
+                    // shown.
                     self.view_mut().0.take_records(&snapshot);
                 }
                 let snapshot = Arc::new(snapshot);
@@ -255,9 +256,9 @@ impl App {
                 }
                 let was_life = self.common.model.basis() == Basis::Life;
                 let news = self.common.model.fold(snapshot);
-                // Until now, the rows were sorted by averages over whole lives. If the user has not
-                // moved the cursor, it goes to the top of the new order; a screen about one point
-                // keeps its point.
+                // Until now, the rows were sorted by averages over the whole life of the process.
+                // Unless the user has just moved the cursor, move it to the top of the new order. A
+                // screen about one point keeps its point.
                 if was_life
                     && self.common.model.basis() == Basis::Interval
                     && self.common.frozen_until.is_none()
@@ -364,9 +365,8 @@ impl App {
         changed
     }
 
-    /// Adapts to a body of this size: it scrolls a cursor that is out of sight into view, for
-    /// instance. `help_lines` is the length of the help. Returns whether anything on the screen
-    /// changed.
+    /// Adapts to a body of this size, for instance by scrolling the cursor into view. `help_lines`
+    /// is the length of the help. Returns whether anything on the screen changed.
     pub(crate) fn fit(&mut self, body: Rect, help_lines: usize) -> bool {
         let (view, common) = self.view_mut();
         common.rows = usize::from(view.rows(body).height).max(1);

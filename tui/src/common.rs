@@ -229,13 +229,13 @@ impl Common {
         }
     }
 
-    /// The name of a point, or its number if it is unknown.
+    /// The name of a point, or its number if the model does not have the point.
     pub fn point_name(&self, id: u32) -> String {
         self.model.point(id).map_or_else(|| format!("#{id}"), Figures::name)
     }
 
-    /// Keeps the cursor on its point if that is among these rows; otherwise moves it to the first
-    /// row. Without rows, keeps it on a point of the table.
+    /// Keeps the cursor on its point if the point is among these rows. Otherwise moves the cursor
+    /// to the first row or, without rows, to a point of the table.
     pub(crate) fn select_among(&mut self, rows: &[u32]) {
         let is_in = |rows: &[u32]| self.selected.is_some_and(|id| rows.contains(&id));
         if !is_in(rows) {
@@ -296,7 +296,7 @@ impl Common {
         }
     }
 
-    /// The watched recording, if it is one.
+    /// The watched recording. `None` if the source is not a recording.
     pub(crate) fn recording(&mut self) -> Option<&mut Recording> {
         self.session.as_mut()?.source.recording()
     }

@@ -164,7 +164,8 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
     Ok(())
 }
 
-/// Waits for input until something is due, then handles all input that is there, up to an errand.
+/// Waits for input until something is due, then handles all input that has arrived. Stops early at
+/// an errand.
 fn take_input(app: &mut App, screen: &TerminalScreen, input: &mut Input) -> io::Result<InputKinds> {
     let mut taken = InputKinds::default();
     if input.is_empty() {

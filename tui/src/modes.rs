@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, disable_raw_mode, enable_raw_mode};
 
-/// Enables clicks, the wheel and drags, with coordinates of any size. Unlike crossterm's command, it
-/// leaves out movement without a pressed button. Terminals that do not know drags keep to clicks.
+/// Enables clicks, the wheel and drags, with coordinates of any size. Unlike crossterm's command,
+/// it leaves out movement without a pressed button. Terminals that do not know drags keep to
+/// clicks.
 const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1002h\x1b[?1006h";
 /// Makes the terminal mark pasted text, which distinguishes it from typed keys.
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
@@ -73,8 +74,8 @@ impl Drop for Modes {
     }
 }
 
-/// Restores the modes, once: a second time would move the cursor, and the shell would overwrite the
-/// message of a panic.
+/// Restores the modes, but only once. Restoring them again would move the cursor, and the shell
+/// would overwrite the message of a panic.
 fn put_back() {
     if SET.swap(false, Ordering::Relaxed) {
         // Errors mean that the terminal is gone. The write may block, so it comes last.

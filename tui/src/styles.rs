@@ -21,7 +21,7 @@ pub use palette::{Terminal, ThemeName};
 pub use theme::{Glyphs, Styles, Theme};
 
 /// Draws a fixed heading and lines below it that scroll. If not all lines fit, the right end of the
-/// heading shows which ones are visible.
+/// heading shows which lines are visible.
 pub(crate) fn draw_scrolled(
     frame: &mut Frame,
     area: Rect,

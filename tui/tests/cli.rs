@@ -62,8 +62,8 @@ fn a_file_that_is_missing_or_of_another_version_has_its_status() {
     assert!(complaint(&output).contains("found 99"), "{}", complaint(&output));
 }
 
-/// A message about a broken file contains its name and its text, which another user may have
-/// chosen.
+/// A message about a broken file contains the file's name and text, both of which another user may
+/// have chosen.
 #[test]
 fn an_error_message_contains_no_control_characters() {
     let folder = tempfile::tempdir().unwrap();

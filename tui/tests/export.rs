@@ -179,8 +179,8 @@ fn prometheus_reads_the_figures_of_the_snapshot() {
     }
 }
 
-/// HdrHistogram's own reader reads the interval log, and the distributions are compared with its
-/// counts.
+/// HdrHistogram's own reader reads the interval log, and the test compares the distributions with
+/// the counts of that reader.
 #[test]
 fn hdr_histogram_reads_what_was_measured() {
     let Some(read) = read("hlog", &exported("hlog", &[], &sample())) else { return };

@@ -85,7 +85,7 @@ fn version_1_with_amounts_is_read_with_every_figure() {
     assert!(copy.amounts().map(|amount| amount.sum).eq([any + 64 + 3 * 4096]));
 }
 
-/// Writing such a file again loses nothing.
+/// Reading a file of version 1 and writing it again loses nothing.
 #[test]
 fn rewriting_version_1_loses_nothing() {
     for file in [sample(), asset("snapshot-v1-amounts.json")] {
@@ -98,7 +98,7 @@ fn rewriting_version_1_loses_nothing() {
     }
 }
 
-/// The first difference between two values; the written one may have new fields.
+/// The first difference between two values; the written value may have new fields.
 fn lost(golden: &Value, written: &Value, path: &str) -> Option<String> {
     match (golden, written) {
         (Value::Object(golden), Value::Object(written)) => {
@@ -140,8 +140,8 @@ fn a_compressed_file_says_the_same() {
     assert_eq!(json::read(&packed).unwrap(), json::read(&sample()).unwrap());
 }
 
-/// A copy of a segment without the note, which says when the copy was made and whether the process
-/// ran. The expected figures are in `shm-layout/tests/golden.rs`.
+/// A copy of a segment usually has a note, which states when the copy was made and whether the
+/// process ran. This copy has no note. The expected figures are in `shm-layout/tests/golden.rs`.
 #[test]
 fn a_copy_of_a_segment_without_a_note_is_read() {
     let snapshot = opened(&asset("segment-v3.pfp")).unwrap();
@@ -214,8 +214,8 @@ fn an_incomplete_copy_is_reported() {
     assert!(format!("{error:#}").contains("layout version 4.0"), "{error:#}");
 }
 
-/// Bytes are changed at random, the same ones in every run: the copy is refused, or can be shown
-/// and saved.
+/// The test changes bytes at random, the same bytes in every run. Each damaged copy is refused, or
+/// can be shown and saved.
 #[test]
 fn damaged_copies_are_shown_or_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -299,7 +299,7 @@ fn the_documentation_has_every_field() {
     let json = text.split("\n## ").find(|part| part.starts_with("JSON")).unwrap();
     let row = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
     let mut told: BTreeSet<String> = json.lines().filter_map(row).collect();
-    // The first two have sections instead of rows; the last is in the row of `end`.
+    // `status` has no row of its own; the row of `end` names it.
     told.extend(["stats", "retired", "status"].map(str::to_owned));
     assert_eq!(told, written);
 }

@@ -428,7 +428,7 @@ fn version_1_with_amounts_is_read() {
         assert_eq!(u128::from(rest.stats.count), now - 8);
         assert_eq!((rest.sum(0), rest.sum(1)), (now * (now + 1) / 2 - 36, now - 8));
         // In one snapshot the cell could not be read consistently, and has the figures of the
-        // snapshot before.
+        // previous snapshot.
         let is_busy = snapshot.losses[Loss::CellsBusy] > 0;
         assert_eq!(is_busy, place == 4);
         assert!(now > count || is_busy && now == count, "{now} after {count}");

@@ -23,7 +23,7 @@ fn bomb(path: &Path, start: &[u8], byte: u8, more: u64) {
     assert!(fs::metadata(path).unwrap().len() < 100 << 10);
 }
 
-/// The peak memory of this process since the last reset of it, in bytes.
+/// The peak memory of this process since the peak was last reset, in bytes.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

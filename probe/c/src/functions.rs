@@ -11,9 +11,9 @@
 //! ```
 //!
 //! All points start off: nothing is measured until a viewer or the environment enables some. A
-//! function may be called for the first time in a signal handler or in a forked child, so no code
-//! here takes a lock or calls the program's allocator: it maps memory, and publishes each new entry
-//! of a table or list with one compare-exchange.
+//! function may be called for the first time in a signal handler or in a forked child, so the code
+//! here takes no lock and does not call the program's allocator. It maps memory, and publishes each
+//! new entry of a table or list with one compare-exchange.
 
 mod bounds;
 mod entry;

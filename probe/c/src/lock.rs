@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A value that one thread at a time can access.
 ///
-/// Wraps a pthread mutex instead of Rust's. ThreadSanitizer intercepts it, so it knows which
-/// accesses the lock orders, although this library is not instrumented.
+/// Wraps a pthread mutex instead of Rust's. ThreadSanitizer intercepts pthread's functions, so it
+/// knows which accesses the lock orders, although this library is not instrumented.
 pub(crate) struct Mutex<T> {
     raw: UnsafeCell<libc::pthread_mutex_t>,
     /// Whether an attempt has timed out since the last successful one.

@@ -81,8 +81,8 @@ pub(crate) unsafe fn word(point: *const Point) -> u64 {
     unsafe { probe::c::word(point.cast::<AtomicPtr<AtomicU64>>()) }
 }
 
-/// See `pfp.h`, which calls this for a site whose point is on or not registered. It also works for
-/// a point that is off, but is slow then.
+/// See `pfp.h`, which calls this for a site whose point is on or not registered. For a point that
+/// is off, this function works, too, but is slow.
 ///
 /// # Safety
 ///

@@ -5,8 +5,8 @@
 //! from [`arena`].
 //!
 //! Texts are read and written byte by byte. ThreadSanitizer intercepts `memcpy` and `memcmp` and
-//! would report races, because it does not see the atomic operations of this library that order
-//! them.
+//! would report races, because it does not see the atomic operations of this library that order the
+//! accesses.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

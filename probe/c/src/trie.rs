@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A node is added by one exchange of a null pointer, and is never removed. So a signal handler may
-//! look up and add values at any time. No code here waits, and it allocates only from [`arena`].
+//! look up and add values at any time. The code here never waits, and allocates only from
+//! [`arena`].
 
 use std::ptr;
 use std::sync::atomic::{

@@ -1,5 +1,5 @@
-//! libpfp_inject: a library that runtimes load if an environment variable names it. It measures the
-//! events that they report.
+//! libpfp_inject: a library that runtimes load if an environment variable names it. The library
+//! measures the events that the runtimes report.
 //!
 //! ```text
 //! nvtx, itt, kokkos: names   --> names --> pfp::stack (regions of a thread)
@@ -7,7 +7,7 @@
 //! ompt: addresses            --> parallel regions
 //! ```
 //!
-//! No code here takes a lock. It allocates memory only when it sees a name for the first time.
+//! The code here takes no lock, and allocates memory only when it sees a name for the first time.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 

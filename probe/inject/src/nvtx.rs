@@ -1,8 +1,8 @@
 //! NVTX: ranges, marks, domains, categories and names of threads.
 //!
 //! Each shared object of a program has its own copy of the NVTX client, which loads this library at
-//! its first call. Copies of old versions do so from several threads at once, so an initialization
-//! writes only to the table that its client passes.
+//! the copy's first call. Copies of old versions load it from several threads at once, so an
+//! initialization writes only to the table that its client passes.
 
 mod abi;
 
@@ -172,7 +172,7 @@ impl Name {
 /// # Safety
 ///
 /// `handle` is null or a handle that we created. `attributes` is null or points to as many readable
-/// bytes as its field `size` states, and the message is of the kind that it states.
+/// bytes as its field `size` states, and the message is of the kind that the attributes state.
 #[inline]
 unsafe fn event(
     handle: DomainHandle,

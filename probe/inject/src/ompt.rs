@@ -6,7 +6,7 @@
 //! member: time that each thread of a region is busy or waits
 //! ```
 //!
-//! No code here takes a lock. It allocates memory only when it sees a place for the first time.
+//! The code here takes no lock, and allocates memory only when it sees a place for the first time.
 
 mod abi;
 mod member;

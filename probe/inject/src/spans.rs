@@ -55,7 +55,7 @@ pub(crate) fn begin(key: u64, named: &'static Named, amount: u64) -> bool {
         pfp::c::count_refusal();
         return false;
     };
-    // SAFETY: this thread has exchanged the key for `BUSY`, so no other accesses `begun`.
+    // SAFETY: this thread has exchanged the key for `BUSY`, so no other thread accesses `begun`.
     unsafe { *span.begun.get() = Some((named, amount, pfp::ticks())) };
     // Release publishes `begun` to the thread that calls `end`.
     span.key.store(key, Release);
@@ -71,7 +71,7 @@ pub(crate) fn end(key: u64) -> bool {
             && span.key.compare_exchange(key, BUSY, Acquire, Relaxed).is_ok()
     });
     let Some(span) = found else { return false };
-    // SAFETY: this thread has exchanged the key for `BUSY`, so no other accesses `begun`.
+    // SAFETY: this thread has exchanged the key for `BUSY`, so no other thread accesses `begun`.
     let begun = unsafe { (*span.begun.get()).take() };
     // Release hands the slot to the next `begin`.
     span.key.store(FREE, Release);

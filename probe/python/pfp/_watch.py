@@ -236,5 +236,5 @@ def start_in_child(given):
     try:
         start(Choice(*given))
     except RuntimeError:
-        # Other tools occupy all slots in the child, so it runs without this one.
+        # Other tools occupy all slots in the child, so the child runs without this tool.
         pass

@@ -42,8 +42,8 @@ static DECIDES: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 static DISABLES: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 /// Function that starts the watcher, a thread that checks whether points were switched on again.
 static STARTS_WATCHER: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
-/// Whether the interpreter was asked to stop the events of any function. The watcher runs while it
-/// is set, since the function's point may be switched on again.
+/// Whether the interpreter was asked to stop the events of any function. The watcher runs while
+/// this is set, since the point of such a function may be switched on again.
 static IS_ANY_OFF: AtomicBool = AtomicBool::new(false);
 
 impl Function {

@@ -67,9 +67,9 @@ impl<T> Living<T> {
         }
     }
 
-    /// Stores a value until the object dies. If the object already has a value, that stays. Returns
-    /// `None`, with an error set, if memory runs out, or if the object does not support weak
-    /// references.
+    /// Stores a value until the object dies. If the object already has a value, that value stays.
+    /// Returns `None`, with an error set, if memory runs out, or if the object does not support
+    /// weak references.
     pub(crate) fn insert(&self, object: *mut PyObject, value: T) -> Option<&T> {
         if self.get(object).is_some() {
             return self.get(object);
@@ -176,7 +176,8 @@ fn place<T>(slots: &[*mut Entry<T>], object: *mut PyObject) -> Option<usize> {
     }
 }
 
-/// Empties a slot, and moves the entries behind it forward, so that a search for them finds no gap.
+/// Empties a slot, and moves the entries that follow into the gap, so that a search for them does
+/// not end there.
 fn close_gap<T>(slots: &mut [*mut Entry<T>], mut gap: usize) {
     let mask = slots.len() - 1;
     let mut at = gap;
@@ -185,7 +186,7 @@ fn close_gap<T>(slots: &mut [*mut Entry<T>], mut gap: usize) {
         // SAFETY: null, or an entry of the table.
         let Some(entry) = (unsafe { slots[at].as_ref() }) else { break };
         let first = hash(entry.object) & mask;
-        // The entry may move to the gap unless its search begins behind the gap.
+        // The entry can move to the gap unless a search for it begins beyond the gap.
         if at.wrapping_sub(first) & mask >= at.wrapping_sub(gap) & mask {
             slots[gap] = slots[at];
             gap = at;

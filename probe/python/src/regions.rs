@@ -30,12 +30,13 @@ const MAX_AMOUNTS: usize = 4;
 /// The point of a name.
 enum Named {
     Plain(&'static Point),
-    /// A point with amounts, their number, and a tuple of their names, which is never freed.
+    /// A point with amounts, the number of amounts, and a tuple of their names. The tuple is never
+    /// freed.
     MeteredPoint(&'static MeteredPoint, usize, AtomicPtr<PyObject>),
 }
 
 impl Named {
-    /// The address that identifies its regions on a thread.
+    /// The address that identifies the point's regions on a thread.
     fn owner(&'static self) -> usize {
         ptr::from_ref(self).addr()
     }

@@ -32,8 +32,8 @@ pub(crate) use read_by;
 /// compiler moves no memory access across the reading, so the program's work stays in its region.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
-    // This is assembly, because the compiler's intrinsic leaves the sum in a register that
-    // `Point::end` needs next, which costs one instruction more.
+    // The compiler's intrinsic leaves the sum in a register that `Point::end` needs next, so one
+    // more instruction moves it. This assembly saves that instruction.
     #[cfg(target_arch = "x86_64")]
     {
         read_by!("rdtsc", "shl rdx, 32", "lea {word}, [rax + rdx]"; out("rax") _, out("rdx") _)
@@ -76,8 +76,8 @@ pub(crate) fn fenced_ticks() -> u64 {
     }
 }
 
-/// Reads the tick counter, and the CPU on which it was read. If no instruction reads both, one is
-/// read after the other.
+/// Reads the tick counter, and the CPU on which it was read. If no instruction reads both, the CPU
+/// is read first.
 pub(crate) fn ticks_and_cpu() -> (u64, Option<u32>) {
     #[cfg(target_arch = "x86_64")]
     if has_rdtscp() {
@@ -97,8 +97,8 @@ pub(crate) fn cpu() -> Option<u32> {
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// Whether reading the counter raises SIGSEGV, after `prctl(PR_SET_TSC)` or strict seccomp. The
-/// kernel is asked only once, so a later change is not noticed.
+/// Whether reading the counter raises SIGSEGV, as it does after `prctl(PR_SET_TSC)` or strict
+/// seccomp. The kernel is asked only once, so a later change is not noticed.
 #[inline(always)]
 pub(crate) fn is_forbidden() -> bool {
     match FORBIDDEN.load(Relaxed) {
@@ -260,9 +260,9 @@ macro_rules! chain {
 #[cfg(all(test, target_arch = "x86_64", not(miri)))]
 pub(super) use chain;
 
-/// Runs a chain of `n` times 64 dependent additions, one cycle each. They add a register, because
-/// some processors combine additions of constants before they execute them, several in a cycle
-/// (Intel's since Golden Cove).
+/// Runs a chain of `n` times 64 dependent additions, one cycle each. The operand is a register,
+/// because some processors (Intel's since Golden Cove) combine additions of constants, and then
+/// execute several in a cycle.
 #[inline(never)]
 pub(crate) fn dependent_adds(n: u32) {
     #[cfg(target_arch = "x86_64")]
@@ -287,8 +287,8 @@ pub(crate) fn wall_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC).unwrap_or(0)
 }
 
-/// CLOCK_MONOTONIC_RAW by a system call, because the C library computes it from the counter that
-/// may be wrong.
+/// CLOCK_MONOTONIC_RAW by a system call. The C library would compute this clock from the counter,
+/// which may be wrong.
 pub(crate) fn system_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let clock = libc::CLOCK_MONOTONIC_RAW;

@@ -171,8 +171,8 @@ pub(crate) fn core_hz(ticks_per_second: f64) -> Option<f64> {
     (arch::HAS_DEPENDENT_ADDS && best < u64::MAX).then(|| cycles / best as f64 * ticks_per_second)
 }
 
-/// CLOCK_MONOTONIC_RAW in the initial time namespace, in nanoseconds. Processes in other time
-/// namespaces compare this time with theirs.
+/// CLOCK_MONOTONIC_RAW in the initial time namespace, in nanoseconds. A process in another time
+/// namespace can compare this time with its own.
 pub(crate) fn shared_ns() -> u64 {
     to_shared(arch::monotonic_ns())
 }

@@ -140,8 +140,8 @@ fn stamp_slow() -> u64 {
         COUNTER => source::ticks(),
         FALLBACK => fallback(),
         FOLLOWED => stamp_of_leader(),
-        // No decision yet: another thread is about to store that the fallback clock is used. The
-        // fallback clock starts at this clock's value, so the stamps agree.
+        // No decision yet: another thread is about to select the fallback clock. That clock starts
+        // at the value of CLOCK_MONOTONIC_RAW, so the stamps agree.
         _ => arch::monotonic_ns(),
     }
 }

@@ -107,8 +107,8 @@ pub(super) fn stand_in(address: u64) {
 
 /// Whether a seccomp filter is set for the calling thread.
 fn has_filter() -> bool {
-    // SAFETY: the call takes plain numbers and writes no memory. On an error it does not return the
-    // mode, so the thread counts as unfiltered.
+    // SAFETY: the call takes plain numbers and writes no memory. If the call fails, its result is
+    // not the mode, so the thread counts as unfiltered.
     unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) == libc::SECCOMP_MODE_FILTER as i32 }
 }
 

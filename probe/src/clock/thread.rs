@@ -32,7 +32,7 @@ const STOLEN_SHIFT: u32 = 8;
 
 /// Each reading without a switch reduces [`ThreadClock::late`] by this share, as a shift: a
 /// sixteenth. So `late` is about 16 times the ticks that such a reading adds on average, and one
-/// reading rarely adds more than that.
+/// reading rarely adds more than `late`.
 const LATE_SHIFT: u32 = 4;
 
 /// A thread that measures reads its CPU time at least after this many ticks, about once a
@@ -99,7 +99,7 @@ pub(crate) struct ThreadClock {
     /// Value of the watched word when it was armed, even while the clock is disturbed.
     armed: AtomicU64,
     kind: AtomicU64,
-    /// The process's clock source when this thread last chose `kind`, which may be lower on the
+    /// The process's clock source when this thread last chose `kind`. `kind` may be lower on the
     /// ladder.
     asked: AtomicU64,
     perf_page: AtomicU64,
@@ -110,8 +110,8 @@ pub(crate) struct ThreadClock {
     /// Ticks off the CPU without a switch in the last readings, because of interrupts and a
     /// hypervisor. See [`LATE_SHIFT`].
     late: AtomicU64,
-    /// A [`marker`] while the clock is being refreshed. A signal handler that runs in between uses
-    /// the state as it is.
+    /// A [`marker`] while the clock is being refreshed. A signal handler that runs during the
+    /// refresh uses the state as it is.
     pub(crate) refreshing: AtomicU64,
 }
 
@@ -405,8 +405,8 @@ impl ThreadClock {
         self.off.fetch_add(more, Relaxed);
     }
 
-    /// The reading and update of a refresh. `again` is set if a previous refresh was cut off, which
-    /// may have noticed a switch.
+    /// The reading and update of a refresh. `again` is set if a previous refresh was cut off,
+    /// because that refresh may have noticed a switch.
     fn refresh_alone(&self, verify: bool, again: bool) -> Stamps {
         if self.asked.load(Relaxed) != shared::kind() as u64 {
             self.take_source();

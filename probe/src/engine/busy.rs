@@ -55,8 +55,8 @@ impl Thread {
     }
 }
 
-/// Removes a marker whose work is not done. If it has overwritten the marker of a suspended fibre,
-/// restores that marker.
+/// Removes a marker whose work is not done. If the removed marker had replaced a suspended fibre's
+/// marker, restores the fibre's marker.
 #[cold]
 #[inline(never)]
 fn remove_marker(thread: &Thread) {

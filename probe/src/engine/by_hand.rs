@@ -25,8 +25,8 @@ pub(crate) fn begin(point: &'static Point) {
     }
 }
 
-/// Like [`begin`], but a point that is open already is switched off as invalid, which is the rule
-/// of the numeric interface.
+/// Like [`begin`], but by the rule of the numeric interface: a point that is open already is
+/// switched off as invalid.
 #[inline(never)]
 pub(crate) fn begin_once(point: &'static Point) {
     let control = point.control();
@@ -53,7 +53,7 @@ fn begin_once_far(point: &'static Point, control: Control) {
     }
 }
 
-/// [`begin`], which returns when the region began, if it is measured.
+/// Like [`begin`]. Returns the stamp at which the region began, if the region is measured.
 pub(crate) fn begin_told(point: &'static Point) -> Option<u64> {
     begin(point);
     match current::thread() {
@@ -62,7 +62,7 @@ pub(crate) fn begin_told(point: &'static Point) -> Option<u64> {
     }
 }
 
-/// When the innermost region of a point began.
+/// The stamp at which the innermost region of a point began.
 pub(super) fn start(point: &Point) -> Option<u64> {
     current::thread()?.innermost(point).map(Region::start)
 }
@@ -113,7 +113,7 @@ fn end_in(thread: &'static Thread, point: &'static Point, ticks: impl FnOnce() -
     });
 }
 
-/// Ends a region as [`end`] does, and returns when it ended.
+/// Like [`end`]. Returns the stamp at which the region ended.
 pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
     let Some(thread) = current::thread() else {
         return Some(copies::followed()?.end_told(point)).filter(|&ticks| ticks != 0);

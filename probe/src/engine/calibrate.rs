@@ -24,9 +24,9 @@ pub(super) fn calibrate_again() {
     calibrate(CALIBRATION_PAIRS);
 }
 
-/// Runs work that only one thread may do at a time: it stores zeros as the overhead while it
-/// measures, and a second thread would take them for the real overhead. `None` if another thread is
-/// doing such work.
+/// Runs work that stores zeros as the overhead while it measures. Only one thread may do this at a
+/// time, because a second thread would take the zeros for the real overhead. `None` if another
+/// thread is doing such work.
 fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
     cold::section(|| {
         let _lease = CALIBRATING.acquire_exclusive().ok()?;

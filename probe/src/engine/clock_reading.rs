@@ -136,10 +136,10 @@ impl Thread {
         if ran_backwards(elapsed) {
             self.note_anomaly();
         }
-        // The difference may be negative although the counter advanced. The clock learns up to a
-        // millisecond late of time that was lost without a switch, such as to a hypervisor. If that
-        // time is longer than this region, the remainder is subtracted from the enclosing region,
-        // whose span becomes shorter.
+        // The clock notices time that was lost without a switch, such as to a hypervisor, up to a
+        // millisecond late. If the lost time is longer than this region, the difference is negative
+        // although the counter advanced. The remainder is then subtracted from the enclosing
+        // region, and shortens its span.
         let off = at.off.wrapping_sub(begun.off);
         let raw = (elapsed.wrapping_sub(off) as i64).max(0) as u64;
         RegionPart {
@@ -214,8 +214,8 @@ pub(super) fn fenced_end(thread: &Thread) -> End {
 }
 
 /// Calls [`Thread::turn_page`] for the record of a region. Excludes from the region the ticks that
-/// are covered during the call, and the ticks that are added to its point's inclusive total,
-/// including a handler's. Returns the covered ticks.
+/// are covered during the call, and the ticks that are added to its point's inclusive total. Both
+/// include a handler's ticks. Returns the covered ticks.
 ///
 /// `None` if the stack has no room, the page cannot be turned, or handlers measured during each
 /// try.

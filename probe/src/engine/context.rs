@@ -4,8 +4,8 @@
 //! offset is set so that the clock continues from where it stopped. So a switch by the kernel and a
 //! switch by the program's own scheduler use one mechanism.
 //!
-//! An interrupt's context keeps a pointer to the context that it has interrupted, which may be an
-//! interrupt's, too:
+//! An interrupt's context keeps a pointer to the context that it has interrupted. The interrupted
+//! context can belong to an interrupt, too:
 //!
 //! ```text
 //! thread --current--> interrupt --interrupted--> interrupt --interrupted--> task

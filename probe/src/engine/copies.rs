@@ -4,7 +4,7 @@
 //! different compilers from different versions. One copy *leads*: it makes the process, and has the
 //! threads, their lanes and the contexts. The others *follow*: they call the leader for each
 //! region, through a [`FunctionTable`] of C functions. So a thread has one lane and one stack of
-//! open regions, whichever copies the regions are of.
+//! open regions, whichever copies its regions belong to.
 //!
 //! ```text
 //!              leader                              follower

@@ -30,8 +30,9 @@ pub struct Past {
     pub on_cpu: u64,
 }
 
-/// Records `ticks` of a device's time or of wall-clock time, which began at `start`. The record has
-/// the timer's `number` in place of a context, because the time did not pass on the thread.
+/// Records `ticks` of a device's time or of wall-clock time. The recorded time began at `start`.
+/// The record has the timer's `number` in place of a context, because the time did not pass on the
+/// thread.
 pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
     by_leader!(record_of_a_device(point, start, ticks, number));
     record(point, (start, ticks, number), None);
@@ -101,8 +102,8 @@ pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
 mod tests {
     use super::*;
 
-    /// If a handler interrupts a recording on its thread, its own measurement goes to a shared
-    /// cell.
+    /// If a handler interrupts a recording on its thread, the handler's measurement goes to a
+    /// shared cell.
     #[test]
     fn what_a_device_has_measured_is_recorded_in_a_handler_too() {
         static DEVICE: Point = Point::new("device").of_the_clock();

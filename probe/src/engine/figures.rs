@@ -61,8 +61,8 @@ pub(crate) fn of_points(
     }
     let Collected { sums, weighted, averaged, amounts, histogram, .. } = all;
     let (mean, variance) = (sums.mean().unwrap_or(0.0), sums.variance().unwrap_or(0.0));
-    // The fields are named one by one, so that a new figure does not compile before it is used or
-    // left out here.
+    // The fields are named one by one, so that a new field does not compile until this code uses it
+    // or leaves it out.
     let Sums {
         count,
         exclusive,
@@ -157,7 +157,8 @@ fn read(
     // Bounded, so that a signal handler that interrupts the writing thread itself cannot hang.
     for tried in 0..1000 {
         let sequence = cell.sequence();
-        // Read before the cell, which then holds at least these records.
+        // The number of folded records is read before the cell, so that the cell holds at least
+        // these records.
         let ring = thread.and_then(|thread| Some((thread.ring()?, thread.counters())));
         let folded = ring.map(|(_, counters)| ring::folded(&counters.folded));
         if cell.read_with(&mut picture, |chunk| segment.sums(chunk)) == CellRead::Torn {

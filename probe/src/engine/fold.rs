@@ -125,7 +125,8 @@ fn fold_again(thread: &Thread) {
         if is_missing && !fold_one(thread, entry, slot, number + 1) {
             return;
         }
-        // A fold adds a record to the cell before the edge.
+        // A fold adds a record first to its cell and then to its edge, so the edge can lack a
+        // record that the cell has.
         if cell.is_some() && !is_missing && thread.lacks_call(slot.names(), number) {
             let one = CallSums { count: 1, exclusive, inclusive };
             thread.add_call(entry, slot.names(), one, number + 1);
@@ -280,8 +281,8 @@ impl RecordSums {
             true => u128::from(whole(self.squares)),
             false => of_point(slots, point).map(|ticks| u128::from(ticks).pow(2)).sum(),
         };
-        // No region that was off the CPU is folded: its end adds it to the cell. The caller
-        // computes the average.
+        // A region that was off the CPU is not folded, because its end adds it to the cell. The
+        // caller computes the average.
         let (off_cpu, switches, average) = (0, 0, 0);
         Sums { count, exclusive, inclusive, off_cpu, switches, min, max, last, squares, average }
     }

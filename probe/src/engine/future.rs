@@ -12,7 +12,8 @@ use super::measure;
 use super::polls::{Polls, end_poll};
 use crate::{MeteredPoint, Point};
 
-/// The measurements of the polls so far. Dropping this records them, unless the last poll has.
+/// The measurements of the polls so far. Dropping this value records them, unless the last poll has
+/// recorded them.
 #[derive(Debug)]
 pub(crate) struct Polled {
     point: &'static Point,

@@ -59,8 +59,8 @@ extern "C" fn in_child() {
         making::forget();
         switches::leave_parents();
         overhead::CALIBRATING.release_if(|_| true);
-        // A fork handler of another copy, or of the host, may have measured already, so that the
-        // child has its own process.
+        // A fork handler of another copy, or of the host, may have measured already. Then the child
+        // has its own process.
         if process::current().is_some() {
             return;
         }

@@ -55,8 +55,8 @@ impl Guard {
         let inside = thread.less_total(offset, region.inclusive());
         let (position, switches) = (thread.position(), thread.clock.switches());
         let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
-        // A clock that is up to date was read before this region began, less than 2^21 ticks ago,
-        // so the elapsed ticks fit into a record.
+        // A clock that is up to date was read less than 2^21 ticks ago, and before this region
+        // began. So the region took less than 2^21 ticks, which fit into a record.
         if thread.clock.is_outdated(now) || !may_be_written {
             return match TURNED {
                 true => self.lap_slow(next),
@@ -91,8 +91,9 @@ impl Guard {
         // If the region starts later than the stamp, its elapsed ticks are below zero.
         slot.fill_times(region.start(), not_below_zero(elapsed));
         // There is nothing between the two regions, so the ended region gets all elapsed ticks,
-        // including the overhead. The overhead of recording falls into the next region, which
-        // starts later by that time, so the enclosing region does not pay for it.
+        // including the overhead. The overhead of recording falls into the next region. The start
+        // of that region is delayed by this overhead, so the enclosing region is not charged for
+        // it.
         let start = overhead::with_late(now);
         region.set_start(start);
         open.begin(start);

@@ -1,6 +1,6 @@
 //! Leases: work that one thread at a time does, in a [cold section](super::cold::section).
 //!
-//! A word holds the id of the thread that does the work, and the time at which it began:
+//! A word holds the id of the thread that does the work, and the time at which the work began:
 //!
 //! ```text
 //! 31          22 21                            0
@@ -43,7 +43,7 @@ const EXPIRES_AFTER: u64 = 8;
 const CHECK_NS: u64 = 10_000_000;
 static CHECKED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// A lease: the thread that does some work, and the time at which it began.
+/// A lease: the thread that does some work, and the time at which the work began.
 #[derive(Debug)]
 pub(crate) struct Lease(AtomicU32);
 
@@ -88,8 +88,8 @@ impl Lease {
         self.0.load(Acquire) == DONE
     }
 
-    /// Whether a thread seems to hold the lease. Makes no system call; from time to time this
-    /// returns false, so that the caller checks whether the holder exists.
+    /// Whether a thread seems to hold the lease. Makes no system call. From time to time the result
+    /// is false for a held lease, too, so that the caller checks whether the holder exists.
     pub(crate) fn is_held(&self) -> bool {
         let word = self.0.load(Relaxed);
         if word == FREE || word == DONE {

@@ -13,11 +13,12 @@
 //!
 //! A signal handler may measure between any two instructions, which changes the covered ticks. So a
 //! begin or end reads the covered ticks before and after its stamp, and takes the stamp again if
-//! they differ. A handler that measures just before the push overwrites the region's fields, since
-//! it uses the same slot of the stack; the same comparison detects this.
+//! the two values differ. A handler that measures just before the push overwrites the region's
+//! fields, since it uses the same slot of the stack; the same comparison detects this.
 //!
 //! The cost is the longest chain of dependent instructions after the counter is read. So everything
-//! that does not depend on the counter is done before, and rare cases are left to [`super::slow`].
+//! that does not depend on the counter is done before it is read, and rare cases are left to
+//! [`super::slow`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -160,8 +161,8 @@ fn end_in(thread: &'static Thread, tag: u64, ticks: impl FnOnce() -> u64) {
 /// calls `slow` with whether the thread is [marked](marker), and with the counter. The former is a
 /// constant at each call and the latter is computed again, so neither takes a register. With
 /// `TURNED`, [`Thread::turn_page`] has made room for the record, and `at` includes the ticks that
-/// it covered. The record is for the point `of`; inclusive time is added to the point `total`,
-/// which is the region's own.
+/// turning the page covered. The record is for the point `of`. Inclusive time is added to `total`,
+/// the region's own point.
 #[inline(always)]
 pub(super) fn record<const TURNED: bool, const HOW: u64>(
     thread: &Thread,
@@ -190,8 +191,9 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     if !thread.mark_at(position, marker::prepare(marker)) {
         return slow(false, now());
     }
-    // Subtract what inner regions of the point have added. This is read before the two tests below,
-    // which show whether another fibre or a handler has added to it since.
+    // Subtract the ticks that inner regions of the point have added to the point's total. The total
+    // is read before the two tests below, because they show whether another fibre or a handler has
+    // added to it since.
     let inside = thread.less_total(total, region.inclusive());
     // Test the clock first: a handler that measures updates it, and changes the covered ticks.
     if thread.clock.was_switched() || !thread.has_covered(covered) {

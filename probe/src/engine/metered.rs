@@ -1,6 +1,6 @@
 //! Points whose regions carry amounts: bytes, operations, items.
 //!
-//! A tuple of amounts has a point of its own, with its own number and cells, which follows the
+//! A tuple of amounts has a point of its own, with its own number and cells. This point follows the
 //! control word of the metered point. A region with amounts is a region of its tuple's point, so
 //! its only extra cost is the search for the tuple. The amounts of the tuples are adjacent, do not
 //! change once the tuple is known, and are compared one tuple after the other. A loop that the
@@ -81,7 +81,7 @@ pub struct MeteredPoint {
     /// Held by the thread that adds a tuple.
     adding: Lease,
     /// The first two amounts of the tuples whose other amounts are 0. For all other tuples, the
-    /// first is [`NONE`]. A region with one or two amounts only compares these pairs.
+    /// first element is [`NONE`]. A region with one or two amounts only compares these pairs.
     pairs: [[AtomicU64; 2]; TUPLES],
     amounts: [[AtomicU64; MAX_AMOUNTS]; TUPLES],
     tuples: [Point; TUPLES],
@@ -386,8 +386,8 @@ impl Point {
     ///
     /// The point is a field of a static [`MeteredPoint`], `offset` bytes behind its start.
     unsafe fn container(&'static self, offset: usize) -> &'static MeteredPoint {
-        // A reference to a field does not reach beyond the field, so the address is used that
-        // `MeteredPoint::itself` has exposed.
+        // A reference to a field does not reach beyond the field, so this code uses the address
+        // that `MeteredPoint::itself` has exposed.
         let start = (&raw const *self).addr() - offset;
         // SAFETY: by the caller's promise, a static `MeteredPoint` starts at this address.
         unsafe { &*ptr::with_exposed_provenance::<MeteredPoint>(start) }

@@ -68,7 +68,7 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     thread.show_end(end.now);
     let (mut sum, start) = polls.take().unwrap_or_else(|| (PartSum::default(), begun.start));
     let inclusive = part.span().wrapping_sub(inside);
-    // Added at once, so that an enclosing poll can exclude it.
+    // The ticks are added at once, so that an enclosing poll of the same point can exclude them.
     thread.add_to_total(point.offset(), inclusive);
     sum.add(PartSum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last {

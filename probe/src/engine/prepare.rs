@@ -174,8 +174,8 @@ mod tests {
         assert!(LAST.lead_to(process, Err(NotEntered::NoPlace), found) && !LAST.is_enabled());
     }
 
-    /// A thread that is stopped while it registers a point does not keep others from registering
-    /// it, and the point has one number and one name.
+    /// A thread that is stopped while it registers a point does not keep other threads from
+    /// registering the point, and the point has one number and one name.
     #[test]
     fn who_has_waited_enough_registers_a_point_beside_a_thread_that_stands_still() {
         static SLOW: Point = Point::new("slow");

@@ -1,7 +1,7 @@
 //! The process: one segment, made at the first point.
 //!
-//! Everything here is off the hot path. If a thread needs the process while another one makes it,
-//! it waits for a millisecond at most, and then makes the process itself.
+//! Everything here is off the hot path. A thread that needs the process while another thread is
+//! making it waits for a millisecond at most, and then makes the process itself.
 
 pub(crate) mod entries;
 pub(super) mod failed;
@@ -208,7 +208,8 @@ impl Process {
     }
 
     /// Calibrates the overhead again, if it is outdated. Does nothing while another calibration
-    /// runs, which may have begun before the clock changed: a later call calibrates.
+    /// runs. That calibration may have begun before the clock changed, so a later call calibrates
+    /// again.
     pub(crate) fn catch_up(&self) {
         if self.outdated.load(Relaxed)
             && !CALIBRATING.is_held()

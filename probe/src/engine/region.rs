@@ -308,9 +308,9 @@ impl RegionPart {
     }
 }
 
-/// Whether the elapsed ticks are so far below zero that the counter ran backwards. They may be a
-/// little below zero if a region ends at once whose start was delayed by the overhead of a lap, a
-/// hook or a fence.
+/// Whether the elapsed ticks are so far below zero that the counter ran backwards. If the overhead
+/// of a lap, a hook or a fence has delayed the region's start, and the region ends at once, the
+/// elapsed ticks can be a little below zero.
 pub(crate) fn ran_backwards(elapsed: u64) -> bool {
     let late = overhead().hooks_inside.load(Relaxed) + overhead().fence_inside.load(Relaxed);
     let late = late.max(overhead().late());

@@ -23,8 +23,8 @@ const LATCHED: usize = 8;
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Regions {
-    /// The stack: up to `limit` regions, and behind them the amounts of each. Null until a region
-    /// of the context begins. A thread's own context has its stack in the thread's pages.
+    /// The stack: up to `limit` regions, followed by the amounts of each. Null until a region of
+    /// the context begins. A thread's own context has its stack in the thread's pages.
     pub(super) stack: AtomicPtr<Region>,
     pub(super) limit: AtomicU64,
     waiting: AtomicU64,
@@ -73,7 +73,7 @@ struct Latched {
 #[derive(Debug)]
 pub(super) struct Paused {
     /// Whether the fields below are valid. A handler of a fault that runs while contexts are
-    /// switched may suspend the next context before that one has resumed. The fields are still
+    /// switched may suspend the next context before that context has resumed. The fields are still
     /// valid then, so the handler does not store them again.
     pub(super) is_paused: AtomicBool,
     /// The reading of the context's clock when it was suspended.

@@ -162,7 +162,7 @@ pub(super) struct Extra<'a> {
 }
 
 /// Ends an open region. Returns the time of the end. `None` if the stack has too little room for
-/// it.
+/// the end.
 #[inline(never)]
 pub(super) fn end_region(
     thread: &Thread,

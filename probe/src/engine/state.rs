@@ -47,8 +47,8 @@ pub(crate) struct State {
     /// Whether [`crate::set_enabled`] has switched the point off.
     pub(super) paused: AtomicBool,
     /// Links a point to its counterpart in another [copy of pfp](super::copies). In a follower's
-    /// point: the leader's point. In the leader's point for it: the address of the follower's
-    /// `control`. Null in all other points.
+    /// point: the leader's point. In the leader's point for a follower's point: the address of the
+    /// follower's `control`. Null in all other points.
     pub(super) other: AtomicPtr<c_void>,
 }
 

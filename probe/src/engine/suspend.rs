@@ -114,8 +114,8 @@ pub(super) fn resume(thread: &Thread, now: u64) {
     let run = next_run();
     thread.clock.set_switches(paused.switches.load(Relaxed), run);
     thread.set_covered(paused.covered.load(Relaxed));
-    // The tags of regions in a thread's own context have its run number, so this context keeps the
-    // number when it is resumed. Other contexts get a new one.
+    // The tags of open regions in a thread's own context contain the number of its run, so a
+    // resumed own context keeps that number. Other contexts get a new number.
     let run = if number == 0 { paused.run.load(Relaxed) } else { run };
     thread.begin_run(run, number, paused.place.load(Relaxed));
     go_on_in(thread);

@@ -118,8 +118,8 @@ pub(crate) struct Thread {
     /// Zero in a wiped copy of the page.
     alive: AtomicU64,
     spare: AtomicU64,
-    /// An entry for each point, by number. The mapping continues behind this page with more
-    /// entries. See [`Thread::entry`].
+    /// An entry for each point, by number. The mapping has more entries beyond this page. See
+    /// [`Thread::entry`].
     table: [Entry; FIRST],
 }
 
@@ -256,7 +256,7 @@ impl Thread {
         numbers.map_while(|number| Some((number, self.entry_of(number)?)))
     }
 
-    /// The address just after the table, where the index of the edges begins.
+    /// The address of the end of the table, where the index of the edges begins.
     pub(super) fn behind_table(&self) -> *mut u8 {
         let points = self.points.load(Relaxed) as usize;
         let behind = ptr::from_ref(self).addr() + TABLE + points * size_of::<Entry>();
@@ -264,9 +264,9 @@ impl Thread {
         ptr::with_exposed_provenance_mut(behind)
     }
 
-    /// The entry at a point's offset. The table continues behind this struct in the mapping, at the
-    /// address that `map_pages` has exposed, because a reference to this struct does not reach
-    /// further.
+    /// The entry at a point's offset. The table continues beyond this struct in the mapping. A
+    /// reference to this struct does not reach that far, so the entry is found by the address that
+    /// `map_pages` has exposed.
     #[inline(always)]
     pub(crate) fn entry_at(&self, offset: Offset) -> &Entry {
         let table = ptr::from_ref(self).addr() + TABLE;

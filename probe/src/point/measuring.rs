@@ -53,8 +53,9 @@ impl Point {
         by_hand::begin(self);
     }
 
-    /// Begins a region like [`begin`](Self::begin), unless one is already open in this thread or
-    /// [context](crate::ExecutionContext). In that case the point is switched off as invalid.
+    /// Begins a region like [`begin`](Self::begin), unless a region of the point is already open in
+    /// this thread or [context](crate::ExecutionContext). If one is open, the point is switched off
+    /// as invalid.
     ///
     /// This rule is for points by [number](Self::numbered), for which a begin without an end is a
     /// mistake and not recursion. The viewer shows the point as invalid. Enabling it makes it valid

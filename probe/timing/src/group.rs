@@ -50,8 +50,8 @@ pub struct ThreadGroup {
 impl ThreadGroup {
     /// Returns the group of this name, which is created if it does not exist.
     ///
-    /// A phase begins when `members` threads have arrived (at most 4,096). With 0, a phase begins
-    /// when all threads that have joined have arrived; there can be up to 256.
+    /// A phase begins when `members` threads have arrived (at most 4,096). With 0, up to 256
+    /// threads can join, and a phase begins when all threads that have joined have arrived.
     ///
     /// An existing group keeps its number of members. A group is removed when its last
     /// `ThreadGroup` is dropped. If memory runs out, the result belongs to no group, and no thread
@@ -87,8 +87,8 @@ impl ThreadGroup {
 /// This process is a member from [`join`](Self::join) until this value is dropped or the process
 /// ends, in any way. A killed process delays the others by about a tenth of a second at most. The
 /// group's memory is an object in `/dev/shm`, which only this user can open. The last member to
-/// leave removes it. If that member was killed, pfp removes it when it removes the shared memory of
-/// ended programs.
+/// leave removes the object. If that member was killed, pfp removes the object together with the
+/// shared memory of ended programs.
 #[derive(Debug)]
 pub struct ProcessGroup {
     pub(super) processes: Processes,
@@ -96,8 +96,8 @@ pub struct ProcessGroup {
 
 impl ProcessGroup {
     /// Joins this user's group of this name, which is created if it does not exist. `members` is
-    /// the number of processes to wait for (at most 4,096). With 0, a phase waits for all processes
-    /// that have joined; there can be up to 256.
+    /// the number of processes to wait for (at most 4,096). With 0, up to 256 processes can join,
+    /// and a phase waits for all processes that have joined.
     ///
     /// # Errors
     ///

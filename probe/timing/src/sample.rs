@@ -8,8 +8,8 @@ use pfp::reading::{core_hz, now, stamp};
 
 /// Confidence of the interval.
 const CONFIDENCE: f64 = 0.95;
-/// Probability below which chance no longer explains a difference between the first and the second
-/// half of the samples.
+/// Probability below which chance does not count as an explanation of a difference between the
+/// first and the second half of the samples.
 const TREND_BY_CHANCE: f64 = 0.01;
 /// Difference between the halves, as a fraction of the mean, up to which it does not count as a
 /// trend. Needed because with many samples, even differences that are too small to matter are

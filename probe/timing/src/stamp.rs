@@ -94,8 +94,8 @@ impl<R> CycleCount<R> {
     }
 }
 
-/// Waits for all members of `scope`, then counts the ticks of `work`. This is also a measurement of
-/// `point`.
+/// Waits for all members of `scope`, then counts the ticks of `work`. The work is also a
+/// measurement of `point`.
 ///
 /// ```
 /// static PHASE: pfp::Point = pfp::Point::new("phase");
@@ -125,7 +125,7 @@ pub fn cycle_count<R>(
     let ended = pfp::on_cpu_ticks();
     drop(guard);
     let elapsed = end.ticks.saturating_sub(start.ticks);
-    // The CPU clock was read outside the stamps, so its difference can be larger.
+    // The CPU clock was read outside the stamps, so its difference can be larger than theirs.
     let on_cpu = begun.zip(ended).map_or(elapsed, |(from, to)| to.saturating_sub(from));
     CycleCount { result, start, end, on_cpu: on_cpu.min(elapsed), synced }
 }

@@ -49,8 +49,8 @@
 //! let _span = tracing::info_span!("read", bytes = n, pfp.amounts = "bytes").entered();
 //! ```
 //!
-//! Amounts belong to each entry of the span. A field that is recorded later counts for the entries
-//! after that. A point has at most four amounts.
+//! Amounts belong to each entry of the span. A field that is recorded later counts for the later
+//! entries. A point has at most four amounts.
 //!
 //! # Fields in names
 //!
@@ -71,9 +71,9 @@
 //!   task continues on another thread, or has a span of its own, the entry is not recorded, and
 //!   counts as a mismatch in `pfp-top`. In a task without a span that continues on the same thread,
 //!   the entry is recorded, and includes the thread's work between the polls.
-//! - If a guard is dropped before guards that were created inside it, its region ends with the last
-//!   of them. Exclusive times stay correct, but the inclusive time is too long. This counts as a
-//!   mismatch.
+//! - If a guard is dropped before guards that were created inside it, the dropped guard's region
+//!   ends with the last of the inner guards. Exclusive times stay correct, but the inclusive time
+//!   is too long. This counts as a mismatch.
 //! - If memory runs out, pfp does not end the program: spans of new callsites are not measured, and
 //!   count as refused. The crates `tracing-core` and `tracing-subscriber` end the program.
 //! - At most 4,096 callsites, 1,024 nested spans, and 16,384 simultaneous spans with amounts are

@@ -151,7 +151,7 @@ impl Live {
 
     /// Counts one handle less. Returns true for the last one.
     pub(crate) fn release(&self) -> bool {
-        // AcqRel, so that the last thread sees all that the others did with the span.
+        // AcqRel, so that the last thread sees all that the other threads did with the span.
         self.handles.fetch_sub(1, AcqRel) == 1
     }
 
@@ -160,7 +160,7 @@ impl Live {
         // Acquire pairs with the release store by the previous borrower.
         let is_mine = !self.is_lent.swap(true, Acquire);
         if is_mine {
-            // SAFETY: this thread has set `is_lent`, so no other accesses the parts.
+            // SAFETY: this thread has set `is_lent`, so no other thread accesses the parts.
             take(unsafe { &mut *self.parts.get() });
             self.is_lent.store(false, Release);
         }

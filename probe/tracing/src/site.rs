@@ -128,7 +128,7 @@ impl Site {
     }
 
     /// The site of a new span. Registers the callsite if needed: if two threads reach a callsite at
-    /// once, one registers it, and the other can create its span before that.
+    /// once, one registers it, and the other can create its span before the registration.
     #[inline]
     pub(crate) fn of(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
         match Self::find(metadata, 0) {

@@ -32,8 +32,9 @@ pub(crate) fn enter(id: u64, site: &'static Site) {
     stack::push_one(id as usize, |open| site.begin(open, id));
 }
 
-/// The calling thread exits a span. If it has not entered the span, another thread has, or the
-/// entry was discarded. Both happen if a guard is held across an `await`; nothing is recorded.
+/// The calling thread exits a span. If this thread has not entered the span, either another thread
+/// has entered it, or the entry was discarded. Both happen if a guard is held across an `await`.
+/// Nothing is recorded then.
 #[inline]
 pub(crate) fn exit(id: u64) {
     match stack::pop(id as usize) {

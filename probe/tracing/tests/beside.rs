@@ -57,7 +57,8 @@ thread_local! {
 }
 
 /// Filter that passes everything. `tracing` asks the filters at each span only if one of them does
-/// not want the span's callsite. So a call of this filter shows that pfp's layer does not want it.
+/// not want the span's callsite. So a call of this filter shows that pfp's layer does not want the
+/// callsite.
 struct Asked;
 
 impl<S> Filter<S> for Asked {

@@ -19,7 +19,7 @@ fn work() {
         for _ in 0..4 {
             info_span!("part").in_scope(|| spin(Duration::from_micros(100)));
         }
-        // The thread is off the CPU inside this span, which must not count.
+        // The thread sleeps inside this span, and the sleep must not count.
         if round % 10 == 0 {
             info_span!("wait").in_scope(|| thread::sleep(Duration::from_millis(1)));
         }

@@ -75,8 +75,8 @@ fn misuse_never_makes_wrong_figures() {
     a_span_that_panics_is_measured();
     a_span_may_never_close();
     the_current_span_is_the_innermost();
-    // The span with amounts comes first, because an update of callsites covers all of them while
-    // one is off.
+    // The span with amounts comes first, because an update covers all callsites while one of them
+    // is off.
     a_span_is_not_created_while_off("switched amount", || {
         info_span!("switched amount", bytes = 1u64)
     });
@@ -90,14 +90,14 @@ fn spans_have_the_numbers_of_their_fields() {
     }
     assert_eq!(count("read"), 3);
     assert_eq!(amounts("read"), [("bytes", 60), ("items", 0)]);
-    // The span selects its amounts, and records one later.
+    // The span selects its amounts, and records one after its creation.
     let span = info_span!("later", size = tracing::field::Empty, pfp.amounts = "size");
     span.in_scope(|| ());
     span.record("size", 7u64);
     span.in_scope(|| ());
     span.clone().in_scope(|| ());
     assert_eq!((count("later"), amounts("later")), (3, vec![("size", 14)]));
-    // Long-lived spans do not take the slots of others.
+    // Long-lived spans do not take the slots of other spans.
     let before = refusals();
     let held: Vec<Span> = (0..1000).map(|_| info_span!("lives long", bytes = 1u64)).collect();
     (0..20_000).for_each(|_| info_span!("passes by", bytes = 1u64).in_scope(|| ()));

@@ -54,7 +54,7 @@ fn a_span_is_one_measurement() {
     let longest = POLLS as f64 * 50e-6 * pfp::ticks_per_second();
     assert!(task.min as f64 > longest / 20.0, "{task:?}");
     assert!(task.exclusive > 0 && task.inclusive >= task.exclusive, "{task:?}");
-    // A span that is leaked after its last exit is not recorded, and affects no other.
+    // A span that is leaked after its last exit is not recorded, and affects no other span.
     std::mem::forget(info_span!("task"));
     let span = info_span!("late");
     span.in_scope(|| ());

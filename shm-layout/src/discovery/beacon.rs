@@ -25,8 +25,8 @@
 //!
 //! **The order.** Prepare the beacon, make the object of that name, and light the beacon when
 //! others may find the object; at the end remove the object's name first, and then the beacon. So a
-//! process that is killed at any moment leaves no object without a beacon, which may be lit or not,
-//! and sweepers remove both.
+//! process that is killed at any moment leaves no object without a beacon. Sweepers remove the
+//! object and the beacon, whether the beacon is lit or not.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fmt;
@@ -287,7 +287,7 @@ impl Beacon {
     ///
     /// # Errors
     ///
-    /// Fails like [`Beacon::prepare`] and [`Beacon::light`]. It leaves no file behind.
+    /// Fails like [`Beacon::prepare`] and [`Beacon::light`]. A failed call leaves no file behind.
     pub fn lit(dir: &Directory, info: &Info) -> io::Result<Box<Beacon>> {
         let beacon = Beacon::prepare(dir, info)?;
         if let Err(error) = beacon.light() {
@@ -302,8 +302,8 @@ impl Beacon {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if its name is taken, or a sweeper was faster; else the system's error. It
-    /// leaves no file behind.
+    /// `AlreadyExists` if its name is taken, or a sweeper was faster; else the system's error. A
+    /// failed call leaves no file behind.
     pub fn prepare(dir: &Directory, info: &Info) -> io::Result<Box<Beacon>> {
         // Only one name is tried. Otherwise a child that is forked in the middle of this would
         // leave a second draft, by which a sweeper would remove the parent's object.
@@ -399,8 +399,8 @@ impl Beacon {
         removed
     }
 
-    /// Like [`Self::extinguish`], for a process that is ending: its end releases the lock. It makes
-    /// one system call, which removes the name.
+    /// Like [`Self::extinguish`], for a process that is ending: the process's end releases the
+    /// lock. Makes one system call, which removes the name.
     ///
     /// # Errors
     ///
@@ -426,7 +426,7 @@ impl Beacon {
         }
     }
 
-    /// Whether the calling process lit the beacon. Also true if a filter refuses the system call.
+    /// Whether the calling process lit the beacon. Also true if a filter refuses `getpid`.
     fn is_callers(&self) -> bool {
         let pid = current_pid();
         pid <= 0 || u32::try_from(pid) == Ok(self.info.process.pid)
@@ -486,8 +486,8 @@ impl LockPage {
         let len = page_size();
         let access = libc::PROT_READ;
         let (fd, shared) = (file.as_raw_fd(), libc::MAP_SHARED);
-        // SAFETY: a new mapping at an address that the kernel chooses. No code reads it: it keeps
-        // the open file, and so its lock, alive.
+        // SAFETY: a new mapping at an address that the kernel chooses. No code reads the mapping,
+        // which only keeps the open file and the file's lock alive.
         let map = unsafe { libc::mmap(std::ptr::null_mut(), len, access, shared, fd, 0) };
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());

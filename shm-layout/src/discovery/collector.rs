@@ -27,7 +27,7 @@ const FOLDER: &str = "collectors";
 /// Maximum number of collectors that are read.
 const MAX_NAMES: usize = 256;
 
-/// Registers this viewer as a collector of ended processes' segments, until it is dropped.
+/// Registers this viewer as a collector of ended processes' segments, until this value is dropped.
 #[derive(Debug)]
 pub struct Collector {
     held: LockedFile,
@@ -44,7 +44,7 @@ impl Collector {
         Ok(Self { held: LockedFile::start(dir, FOLDER, name)? })
     }
 
-    /// Whether no other collector lives. Another one may still need the segments.
+    /// Whether no other collector lives. A living collector may still need the segments.
     pub fn is_alone(&self) -> bool {
         count_living(&self.held.folder, Some(&self.held.name)).is_ok_and(|living| living == 0)
     }

@@ -175,7 +175,7 @@ impl Directory {
         Ok(Directory { fd, path: heap::path(&[path.as_os_str().as_bytes()])?, errors })
     }
 
-    /// The path by which it was opened.
+    /// The path by which the directory was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -450,8 +450,8 @@ impl Drop for Entries {
 
 /// Sets the mode of the file behind a descriptor, which may have been opened with O_PATH.
 pub(crate) fn chmod(file: &OwnedFd, mode: libc::mode_t) -> io::Result<()> {
-    // fchmod refuses O_PATH descriptors, and a path could lead to another file; this path leads to
-    // exactly the file that is open.
+    // fchmod refuses O_PATH descriptors, and the file's own path could lead to another file by now.
+    // A path in `/proc/self/fd` leads to exactly the file that is open.
     let path = ShortText::<32>::of(format_args!("/proc/self/fd/{}\0", file.as_raw_fd()));
     let path =
         CStr::from_bytes_with_nul(path.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -44,9 +44,9 @@ impl End {
                 exe.ok().and_then(|exe| Some(exe.file_name()?.to_string_lossy().into_owned()));
             return Some(Self::ReplacedBy(name.unwrap_or_else(|| name_of(pid))));
         }
-        // The kernel requires one permission for this link and for the exit status: without it, the
-        // status reads 0. With it, the link of an ending process fails with another error, because
-        // the process has no executable any more.
+        // The kernel requires the same permission for this link as for the exit status. Without the
+        // permission, the status reads 0. With the permission, the link of an ending process fails
+        // with another error, because the process has no executable any more.
         match exe {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
             _ => Some(Self::of_wait(stat.wait_status)),

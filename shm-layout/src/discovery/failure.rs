@@ -1,8 +1,8 @@
 //! Notes a failed start. A program prints nothing if it cannot measure, so a file beside the
 //! beacons shows the reason to viewers.
 //!
-//! Each program has one file, `<16 hex>.failed`, for its last start if that failed; the next start
-//! that succeeds removes it.
+//! Each program has one file, `<16 hex>.failed`, about its last start if that start failed. The
+//! next start that succeeds removes the file.
 //!
 //! ```text
 //! pfp-failure 1

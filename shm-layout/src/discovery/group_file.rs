@@ -64,8 +64,8 @@ pub fn read(file: &File) -> io::Result<Option<Name>> {
     Ok(object.and_then(Name::parse))
 }
 
-/// Removes the object and the file of a group without members. False if the group has one, or
-/// another process is joining, leaving or sweeping it.
+/// Removes the object and the file of a group without members. False if the group has a member, or
+/// another process is joining, leaving or sweeping the group.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
 //! Decides whether a process runs or is dead.
 //!
-//! It tries the lock on the process's beacon first: the kernel releases that lock exactly when it
+//! The lock on the process's beacon is tried first: the kernel releases that lock exactly when it
 //! frees the process's memory, whatever ends the process. A process that asks takes a *shared* lock
 //! for a moment, so that two processes that ask at once do not take each other for the owner, whose
 //! lock is exclusive. A sweeper holds an exclusive lock, too, while it removes a segment.
@@ -8,8 +8,8 @@
 //! A process id alone never decides, because ids are reused. An id together with its start time,
 //! boot and pid namespace identifies one process for ever, and is used twice:
 //!
-//! - if a lock is held although that process is certainly gone, a sweeper holds it, or a child that
-//!   was forked between lock and close: the process is dead;
+//! - if a lock is held although that process is certainly gone, the process is dead: the lock's
+//!   holder is a sweeper, or a child that was forked between lock and close;
 //! - if the file system has no locks, only the identity is left.
 
 use std::ffi::CStr;
@@ -137,8 +137,8 @@ impl Identity {
     }
 }
 
-/// Evidence that a process is dead. An existing process with its id does not prove that it lives:
-/// the process may have become another program.
+/// Evidence that a process is dead. There is no evidence that it lives: even if a process with its
+/// id and start time exists, the process may have become another program by `exec`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evidence {
     None,
@@ -167,7 +167,7 @@ pub(crate) fn judge(file: &File, process: &Identity) -> io::Result<Liveness> {
     })
 }
 
-/// Whether a process holds a beacon's lock, or may hold it, since the file system has no locks.
+/// Whether a process holds a beacon's lock. Also true if the file system has no locks.
 fn is_locked(file: &File) -> io::Result<bool> {
     Ok(match lock(file, libc::LOCK_SH)? {
         Lock::Taken => {
@@ -207,7 +207,7 @@ impl Watch {
         self.pid = Some(pid);
         let descriptor = Descriptor::open(pid);
         // If the process lives now, it lived when the descriptor was opened, so the descriptor is
-        // its own.
+        // not one of a later process with the same id.
         let lives = matches!(self.judge(), Ok(Liveness::Alive));
         self.descriptor = descriptor.filter(|_| lives);
     }
@@ -262,7 +262,7 @@ pub(crate) fn try_lock(
     if !take_over(file, process)? {
         return Ok(Hold::Refused);
     }
-    // Another sweeper may have removed it between our opening and our locking.
+    // Another sweeper may have removed the beacon between our opening and our locking.
     Ok(if dir.leads_to(name, file)? { Hold::Firm } else { Hold::Moved })
 }
 
@@ -350,7 +350,7 @@ mod tests {
             unsafe { libc::_exit(0) };
         }
         let stat = || Stat::read(&format!("/proc/{child}/stat")).unwrap();
-        // Waits until all of its threads have ended: an emulator has one of its own.
+        // Waits until all threads of the child have ended: an emulator adds a thread of its own.
         // SAFETY: zero is an empty `siginfo_t`, which the call fills; the child stays.
         let ended = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();

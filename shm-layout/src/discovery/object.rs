@@ -11,7 +11,7 @@
 //! | sizes with `ftruncate` only | [`Object::back`] puts pages under a range before anything touches it |
 //! | opens read-write only | [`Object::open`] takes the write permission back at once; [`Object::unlock`] gives it to the control pages |
 //! | mode is cut by the umask | set to 0600 afterwards |
-//! | ends the program if its few allocations (the name, a boxed mapping) find no memory | [`heap::has_room`] is called first. Another thread may use up the memory in between: only here can that end the host while pfp starts |
+//! | ends the program if its few allocations (the name, a boxed mapping) find no memory | [`heap::has_room`] is called first. If another thread uses up the memory in between, the program ends: no other step of pfp's start can end it |
 //!
 //! All of this can run inside the host program, so it prints nothing, never panics, and returns
 //! each failure as an error.
@@ -46,8 +46,8 @@ impl std::error::Error for NoSpace {}
 
 /// A mapped shared-memory object.
 ///
-/// It returns only a raw pointer: other processes write these bytes at any time, so no Rust
-/// reference to them may exist. Dropping the object unmaps it, but keeps its name.
+/// The bytes are accessible only through a raw pointer: other processes write them at any time, so
+/// no Rust reference to them is allowed. Dropping the object unmaps it, but keeps its name.
 #[repr(C)]
 pub struct Object {
     name: Name,
@@ -60,8 +60,8 @@ pub struct Object {
 /// The use of the mapping, which determines who unmaps it.
 #[repr(C)]
 enum Role {
-    /// A process that has created the object, or opened another's to share it. The process that
-    /// made the mapping unmaps it; a forked child does not.
+    /// A process that has created the object, or has opened another process's object to share it.
+    /// Only the process that made the mapping unmaps it; a forked child does not.
     Mapped { pid: libc::pid_t },
     /// A viewer. The crate unmaps the mapping; our own descriptor shows the file's current length.
     /// Fields are dropped in this order, so the watch ends before the mapping and the descriptor
@@ -87,9 +87,8 @@ impl Object {
         Object::create_as(Name::random()?, bytes)
     }
 
-    /// Makes and maps an object of at least `bytes` bytes (whole pages) for
-    /// this user alone, whatever the umask. It is all zeros and sparse: back
-    /// a range before touching it.
+    /// Makes and maps an object of at least `bytes` bytes (whole pages) for this user alone,
+    /// whatever the umask. The object is all zeros and sparse: back a range before touching it.
     ///
     /// # Errors
     ///
@@ -214,7 +213,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// The system's error; never for an object that [`Object::open`] made.
+    /// The system's error. Never fails for an object that [`Object::open`] made.
     pub fn file_len(&self) -> io::Result<u64> {
         match &self.role {
             Role::Viewer { file, .. } => Ok(FileStatus::of(file.as_raw_fd())?.len),

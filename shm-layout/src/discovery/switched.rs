@@ -81,8 +81,8 @@ pub struct Others {
 }
 
 impl Others {
-    /// Removes those switches of a dead viewer for which `keep` returns false. Also removes its
-    /// file once no switch is left.
+    /// Removes those switches of a dead viewer for which `keep` returns false. Also removes the
+    /// viewer's file once no switch is left.
     pub fn retain(&mut self, mut keep: impl FnMut(u32, bool) -> bool) {
         let file = &self.file;
         self.points
@@ -133,7 +133,7 @@ fn is_there(dir: &Directory, segment: &Name) -> bool {
 fn read(folder: &Directory, name: &CStr) -> io::Result<Others> {
     let file = folder.open_to_lock(name)?;
     // A shared lock, so that two viewers that ask at once do not take each other for the owner.
-    // Closing the descriptor releases it.
+    // Closing the descriptor releases the lock.
     let is_dead = lock(&file, libc::LOCK_SH)? == Lock::Taken;
     let mut bytes = Vec::new();
     (&file).take(MAX_BYTES).read_to_end(&mut bytes)?;

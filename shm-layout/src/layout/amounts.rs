@@ -3,9 +3,9 @@
 //! The regions of a *metered* point report amounts, such as the bytes they moved, the operations
 //! they did, or the items they processed. The point has a name for each amount, at most
 //! [`MAX_AMOUNTS`]. Each tuple of amounts is a point of its own, with an entry in the point table
-//! and cells like any other point. Its sums are its count times its amounts, so they need not be
-//! stored. A metered point has up to [`TUPLES`] tuples. Regions with other amounts count for the
-//! metered point itself, whose cells have the sums of those amounts in a separate chunk:
+//! and cells like any other point. A tuple's sums are its count times its amounts, so they need
+//! not be stored. A metered point has up to [`TUPLES`] tuples. Regions with other amounts count for
+//! the metered point itself, whose cells have the sums of those amounts in a separate chunk:
 //!
 //! ```text
 //!   0 +-------------------------------------------------+
@@ -82,8 +82,8 @@ pub(crate) fn clear(words: &SumWords, copy: u64) {
 }
 
 /// The sums of amounts of a cell. The two numbers select the published copies: the copy of the live
-/// sums, and the number of restarts, `commit`. With `void`, the live sums read as zeros, because
-/// the cell is being restarted.
+/// sums, and the number of restarts, `commit`. With `void`, the cell is being restarted, so its
+/// live sums read as zeros.
 pub(crate) fn read(words: &SumWords, (published, commit): (u64, u64), void: bool) -> SumsPicture {
     let get = |words: &[AtomicU64]| -> Amounts {
         core::array::from_fn(|place| words[place].load(Ordering::Relaxed))

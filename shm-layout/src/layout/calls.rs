@@ -19,13 +19,13 @@
 //! regions are open, and since when.
 //!
 //! **Edges.** A fold adds each record to the edge from the enclosing region's point, the caller, to
-//! the record's point, the callee.
-//! An edge has its sums twice, as a cell has: a fold writes the unpublished copy, and one store to
-//! `seq` publishes it, together with the number of records that it holds.
+//! the record's point, the callee. An edge has its sums twice, as a cell has: a fold writes the
+//! unpublished copy. One store to `seq` publishes that copy, together with the number of records
+//! that the copy holds.
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|
-//! | `edge-open` fence | `edge-recheck` fence | a reader that saw a new sum in the old copy sees the `seq` after it |
+//! | `edge-open` fence | `edge-recheck` fence | a reader that saw a new sum in an outdated copy sees the `seq` that outdated the copy |
 //! | `edge-close` store | `edge-enter` load | the published copy is complete |
 //! | `edge-announce` store | `edge-seen` load | the keys of the edges below that number |
 //! | `open-begin` store | `open-enter` load | the point of a region that has a start |
@@ -241,7 +241,7 @@ impl Calls {
     }
 
     /// The open regions, outermost first. `last` is the lane's last record. The caller checks
-    /// afterwards that it still is the last one.
+    /// afterwards that `last` is still the last record.
     ///
     /// # Errors
     ///

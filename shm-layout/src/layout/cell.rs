@@ -28,18 +28,19 @@
 //! in the middle, or is killed.
 //!
 //! Each copy of the live figures is a cache line that every fold changes, and some rare words. As
-//! long as the copies agree in the rare words, a fold may leave them alone ([`Cell::is_simple`]).
+//! long as the copies agree in the rare words, a fold can leave the rare words alone
+//! ([`Cell::is_simple`]).
 //!
 //! **Restart.** When the point was reset, or the lane has a new owner, the next `begin` moves the
-//! cell's figures into `retired` and starts afresh. It writes the sum to the unpublished copy of
-//! `retired`, and publishes that copy by one store to `commit`. From that store on the live figures
-//! are void until the figures of the new `window` are published.
+//! cell's figures into `retired` and starts afresh. For this, `begin` writes the sum to the
+//! unpublished copy of `retired`, and publishes that copy by one store to `commit`. From that store
+//! on the live figures are void until the figures of the new `window` are published.
 //!
 //! The orderings come in named pairs:
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|
-//! | `cell-open` fence | `cell-recheck` fence | a reader that saw any figure of a staged copy, or a new one in the histogram, sees the `seq` that went before it |
+//! | `cell-open` fence | `cell-recheck` fence | a reader that saw any figure of a staged copy, or a new one in the histogram, sees the `seq` stored before that figure |
 //! | `cell-close` store | `cell-enter` load | the published copy is complete, and so is the histogram of an even `seq` |
 //! | `cell-stage` store | `cell-enter` load | the published copy beside a staged one is complete |
 //! | `cell-commit` store | `cell-commit-seen` load | the published copy of `retired` is complete |
@@ -340,8 +341,8 @@ impl Cell {
 
     #[inline(always)]
     fn mark_staged(&self, seq: u64) {
-        // Only this thread stages changes. If one is staged already, the thread has jumped out of
-        // it (by longjmp). Pairs with `cell-enter`.
+        // Only this thread stages changes. If a change is staged already, the thread has jumped out
+        // of that change (by longjmp). Pairs with `cell-enter`.
         self.seq.store(seq | STAGED, ord!("cell-stage", Release));
         // Pairs with `cell-recheck`.
         fence_at!("cell-open", Release);

@@ -48,8 +48,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// A segment of at most `bytes` in all, with room for the requested points and lanes. Without a
-    /// request, it has room for the standard number, or for fewer if that does not fit.
+    /// A segment of at most `bytes` in total, with room for the requested points and lanes. Without
+    /// a request, it has room for the standard number, or for fewer if that does not fit.
     #[must_use]
     pub fn within(bytes: u64, points: Option<u32>, lanes: Option<u32>) -> Self {
         let standard = Self::default();

@@ -26,7 +26,7 @@
 //! | site | pairs with | makes visible |
 //! |---|---|---|
 //! | `lane-announce` store | `lane-enter` load | the owner's fields |
-//! | `lane-reuse` fence | `lane-recheck` fence | a reader that saw a field of the next owner sees the state that went before it |
+//! | `lane-reuse` fence | `lane-recheck` fence | a reader that saw a field of the next owner sees the state stored before that field |
 //! | `lane-blocks` store | `lane-recheck` fence | what the ring, the calls or the chain of cells have published is backed by memory |
 //! | `lane-release` store | `lane-claim` CAS | the next owner sees all that the last one wrote |
 
@@ -282,8 +282,8 @@ impl Lane {
         picture.calls_block = self.calls_block.load(Ordering::Relaxed);
         picture.name = LaneName::default();
         if state & KIND == CLAIMING {
-            // Between two owners, the fields are a mixture of both owners'. They stay so if the
-            // process dies there.
+            // Between two owners, the fields are a mixture of both owners'. If the process dies
+            // there, the fields stay mixed.
             (picture.tid, picture.claimed) = (0, 0);
         } else {
             picture.tid = self.tid.load(Ordering::Relaxed) as u32;

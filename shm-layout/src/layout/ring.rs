@@ -410,8 +410,8 @@ pub fn drain(
 }
 
 /// Calls `visit` for the uncounted records from number `folded` on, oldest first, and returns the
-/// number of written records. `None` if some of the records were overwritten during the visit. Then
-/// the values that `visit` got are invalid, and the records are in the cells.
+/// number of written records. `None` if some of the records were overwritten during the visit: the
+/// values that `visit` got are then invalid, and the overwritten records are in the cells.
 pub fn visit(
     written: &Written,
     slots: &[Slot],

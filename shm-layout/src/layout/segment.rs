@@ -24,10 +24,10 @@
 //! into use, always by [`Segment::back`] before the first touch, so that a full
 //! `/dev/shm` is an error and never a SIGBUS.
 //!
-//! **Rules of this memory.** Another process may write to it at any moment, and it may be hostile.
-//! So every word in it is an atomic; no reference to plain bytes is ever made; a type may be laid
-//! over it only if it is [`Shared`]; and a value read from it is checked before it is used to find
-//! anything else.
+//! **Rules of this memory.** Another process may write to this memory at any moment, and that
+//! process may be hostile. So every word in the memory is an atomic; no reference to plain bytes is
+//! ever made; only a type that is [`Shared`] is laid over the memory; and a value read from the
+//! memory is checked before it is used to find anything else.
 
 mod space;
 
@@ -312,7 +312,7 @@ impl Segment {
     }
 
     /// Removes the object's name; the bytes stay as long as they are mapped. False if the name may
-    /// still exist. It makes one system call, because it runs at a program's end.
+    /// still exist. Makes only one system call, because programs call this at their end.
     pub fn unlink(&self) -> bool {
         match &self.bytes {
             Bytes::Object(object) => match object::unlink(object.name()) {
@@ -324,8 +324,8 @@ impl Segment {
     }
 
     /// Maps private memory in place of the segment, in a forked child, so that the child's writes
-    /// do not reach its parent. Points that are on stay on, and points that are off stay off. It
-    /// calls only functions that a signal handler may call.
+    /// do not reach its parent. Points that are on stay on, and points that are off stay off. Calls
+    /// only functions that are safe in a signal handler.
     pub fn detach(&self) {
         /// Maximum number of blocks that threads may be about to take at the fork, and that are not
         /// counted yet.

@@ -166,8 +166,9 @@ impl Cell {
     }
 
     /// Clears the cell, whose window has passed, and makes it follow a control word. False if a
-    /// thread has entered the cell and is still `waited_for`, or enters or leaves it just now. No
-    /// other thread may do this at the same time. `clear` sets a chunk to zeros.
+    /// thread has entered the cell and is still `waited_for`, or enters or leaves it just now. The
+    /// caller ensures that no other thread clears a cell of the point at the same time. `clear`
+    /// sets a chunk to zeros.
     ///
     /// Another thread may have been faster. Then nothing is cleared: either this cell is published
     /// already (true), or `published` follows a newer word (false). A published cell is never

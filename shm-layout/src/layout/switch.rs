@@ -11,8 +11,8 @@
 //! A client reads the flag of a domain before each call to pfp. While the flag is 0, the client
 //! makes no call, so the domain costs the program nothing, but pfp also gets no call in which it
 //! could set the flag again. So pfp makes a switch rest when all points of the domain are off and
-//! no region of it is open. A process that switches a point on, which may be the program or a
-//! viewer, [wakes](crate::layout::segment::Segment::wake) all resting switches.
+//! no region of it is open. The program or viewer that switches a point on
+//! [wakes](crate::layout::segment::Segment::wake) all resting switches.
 //!
 //! A switch is the last word of its page, so that the program can map that page in front of private
 //! memory with the rest of the domain, where no other process can write. A flag that the program

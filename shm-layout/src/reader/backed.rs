@@ -1,7 +1,7 @@
 //! Which parts of a segment have memory, and a view of a segment that touches only these.
 //!
-//! An object is sparse, and reading a hole of it through a mapping makes a page there: a viewer
-//! that visited every address in a segment would fill it, page by page. So the reader asks the
+//! An object is sparse. Reading a hole through a mapping allocates a page there, so a viewer that
+//! visited every address in a segment would fill the segment, page by page. So the reader asks the
 //! system whether a page exists before it touches the page. A page that exists stays, so a poll
 //! asks only about new ones.
 

@@ -119,8 +119,8 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
     }
 
     /// The points of the open regions on each lane that has any, outermost first, for the lanes of
-    /// the last poll. It reads little more than the stacks themselves, so it can be called many
-    /// times between two polls.
+    /// the last poll. This reads little more than the stacks themselves, and so is cheap enough for
+    /// many calls between two polls.
     #[must_use]
     #[allow(clippy::disallowed_methods, reason = "only viewers ask for it")]
     pub fn open_stacks(&self) -> Vec<(u32, Vec<u32>)> {

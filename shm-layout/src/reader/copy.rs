@@ -254,7 +254,7 @@ impl SegmentCopy {
         for (id, lane) in sparse.lanes(lanes) {
             let Some(entry) = (0..TRIES).find_map(|_| lane.read()) else { continue };
             // A ring is copied before the cells. A record that is folded in between is then in both
-            // copies, which the cell's number of records shows.
+            // copies, and the cell's number of records shows that the cell has the record.
             if let (Some(slots), Some(own)) = (from.ring(entry.ring_block), self.segment.lane(id)) {
                 self.take_ring(from, (lane, own), entry.ring_block, slots);
             }
@@ -333,8 +333,8 @@ impl SegmentCopy {
         fence(Ordering::Acquire);
         let now = lane.counters.written.now();
         own.counters.written.publish(written);
-        // `folded` is read after the records, so every record that was overwritten is below it. And
-        // it is read before the cells, so the cells hold all records below it.
+        // `folded` is read after the records, so every record that was overwritten is below
+        // `folded`. And `folded` is read before the cells, so the cells hold all records below it.
         let folded = ring::folded(&lane.counters.folded).min(written);
         own.counters.folded.store(folded, Ordering::Relaxed);
         if now == written {
@@ -393,8 +393,8 @@ pub fn is_copy(start: &[u8]) -> bool {
     word == Some(magic) || word == Some(magic.swap_bytes())
 }
 
-/// Reads a copy of a segment from a file, with its note. It takes memory for the bytes that the
-/// file has, not for those that it claims.
+/// Reads a copy of a segment from a file, with its note. Memory is allocated for the bytes that the
+/// file has, not for the bytes that it claims.
 ///
 /// # Errors
 ///

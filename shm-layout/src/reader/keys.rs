@@ -35,8 +35,8 @@ impl Owner {
     }
 }
 
-/// Shows whether a reading still matches its cell. It is small and separate from the reading: for
-/// an unchanged cell the poll reads nothing else.
+/// Shows whether a reading still matches its cell. The key is small and separate from the reading:
+/// for an unchanged cell the poll reads nothing but the key.
 #[derive(Clone, Debug)]
 pub(super) struct CacheKey {
     pub(super) sequence: u64,

@@ -31,7 +31,7 @@ fn fetch_line(line: *const u8) {
         // SAFETY: a prefetch never faults, whatever the address.
         unsafe { _mm_prefetch(line.cast(), _MM_HINT_T0) };
     }
-    // Other processors have no stable function for it, and rely on their own prefetching.
+    // Other processors have no stable prefetch function, and rely on their own prefetching.
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = line;
 }

@@ -287,7 +287,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
             // The slots of these records are checked to have memory. Slots that are written later
-            // have it, too, because a writer backs a slot before it publishes the record.
+            // have memory, too, because a writer backs a slot before it publishes the record.
             let written = lane.counters.written.enter();
             Some((reading.id, lane, sparse.ring(reading.lane.ring_block, written)?))
         });
@@ -432,8 +432,8 @@ impl<S: Borrow<Segment>> Reader<S> {
                 cache.keys.iter_mut().for_each(CacheKey::forget);
             }
             // The ring is read before the cells. A record that is folded in between is then in
-            // both, which the cell's number of records shows. In the other order, the reader could
-            // miss it in both.
+            // both, and the cell's number of records shows that the cell has the record. In the
+            // other order, the reader could miss the record in both.
             let written = counters.written.enter();
             let ring = sparse.ring(entry.ring_block, written);
             let points = geometry.points().min(MAX_POINTS);

@@ -1,6 +1,6 @@
 //! Survives the truncation of an object that a viewer has mapped.
 //!
-//! A process that may open an object may truncate it. From then on, touching the missing part
+//! A process that can open an object can also truncate it. From then on, touching the missing part
 //! raises SIGBUS, which ends the viewer. Checking the file's length first would not help: the file
 //! can shrink between the check and the touch. So a viewer handles the signal, and maps zeros over
 //! the missing part:

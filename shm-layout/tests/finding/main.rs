@@ -82,8 +82,8 @@ pub(crate) fn fifo(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
 }
 
-/// Prints on the terminal why a test covers less on this machine. The harness does not capture
-/// this, as it would capture the output of a passing test.
+/// Prints on the terminal why a test covers less on this machine. Writes to stderr directly,
+/// because the harness captures what a passing test prints.
 pub(crate) fn skipped(what: &str, why: &str) {
     let _ = writeln!(io::stderr(), "\nSKIPPED {what}: {why}");
 }

@@ -34,8 +34,8 @@ fn a_beacons_text_parses_to_what_was_written() {
     }
 }
 
-/// The parser never panics, and accepts only texts that `to_text` writes, so no two texts have one
-/// meaning.
+/// The parser never panics, and accepts only texts that `to_text` writes, so no two texts have the
+/// same meaning.
 #[test]
 fn the_parser_never_panics_and_accepts_only_written_texts() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);

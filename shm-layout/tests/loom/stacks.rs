@@ -37,8 +37,8 @@ fn change(fits: impl Fn(&Stack) -> bool, change: impl FnOnce(&mut Stack)) -> boo
 ///
 /// # Safety
 ///
-/// The C library's requirements apply. A stack that it returns again has no other user: its last
-/// user has unmapped it.
+/// The C library's requirements apply. A stack that this function reuses has no other user: its
+/// last user has unmapped it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(
     place: *mut c_void,

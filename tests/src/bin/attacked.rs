@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Its threads use all kinds of regions until the first line of standard input. Then only the main
-//! thread runs: each further line holds a number, and it uses each of the points [`ANY`] that many
-//! times.
+//! thread runs: each further line holds a number, and the thread uses each of the points [`ANY`]
+//! that many times.
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

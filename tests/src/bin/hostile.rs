@@ -369,7 +369,7 @@ fn lengths(stand: &Stand, step: usize) {
         say("length", &[&len]);
         let mut watching = stand.attach(&mut cost).expect("it is whole");
         cost.of(|| watching.poll()).expect("it is whole");
-        // The viewer detects the missing memory only when it touches it.
+        // The viewer detects the missing memory only when it touches that memory.
         stand.set_len(len);
         let start = Instant::now();
         let poll = cost.of(|| watching.poll());

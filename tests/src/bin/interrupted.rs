@@ -153,7 +153,7 @@ mod stepping {
     /// Whether a jump has a target.
     static ARMED: AtomicBool = AtomicBool::new(false);
 
-    /// Runs `work`, which a handler may jump out of; returns whether it did.
+    /// Runs `work`, which a handler may jump out of; returns whether a handler did.
     fn guarded(work: extern "C" fn()) -> bool {
         // SAFETY: the frames that a jump skips own nothing except regions.
         let jumped = unsafe { call(PLACE.0.get(), work) } != 0;
@@ -332,8 +332,8 @@ mod stepping {
             filled += 1;
             pfp::c::folding() != folded
         };
-        // A region that ends on the slow path folds, too. So this repeats until a fold comes after
-        // exactly one page of records, and then writes all but one record of the next page.
+        // A region that ends on the slow path folds, too. So the loop repeats until a fold comes
+        // after exactly one page of records, and then writes all but one record of the next page.
         let mut since = 0;
         while since != RECORDS_OF_A_PAGE || (1..RECORDS_OF_A_PAGE).any(|_| folds()) {
             since = 1;
@@ -524,7 +524,7 @@ mod stepping {
     }
 
     /// The thread's folding ticks when an outer region began or resumed, and the ticks spent
-    /// folding inside it since.
+    /// folding inside that region since.
     static FOLDING: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
     /// The value of `FOLDING[0]` while no outer region runs.
@@ -598,7 +598,8 @@ mod stepping {
             return None;
         }
         let prices = h * (1 + case.handled[0] as i64) * one;
-        // An interrupted lap may become an end and a begin, at the price of those.
+        // An interruption may turn a lap into an end and a begin. Then the lap costs as much as a
+        // pair.
         let laps = match case.name {
             "laps" => 2,
             "lap_with_amounts" => 1,

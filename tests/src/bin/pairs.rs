@@ -14,7 +14,7 @@
 //! called: see them by `--disassemble=pfp::engine::guard::begin`, `pfp::engine::measure::end` and
 //! `lap_on`.
 //!
-//! Only what runs below [`pairs_repeat`] is counted, without [`pairs_repeat_wait`]; see
+//! Only code below [`pairs_repeat`] is counted, except [`pairs_repeat_wait`]; see
 //! `tests/tests/engine/instructions.rs`.
 
 use std::future::{Future, pending};
@@ -177,7 +177,7 @@ fn wait() {
 }
 
 /// Callgrind toggles counting when this function begins and when it returns, so only code below
-/// [`pairs_repeat`] may call it.
+/// [`pairs_repeat`] is permitted to call this function.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_repeat_wait() {

@@ -1,4 +1,5 @@
-//! Tests which library `pfp-top run` sets in programs' environments, and what it prints about it.
+//! Tests which library `pfp-top run` sets in programs' environments, and the messages of `run`
+//! about that library.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

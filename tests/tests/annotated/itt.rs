@@ -84,14 +84,15 @@ fn regions_frames_markers_counters_and_waiting_are_counted_exactly() {
     assert_eq!(ran.count(APP, "marker"), ROUNDS + 1);
     assert!(ran.snapshot.points.iter().all(|point| point.file != "itt:off"));
     assert!(ran.snapshot.lanes.iter().any(|lane| lane.name == "a thread of ITT"));
-    // pfp has room for 1,024 events, and counts the others.
+    // pfp has room for 1,024 events, and counts the calls of further events as refused.
     let events = ran.snapshot.points.iter().filter(|point| point.name.starts_with("event "));
     assert_eq!(events.map(|event| ran.count(&event.file, &event.name)).sum::<u64>(), 1024);
     assert_eq!(ran.snapshot.losses[Loss::BeginsRefused], 6);
 }
 
-/// A program stops calling the tool for a domain whose points are all off, once the regions open in
-/// it have ended. It resumes the calls as soon as a viewer enables a point.
+/// Once all points of a domain are off and the regions open in the domain have ended, the program
+/// stops calling the tool for the domain. The program resumes the calls as soon as a viewer enables
+/// a point.
 #[test]
 fn a_domain_that_is_off_costs_the_program_nothing() {
     const MANY: u64 = 400_000;

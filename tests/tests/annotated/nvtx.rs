@@ -50,7 +50,7 @@ fn annotations_of_a_script_are_counted_exactly() {
     let inner = point("inner");
     assert_eq!(inner.amounts, ["payload"]);
     assert_eq!(ran.amount(inner), 7 * ROUNDS);
-    // Names are kept up to a limit; ranges with other names are counted, too.
+    // pfp keeps names up to a limit. Ranges with further names are counted, too.
     let many = ran.snapshot.points.iter().filter(|point| point.file == "nvtx:many");
     let made_up = many.filter(|point| point.name.starts_with("made up")).count() as u64;
     assert!((3000..5000).contains(&made_up), "{made_up}");
@@ -138,7 +138,8 @@ fn functions_of_a_module_are_ranges_by_pythons_own_hook() {
     }
 }
 
-/// In this NVTX version, each thread that calls before the tool has started starts it once more.
+/// In this NVTX version, the tool is started once more by each thread whose first call comes before
+/// the tool has started.
 #[test]
 fn threads_that_call_first_together_lose_no_call() {
     let Some(program) = compiled("race", Link::Without) else { return };

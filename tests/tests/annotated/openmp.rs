@@ -150,8 +150,8 @@ fn a_planned_imbalance_is_shown_and_pauses_do_not_count_as_waits() {
     let walls = ran.snapshot.points.iter().filter(|point| point.wall);
     let regions: u64 = walls.map(|point| ran.count(&point.file, &point.name)).sum();
     assert_eq!(counted.trim(), format!("regions {regions}"));
-    // The program computes the same result without the profiler; only the first line differs, which
-    // has its thread's id.
+    // The program computes the same result without the profiler; only the first line differs, since
+    // it has the thread's id.
     let (watched, alone) = (ran.printed, alone(&program, &arguments));
     assert!(watched.lines().skip(1).eq(alone.lines().skip(1)), "{watched}{alone}");
 }

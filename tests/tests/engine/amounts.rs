@@ -324,7 +324,7 @@ fn no_two_tuples_have_the_same_amounts() {
 }
 
 /// Measures regions by hand: some in parts, some nested, on several threads at once. The amounts
-/// are passed at the end of each part, and each is counted exactly once.
+/// are passed at the end of each part, and each amount is counted exactly once.
 #[test]
 fn regions_by_hand_carry_amounts() {
     static HAND: pfp::MeteredPoint = pfp::MeteredPoint::new("by hand", &["bytes", "parts"]);
@@ -349,7 +349,7 @@ fn regions_by_hand_carry_amounts() {
         all
     };
     // Number of regions that a thread measures while no other thread registers points or tuples.
-    // They have more different tuples than pfp counts separately.
+    // These regions have more different tuples than pfp counts separately.
     const FIRST: u64 = 30;
     let all_of = |numbers: Range<u64>| numbers.map(region).fold([0; 3], sum_of);
     let of_thread = || sum_of(in_turn(|| all_of(0..FIRST)), all_of(FIRST..times));
@@ -571,8 +571,8 @@ fn amounts_in_c_and_cpp_equal_the_programs_own_sums() {
     assert_eq!(output.status.code(), Some(1), "pfpShow says that it has nothing to show");
 }
 
-/// Checks the counts and sums of two amounts in the output of `show`. For further tuples it prints
-/// means, rounded down.
+/// Checks the counts and sums of two amounts in the output of `show`. For further tuples `show`
+/// prints means, rounded down.
 fn shown_is(shown: &serde_json::Value, label: &str, expected: Vec<u128>, names: [&str; 2]) {
     let threads = shown.as_array().expect("an array of threads");
     let rows: Vec<_> =

@@ -107,8 +107,8 @@ fn every_function_can_be_interrupted() {
 /// others, no thread waits, and signals and cancellation are enabled again.
 #[test]
 fn a_jump_out_of_a_cold_path_leaves_nothing_behind() {
-    /// Lower bound of the instructions of the longest path, starting pfp in a process. It takes
-    /// 200,000, and millions more if it spins while it waits.
+    /// Lower bound of the instructions of the longest path, which starts pfp in a process. That
+    /// path takes 200,000, and millions more if the thread spins while it waits.
     const LEAST: u64 = 100_000;
     let mut all = 0;
     // The first two paths, which are shorter, are interrupted until they end.

@@ -61,7 +61,7 @@ struct Task {
     /// time.
     around: Duration,
     began: Duration,
-    /// Threads on which it ran.
+    /// Threads on which the task ran.
     threads: Vec<u32>,
 }
 

@@ -353,7 +353,8 @@ fn assert_lorenz(place: &Place, program: &str, threads: u32, trajectories: u32, 
     let columns = "name,avg,min,max,bytes,flops,intensity";
     let point = &table(&mut viewer, target.pid(), columns)["trajectory"];
     let [bytes, flops] = of_call.map(|of_call| (trajectories * of_call) as f64);
-    // The viewer and this test use the counter's rate, but the viewer has measured it for longer.
+    // The viewer and this test use the counter's rate. The viewer has measured the rate for longer,
+    // so the results differ slightly.
     let near = |found: f64, expected: f64| {
         assert!(
             (found / expected - 1.0).abs() < 0.01,

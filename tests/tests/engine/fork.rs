@@ -207,7 +207,7 @@ fn a_child_in_its_parents_memory_leaves_no_trace_in_it() {
         for how in ["vfork", "clone", "spawn", "copy"] {
             for when in ["first", "later", "forked"] {
                 judge_vfork(&program, how, when, "rseq");
-                // On that clock source every stamp reads the CPU time, which differs in the child.
+                // With `cputime`, every stamp reads the CPU time, which differs in the child.
                 if size(u64::from(when == "later"), 1) == 1 {
                     judge_vfork(&program, how, when, "cputime");
                 }

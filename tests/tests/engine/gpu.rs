@@ -89,9 +89,9 @@ fn copies_and_streams_are_distinguished() {
     assert_eq!(figures("launch:copy:field").count, 1);
 }
 
-/// Records place the device's work on the host's clock where it must have been. The device measures
-/// the gap between two measurements, and no record begins before the host requested it or ends
-/// after the host saw it finished.
+/// Records state by the host's clock when the device worked. The device measures the gap between
+/// two measurements, and no record begins before the host requested the work or ends after the host
+/// saw the work finished.
 #[test]
 fn records_fall_into_the_time_of_the_devices_work() {
     let stand_in = StandIn::new("records");

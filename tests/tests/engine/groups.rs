@@ -127,7 +127,7 @@ fn threads_may_leave_and_join() {
     let here = pfp_timing::synchronize(SyncScope::Internal(&group));
     let there = thread.join().expect("it does not panic");
     assert_eq!((here.all_came, here.dead), (there.all_came, 0));
-    // The other member has left, so this one does not wait for it.
+    // The other member has left, so this member does not wait.
     assert_eq!(pfp_timing::synchronize(SyncScope::Internal(&group)).dead, 0);
     group.leave();
     assert!(pfp_timing::synchronize(SyncScope::None).all_came.is_none());

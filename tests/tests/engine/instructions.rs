@@ -5,7 +5,7 @@
 //! the average of one call. It includes the rare calls that need more instructions: every 128th
 //! record begins a page of the ring and folds the page before, and a region that is longer than any
 //! before takes the slow path. With a small n, some of several runs have no such call, so the
-//! minimum does not include them. The instructions of the empty loop are subtracted.
+//! minimum over those runs includes none. The instructions of the empty loop are subtracted.
 //!
 //! The program runs under `PFP_CLOCK=wall`, so that a region makes no system call. Callgrind does
 //! not support restartable sequences; with this clock source, a region takes the same path under
@@ -33,9 +33,9 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// is one poll of a future, `ready` an async function that is ready at once, `ready_off` the same
 /// function when its point is off, and `stamp` one reading of the on-CPU clock.
 ///
-/// To renew them, run `PFP_TEST_FIGURES=1 cargo test --release -p pfp-tests --test engine
-/// instructions::`, and explain the change in the commit. The figures of another compiler are not
-/// compared: renew them with the compiler.
+/// To renew these numbers, run `PFP_TEST_FIGURES=1 cargo test --release -p pfp-tests --test engine
+/// instructions::`, and explain the change in the commit. Numbers of another compiler are not
+/// compared, so renew these when the compiler changes.
 const RECORDED: [(&str, f64); 21] = [
     ("enabled", 148.0),
     ("amounts", 169.0),

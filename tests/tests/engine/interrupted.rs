@@ -46,15 +46,15 @@ struct Way {
     each: u64,
 }
 
-/// Short regions. At least every other instruction of the fast paths is interrupted; of folds,
-/// which have thousands of instructions, fewer.
+/// Short regions. At least every second instruction of the fast paths is interrupted. Folds have
+/// thousands of instructions, so fewer of theirs are.
 const SHORT: Way = Way { lasts: 4_000, each: size(2, 1) };
 
 /// Long regions. A thread reads its CPU time every 2^21 ticks, on the slow path. These regions last
 /// longer, so all their ends take the slow path, and so do most begins.
 const LATE: Way = Way { lasts: (1 << 21) * 9 / 8, each: size(19, 1) };
 
-/// Short regions, with fewer instructions, as each one needs a child.
+/// Short regions, with fewer interrupted instructions, because each of them needs a child.
 const SHORT_FOR_CHILDREN: Way = Way { each: size(5, 1), ..SHORT };
 
 /// Maximum number of instructions from pfp's last test of whether the process is a forked child to
@@ -101,8 +101,8 @@ fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
     let picture = watch.poll();
     for cell in &picture.cells {
         let what = format!("{action} {case} {clock}: {cell:?}");
-        // Each measurement is in one bucket, except that a forked child may have added its record,
-        // too.
+        // Each measurement is in one bucket, except with forks: a child may have added a record
+        // that its parent added, too.
         if ["fork", "clone"].contains(&action) {
             continue;
         }
@@ -158,8 +158,8 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
                 outcome.end
             };
             let mut ends = [short, LATE].map(judged);
-            // If the thread waits for a CPU, the region's end takes the slow path. That folds the
-            // few records so far, so no full page is folded.
+            // If the thread waits for a CPU, the region's end takes the slow path. The slow path
+            // folds the few records so far, so no full page is folded.
             let is_folded = |end: u64| !is_page || end > 1_000;
             for _ in 0..3 {
                 if !is_folded(ends[0]) {
@@ -263,7 +263,7 @@ fn a_child_forked_at_any_instruction_lives_and_adds_nothing() {
     });
 }
 
-/// The kernel does not copy the page that this clock reads to a child.
+/// The perf clock reads a page that the kernel does not copy to a child.
 #[test]
 fn a_forked_child_does_not_read_the_perf_clocks_page() {
     if cfg!(not(target_arch = "x86_64")) {

@@ -31,7 +31,7 @@ use program::{Program, mapped, read};
 use steps::{Pace, Shown, go_through};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-/// Lanes of the program, which has more threads than that.
+/// Number of the program's lanes. The program has more threads.
 const LANES: u64 = 2;
 
 #[test]

@@ -14,7 +14,7 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 /// Calls of each kind in the scenario `life`.
 const CALLS: u64 = 100;
-/// The points of that scenario.
+/// The points of the scenario `life`.
 const POINTS: [&str; 6] = [
     "function_attribute",
     "an attribute's own name",
@@ -190,8 +190,8 @@ fn a_program_lists_its_points() {
     target.end_well();
 }
 
-/// Frames have a row like any point, with their number and their time by the wall clock. A frame
-/// may end inside a region, which loses nothing.
+/// Frames have a row like any point, with their number and their time by the wall clock. If a frame
+/// ends inside a region, nothing is lost.
 #[test]
 fn frames_are_measured_from_one_end_to_the_next() {
     let place = Place::new();

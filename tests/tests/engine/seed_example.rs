@@ -183,7 +183,7 @@ fn the_table_is_the_same_from_fibres() {
     let picture = watch.poll();
     let total = |id| watch::total(picture, id);
     // A suspended task is off the CPU during the other task and the interrupt. The interrupt does
-    // not nest in either.
+    // not nest in either task.
     let aside = total(4).inclusive + total(5).inclusive;
     for id in [2, 3] {
         assert!(total(id).off_cpu >= aside - aside / 100, "point {id}: {:?}", total(id));

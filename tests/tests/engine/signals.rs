@@ -19,8 +19,8 @@ const PROGRAMS: u64 = size(10, 300);
 /// Number of threads in each of these programs.
 const THREADS_OF_A_PROGRAM: u64 = 8;
 
-/// Checks the counts of the threads' own regions and of those in handlers; returns how many of the
-/// handlers' could not be measured.
+/// Checks the counts of the threads' own regions and of those in handlers; returns how many regions
+/// of handlers could not be measured.
 fn check(picture: &Picture, said: &Said, names: &[&str]) -> u64 {
     let calls: u64 = said.one("calls");
     for name in names {
@@ -38,7 +38,7 @@ fn check(picture: &Picture, said: &Said, names: &[&str]) -> u64 {
     refused
 }
 
-/// Number of handlers by the number of others they interrupted.
+/// Number of handlers by the number of handlers that they interrupted.
 fn by_depth(said: &Said) -> Vec<u64> {
     said.all("handled").into_iter().flatten().collect()
 }

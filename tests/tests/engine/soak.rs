@@ -10,7 +10,8 @@ const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 const THREADS: u64 = 2;
 const POLLS: u64 = size(40_000, 7 * 24 * 3600 * 10);
 /// Memory by which the program or the viewer may grow: for parts of histograms, and for the last
-/// tier of the viewer's histories. A growth by one byte per poll would exceed it in the full test.
+/// tier of the viewer's histories. A growth by one byte per poll would exceed this limit in the
+/// full test.
 const SLACK: u64 = size(4 << 20, 1 << 20);
 /// Allowed relative difference between two figures of the same CPU time.
 const NEAR: f64 = 0.005;

@@ -59,7 +59,8 @@ fn memory_follows_the_peak_number_of_threads() {
     target.end_well();
 }
 
-/// A lane counts its owners in 32 bits, and the count wraps. The test sets the lanes close to that.
+/// A lane counts its owners in 32 bits, and the count wraps. The test sets the counts close to
+/// their maximum.
 #[test]
 fn a_lanes_owner_count_may_wrap() {
     const THREADS: u64 = size(4_000, 40_000);
@@ -154,7 +155,7 @@ fn regions_in_a_threads_destructors_count() {
 }
 
 /// A thread that measures after the probe's last destructor leaves its lane claimed, and cannot
-/// release it. The next thread that starts reaps it.
+/// release it. The next thread that starts reaps the lane.
 #[test]
 fn a_lane_outlives_its_thread_only_until_the_next_one_starts() {
     const THREADS: u64 = 50;

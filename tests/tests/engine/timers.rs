@@ -136,7 +136,7 @@ fn samples_are_a_point_and_their_mean_is_the_cpu_time() {
     assert!(found.least >= 500e-6 * 0.99 - stolen.as_secs_f64());
     assert!(found.median <= found.greatest);
     assert!(found.elapsed > f64::from(samples) * 600e-6, "{}", found.elapsed);
-    // No warm-up run is among them.
+    // Warm-up runs are not measured by the point.
     let point = figures("a burn");
     assert_eq!(point.count, u64::from(samples));
     let recorded = point.exclusive as f64 / pfp::ticks_per_second() / f64::from(samples);

@@ -169,7 +169,7 @@ fn check(program: &Program) {
     let plain = effects(program, &program.path, cuda, None).expect("no other rights");
     assert_eq!(plain, program.all, "{name}");
 
-    // A folder from which another user may start it.
+    // Copy the program to a folder from which another user can start it.
     let open: PathBuf = std::env::temp_dir().join(format!("pfp-{name}-{}", std::process::id()));
     pfp_tests::os::copy_program(&program.path, &open);
     fs::set_permissions(&open, Permissions::from_mode(0o4755)).expect("it is ours");

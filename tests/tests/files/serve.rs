@@ -317,8 +317,8 @@ fn requests_change_nothing_and_slow_clients_block_no_others() {
             // The server may have closed this connection to accept another one.
             let _ = stream.write_all(part.as_bytes());
             if part.ends_with("\r\n\r\n") {
-                // The reply has arrived, so its slot is free, and no other connection is closed for
-                // it.
+                // Wait for the reply. The slot of this connection is free then, so the server
+                // closes no other connection to accept the next one.
                 let _ = stream.peek(&mut [0]);
             }
             stream

@@ -488,7 +488,7 @@ fn a_full_disk_leaves_the_old_file() {
             assert!(errors.contains("No space left"), "{what}: {errors}");
         }
     }
-    // Under the limit, the system would send a signal.
+    // `PFP_SNAPSHOT` is left out, since the system would send its program a signal at the limit.
     let all = writings(&place, &pid, &own).into_iter();
     for Writing { what, command, .. } in all.filter(|writing| writing.what != "PFP_SNAPSHOT") {
         let into = folder.join("limited");

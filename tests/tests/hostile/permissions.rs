@@ -380,8 +380,8 @@ fn files_are_written_through_no_link() {
 /// The fallback folder is in /tmp, where another user may create it first.
 #[test]
 fn a_folder_that_another_user_made_first_is_left_alone() {
-    /// A user id without an owner, so that no real user's folder is affected. Each case has an id
-    /// above it.
+    /// A user id without an owner, so that no real user's folder is affected. Each case uses an id
+    /// above this one.
     const USER: u32 = 61_234;
     if !is_root() {
         return skipped("a folder that another user made first", "not root");
@@ -398,7 +398,7 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
         command.arg(argument).env_clear().env("PFP_TOP_CONFIG", "").uid(user).gid(user);
         command.current_dir("/").output()
     };
-    // A folder from which that user may start them.
+    // Copies a program to a folder from which that user can start it.
     let copied = |program: &Path, name: &str| {
         let open = std::env::temp_dir().join(format!("pfp-test-{name}-{}", std::process::id()));
         pfp_tests::os::copy_program(program, &open);

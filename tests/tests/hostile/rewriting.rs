@@ -239,8 +239,9 @@ fn a_viewer_in_a_terminal_survives_an_overwritten_segment() {
     });
     assert!(runs(viewer), "the viewer has crashed:\n{}", screen.shown());
     assert_eq!(screen.title(), title, "a name has set the title");
-    // The viewer continues, and shows all points. It does not read a text again, because no program
-    // changes a text in place. So a name that it read while it was overwritten may stay wrong.
+    // The viewer continues, and shows all points. The viewer reads each text only once, because no
+    // program changes a text in place. So a name that was overwritten while the viewer read it may
+    // stay wrong.
     screen.press(&["Escape", "1"], "the points that there are", |text| rows(text).len() == before);
     let most = peak(viewer);
 

@@ -54,7 +54,8 @@ fn the_header_and_the_library_agree_on_each_field() {
         let mut target = place.start(&program, &[]);
         let said = target.reach("done").clone();
         let mut watch = Watch::attach(&place, &target);
-        // The cell of its only thread, since a sum of several cells has no last value.
+        // Use the cell of the program's only thread, since a sum of several cells has no last
+        // value.
         let cell = watch::cells(watch.poll(), 1).next().expect("it has measured");
         let total = cell.live.clone();
         for (field, value) in [

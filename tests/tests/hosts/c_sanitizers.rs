@@ -79,7 +79,7 @@ fn sanitizers_find_nothing_in_eight_threads_and_all_is_counted() {
 
 /// Only pfp's own synchronization orders these threads. ThreadSanitizer cannot see this
 /// synchronization, since the library is not instrumented. So every access that ThreadSanitizer
-/// could mistake for a race must be inside the library, too, and not in the header's code.
+/// could mistake for a race must be inside the library, and not in the header's code.
 #[test]
 fn sanitizers_find_nothing_in_threads_that_only_pfp_orders() {
     let runs = size(4, 200);

@@ -20,8 +20,8 @@ use serde_json::Value;
 /// few instructions that the part of the measuring cost which calibration cannot know is large.
 const LARGE: f64 = 0.015;
 /// A function with at least this many instructions for each call that it receives or makes runs by
-/// itself. With fewer, the processor overlaps its work with the measuring, and neither has a time
-/// of its own.
+/// itself. With fewer instructions, the processor overlaps the function's work with the measuring,
+/// so that neither has a time of its own.
 const ALONE: f64 = 300.0;
 /// Factor by which measured and sampled time of a function that runs by itself may differ, each as
 /// a share of all such functions.
@@ -61,7 +61,7 @@ fn source() -> Option<PathBuf> {
         .output()
         .expect("cargo starts");
     if !fetched.status.success() {
-        // This output is shown if the test fails for this reason.
+        // If the test fails for lack of the source, the harness shows this output.
         println!("{fetched:?}");
     }
     file.join("sqlite3.c").is_file().then_some(file)
@@ -119,7 +119,7 @@ fn original(name: &str) -> &str {
 #[derive(Clone, Copy, Default)]
 struct Counted {
     instructions: u64,
-    /// Calls that it makes of functions with hooks.
+    /// Calls that the function makes of functions with hooks.
     made: u64,
 }
 
@@ -217,7 +217,7 @@ fn sampled(program: &Path) -> HashMap<String, u64> {
 struct Measured {
     calls: u64,
     ticks: u64,
-    /// Whether the screen marks its mean as unreliable.
+    /// Whether the screen marks the function's mean as unreliable.
     is_marked: bool,
 }
 
@@ -393,8 +393,8 @@ fn exclusive_times_of_a_real_program_agree_with_a_sampler() {
             "{name}: {measured} measured, {share} sampled"
         );
         // A function that is not compared must be marked. An exception is a function that makes
-        // more calls than it receives, since the time that short callees lack is counted for it
-        // instead.
+        // more calls than it receives: the time that its short callees lack is counted for this
+        // function.
         let calls_more = counted[name].made as f64 * ROUNDS as f64 > calls as f64;
         assert!(
             room < f64::INFINITY || is_marked || calls_more,

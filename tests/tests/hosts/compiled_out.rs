@@ -111,7 +111,8 @@ fn without_the_feature_no_instruction_is_left() {
     for absent in ["pfp-shm-layout", "shared_memory", "libc"] {
         assert!(!tree.contains(absent), "{absent} is linked:\n{tree}");
     }
-    // Its strings, such as the names of points or of variables, are not in the program either.
+    // The probe's strings, such as the names of points or of variables, are not in the program
+    // either.
     let bytes = fs::read(&with).expect("it was built");
     for text in ["PFP_", "a point", "restartable"] {
         let found = bytes.windows(text.len()).any(|window| window == text.as_bytes());

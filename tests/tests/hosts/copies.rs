@@ -309,8 +309,8 @@ fn a_copy_that_follows_can_use_the_whole_api() {
     }
 }
 
-/// Changes, in a library, the version of the table through which copies of pfp call each other. It
-/// then differs from the version of all other copies.
+/// Changes, in a library, the version of the table through which copies of pfp call each other. The
+/// version then differs from the version of all other copies.
 fn make_incompatible(library: &Path) {
     let mut bytes = std::fs::read(library).expect("it was copied");
     let head: Vec<u8> = [4_u32, 16, 1].into_iter().flat_map(u32::to_ne_bytes).collect();

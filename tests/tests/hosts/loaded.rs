@@ -22,7 +22,7 @@ fn program() -> PathBuf {
 }
 
 /// glibc reserves only some hundred bytes of static thread-local storage for all libraries that a
-/// running program loads. So a library that needs more of it cannot be loaded then.
+/// running program loads. So a running program cannot load a library that needs more.
 #[test]
 fn no_library_needs_static_thread_local_storage() {
     if lacks("how libraries are linked", "objdump") {

@@ -58,7 +58,7 @@ fn stays_within(what: &str, share: u64, prepare: &dyn Fn(&mut Command)) {
     assert!(measured > 0, "{what}");
     target.end_well();
 
-    // If the user sets the memory, this replaces the share.
+    // If the user sets the memory, that setting replaces the share.
     let mut command = hungry(&place, 1);
     prepare(command.env("PFP_MEMORY_MB", "3"));
     let mut target = Target::start(&mut command);

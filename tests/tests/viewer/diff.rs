@@ -87,7 +87,7 @@ fn two_viewers_see_each_others_switches_and_the_end_of_the_process() {
             && t.contains("measuring costs")
     });
 
-    // When this viewer quits, it restores the point, which the other viewer sees.
+    // When this viewer quits, it restores the point. The other viewer reports the switch.
     one.quit();
     two.wait_for("it put back", |t| t.contains("tick switched on by another viewer"));
     two.press(&["Escape"], "the point on", |t| row(t, "tick").is_some_and(|row| row.on));

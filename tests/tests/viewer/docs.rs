@@ -40,7 +40,7 @@ const NOT_RUN: [(&str, &str); 10] = [
     ("cargo run --release -p pfp-bench --example growth", "takes minutes of a quiet machine"),
     ("cargo run --release --locked --manifest-path probe/comparison", "the same"),
 ];
-/// Commands that run until they are interrupted; the test does so after SECONDS.
+/// Commands that run until they are interrupted; the test interrupts them after SECONDS.
 const ENDLESS: [&str; 2] = ["pfp-top -b -n 60 -i 1", "pfp-top record "];
 const SECONDS: &str = "3";
 

@@ -178,7 +178,7 @@ fn a_stopped_process_is_shown_as_stopped() {
     screen.wait_for_status("LIVE");
 }
 
-/// In this namespace, the clocks and the start times in `/proc` are a day ahead.
+/// In the process's time namespace, the clocks and the start times in `/proc` are a day ahead.
 #[test]
 fn a_process_in_a_time_namespace_of_its_own_is_alive() {
     let place = Place::new();

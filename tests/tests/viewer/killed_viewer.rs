@@ -76,7 +76,7 @@ impl Drop for Folder {
     }
 }
 
-/// A process that is killed when this is dropped.
+/// A process. Dropping this value kills the process.
 struct Victim(Child);
 
 impl Victim {

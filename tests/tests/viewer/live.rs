@@ -120,7 +120,7 @@ fn a_point_is_switched_off_and_on_again_while_it_runs() {
 }
 
 /// A key changes the mode in the control word of the running program. The program's own output at
-/// its end confirms it.
+/// its end confirms the mode.
 #[test]
 fn a_point_is_fenced_and_no_longer_while_it_runs() {
     needs_a_screen!();

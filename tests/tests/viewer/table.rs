@@ -212,7 +212,8 @@ fn the_mouse_selects_opens_and_sorts_unless_it_is_left_alone() {
     click(20, line(" tick "));
     screen.wait_for("the point in full", |text| text.contains("tick  id "));
     screen.keys(&["Escape"]);
-    // A click directly after the key would be parsed as one sequence with it.
+    // Wait for the table: a click directly after the key would be parsed as one sequence with the
+    // key.
     screen.wait_for("the table", |text| row(text, "tick").is_some());
     let place = heading(&text).split("Load%").next().unwrap().chars().count();
     let above = text.lines().position(|line| line.contains("Load%")).unwrap();

@@ -91,7 +91,7 @@ fn every_key_of_the_timeline_leads_where_it_says() {
     let left = to_region(&screen, "Left", &right, |text| about(text) == about(&two));
     to_region(&screen, "l", &left, |text| about(text) == about(&one));
 
-    // Both keys to the oldest region, and both keys back to now.
+    // Jumps to the oldest region and back to now, by both keys for each.
     let oldest = to_region(&screen, "Home", &one, |text| ago(text) > ago(&two));
     screen.press(&["Left"], "no older one", |text| about(text) == about(&oldest));
     let follows = |text: &str| !text.contains("paused") && about(text) == about(&newest);

@@ -3,7 +3,7 @@
 use std::mem;
 
 /// Confines the calling thread, and the threads that it will start, to the first `most` of the CPUs
-/// that it may use. Returns how many it has now.
+/// that it may use. Returns the number of CPUs that are left to the thread.
 pub(crate) fn confine_to(most: usize) -> usize {
     // SAFETY: a `cpu_set_t` is plain bits; all zeros is the empty set.
     let mut allowed: libc::cpu_set_t = unsafe { mem::zeroed() };

@@ -41,7 +41,7 @@ pub(crate) async fn pause(length: Duration) {
     .await;
 }
 
-/// Wakes the futures whose pause is over. If there is none, sleeps until the next pause ends or
+/// Wakes the futures whose pause is over. If no pause is over, sleeps until the next one ends or
 /// another wake arrives.
 fn wake_after_pause() {
     let now = Instant::now();

@@ -47,8 +47,8 @@ pub(crate) fn run(stop: &AtomicBool) -> io::Result<Sightings> {
     let mut errand = None;
     let mut next_round = Instant::now();
     for round in 0usize.. {
-        // The first `end` has no region to end, which is allowed. So these two lines measure every
-        // round, wherever the body of the loop continues.
+        // The first `end` has no region to end, which is allowed. These two lines therefore measure
+        // every round, wherever the body of the loop continues.
         pfp::Point::numbered(ROUND).end();
         pfp::Point::numbered(ROUND).begin_once();
         if !goes_on(stop) {
@@ -92,7 +92,8 @@ fn resident_pages() -> io::Result<u64> {
     })
 }
 
-/// Starts a thread for one small job. Its figures outlive it: they move to the program's totals.
+/// Starts a thread for one small job. When the thread ends, its figures move to the program's
+/// totals.
 fn send_out(round: usize) -> io::Result<JoinHandle<&'static str>> {
     let chapter = CHAPTERS[round / ERRAND_EVERY % CHAPTERS.len()];
     thread::Builder::new().name("errand".into()).spawn(move || {

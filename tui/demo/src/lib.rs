@@ -37,7 +37,7 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 pub struct Summary {
     /// Chapters that the workers read.
     pub chapters: u64,
-    /// Words in those chapters.
+    /// Words in the chapters that the workers read.
     pub words: u64,
     /// Whole books put together from the workers' chapters.
     pub editions: u64,
@@ -63,7 +63,7 @@ const SURPLUS_WORKERS: usize = 2;
 const CALIBRATION_LOOPS: u32 = 10_000;
 
 /// Runs the demo until standard input ends. A viewer holds the other end of the pipe, so the demo
-/// ends with the viewer, however that dies.
+/// ends with the viewer, however the viewer dies.
 ///
 /// Confines the calling thread, and with it all threads of the demo, to at most four CPUs.
 ///
@@ -80,8 +80,8 @@ pub fn run_until_input_ends() -> io::Result<Summary> {
     run(&STOP)
 }
 
-/// Measures one region, the least that a program needs to be watched, and waits until standard
-/// input ends.
+/// Measures one region and waits until standard input ends. Without a region, a program cannot be
+/// watched.
 pub fn measure_once() {
     name_and_calibrate();
     {
@@ -137,7 +137,7 @@ fn run(stop: &AtomicBool) -> io::Result<Summary> {
     })
 }
 
-/// Starts a thread with a name, which the viewer shows, too.
+/// Starts a thread with a name. The viewer shows the name, too.
 fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,

@@ -1,7 +1,7 @@
 //! Compression and checksums.
 //!
 //! Shows regions around and inside a loop: `compress` contains `checksum` and `deflate`, which
-//! alternate for each chunk, so its exclusive time is only the remaining work.
+//! alternate for each chunk. So the exclusive time of `compress` is only its remaining work.
 
 use std::io::{self, Read, Write};
 

@@ -12,7 +12,7 @@ use crate::{executor, goes_on};
 /// Words that are searched for concurrently, round after round.
 const SOUGHT: [&str; 3] = ["Alice", "Queen", "Hatter"];
 
-/// Pause of a search after each chapter, in which the others run.
+/// Pause of a search after each chapter. The other searches run during the pause.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Results of all searches.

@@ -7,7 +7,7 @@ use std::io::{PipeReader, Read};
 
 use crate::corpus::{BOOK, CHAPTER_COUNT, CHAPTERS};
 
-/// The result of a worker for one chapter. It is sent as seven little-endian words.
+/// The result of a worker for one chapter. The report is sent as seven little-endian words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) chapter: u32,
@@ -95,7 +95,7 @@ struct Edition {
     waiting: [Option<u32>; CHAPTER_COUNT],
     /// Number of chapters added so far.
     complete: usize,
-    /// Checksum of those chapters.
+    /// Checksum of the chapters added so far.
     checksum: crc32fast::Hasher,
 }
 

@@ -82,8 +82,8 @@ pub(crate) fn vocabulary(index: &WordIndex) -> Vec<Frequency<'_>> {
 /// Below this length, splitting the list further costs more than it saves.
 const SHORT_LIST: usize = 24;
 
-/// Merge sort. It is recursive, and its point still counts each cycle once: a call's exclusive time
-/// leaves out the calls inside it.
+/// Merge sort. The function is recursive, yet its point counts each cycle once: the exclusive time
+/// of a call leaves out the calls inside.
 #[pfp::function]
 fn sort(words: &mut [Frequency<'_>]) {
     if words.len() <= SHORT_LIST {

@@ -1,8 +1,9 @@
 //! Workers: each takes the next chapter, reads it, packs it, and writes a report about it into the
 //! pipe.
 //!
-//! There are more workers than CPUs, so the kernel keeps switching between them. This does not add
-//! to the regions' exclusive time; the viewer shows the time off the CPU next to it.
+//! There are more workers than CPUs, so the kernel keeps switching between them. The time off the
+//! CPU does not count as exclusive time of the regions; the viewer shows it next to the exclusive
+//! time.
 
 use std::io::{self, PipeWriter, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,8 +16,8 @@ use crate::{goes_on, pack, words};
 
 /// Length of a period, in which all workers first work and then sleep.
 const TURN: Duration = Duration::from_millis(100);
-/// Part of the period in which all workers work. As a share of the period, it is about the share of
-/// the CPUs that they use.
+/// Part of the period in which all workers work. The workers use about the same share of the CPUs
+/// as this is of the period.
 const WORK: Duration = Duration::from_millis(65);
 
 /// One in this many packed chapters is unpacked again, and compared.

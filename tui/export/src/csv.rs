@@ -6,8 +6,8 @@
 //! an apostrophe ([`pfp_read::text::cell`]). A missing figure is an empty field. Three fields have
 //! all amounts of a point, as in `bytes=2400;flops=200`: their sums, the sums per second of
 //! exclusive time, and the sums per second of wall-clock time. The model computes rates and loads.
-//! For a file, or a single poll of a process, they are averages over the whole life of the process,
-//! or since the point's reset.
+//! For a file, or a single poll of a process, rates and loads are averages over the whole life of
+//! the process, or over the time since the point's reset.
 
 use std::fmt::Display;
 use std::io::{self, Write};

@@ -24,7 +24,7 @@ pub(super) fn histograms<'a>(
     })
 }
 
-/// The exclusive times of a point. `None` if it has never measured.
+/// The exclusive times of a point. `None` if the point has never measured.
 fn histogram(
     subject: &Subject<'_>,
     shown: &ExportedPoint<'_>,

@@ -20,15 +20,16 @@
 //! | `pfp_place_up` | gauge | place | 1 while it answers, else 0; of several places, not in files |
 //! | `pfp_build` | info | | the version of pfp-top; not in files |
 //!
-//! Labels: `process`, made unique where two have the same name and id, and `pid`;
-//! `point`, made unique in its process; with threads, also `thread` and `lane`;
-//! `amount`, its name. A reset of a point is a reset of its counters.
+//! Labels: `process`, made unique where two processes have the same name and id, and `pid`;
+//! `point`, made unique in its process; with threads, also `thread` and `lane`; `amount`, its name.
+//! A reset of a point is a reset of its counters.
 //!
 //! The buckets of the histograms end at 10 ns times powers of two, up to 86 s. A bucket counts only
-//! measurements that are certainly not longer than its end. If a bucket of the segment, which is at
-//! most a thirty-second of its value wide, spans such an end, the next bucket counts its
-//! measurements. In protobuf, with the feature `native-histograms`, there are native histograms as
-//! well: eight buckets to an octave, so that a quantile is off by at most a twentieth.
+//! measurements that certainly do not exceed its end. The segment has buckets of its own, at most a
+//! thirty-second of their value wide. If a bucket of the segment spans the end of an exported
+//! bucket, the next exported bucket counts its measurements. In protobuf, with the feature
+//! `native-histograms`, there are native histograms as well: eight buckets to an octave, so that a
+//! quantile is off by at most a twentieth.
 
 #[cfg(feature = "native-histograms")]
 mod native;
@@ -133,8 +134,8 @@ fn plain(open: &str, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The registry of the figures of these processes. With `places`, it also has the places that
-/// answer and the version of pfp-top, which files do not need.
+/// The registry of the figures of these processes. With `places`, the registry also has the places
+/// that answer, and the version of pfp-top; files need neither.
 fn registry(subjects: &[&Subject<'_>], places: Option<BTreeMap<String, bool>>) -> Registry {
     let mut known = HashSet::new();
     let part = |subject: &&Subject<'_>| {

@@ -25,7 +25,7 @@
 //! (and `pfp.device` or `pfp.wall`), `thread.name` and `pfp.lane`, `pfp.amount.name`,
 //! `pfp.loss.kind`, `pfp.process.state`, `pfp.clock`.
 //!
-//! Sums begin with the segment. For a point that was reset before this program first read it, they
+//! Sums begin with the segment. If a point was reset before this program first read it, its sums
 //! begin at that first reading (see [`Begin`](super::Begin)).
 
 use std::sync::Arc;
@@ -108,7 +108,8 @@ enum NumberKind {
 }
 
 /// Sends the figures of these processes as one or several requests, one after the other, so that
-/// each stays within a request's maximum size. Stops at the first error of `send` and returns it.
+/// each request stays within the maximum size. Stops at the first error of `send` and returns that
+/// error.
 pub fn requests<E>(
     subjects: &[Subject<'_>],
     mut send: impl FnMut(&ExportMetricsServiceRequest) -> Result<(), E>,

@@ -1,11 +1,12 @@
 //! Perfetto's trace format, in protocol buffers: the records of the rings, as track events.
 //!
-//! There is a track for the process, one for each thread, and one for the tasks of a thread below
-//! it. A region is a slice from its begin to its end, time off the CPU included; its category is
-//! `on-cpu`, `off-cpu` where some of its own time was not on a CPU, or `cut` where regions inside
-//! it are lost. It has pfp's measurements, `exclusive_ns`, `off_cpu_ns` and `context`, and its
-//! place in the source. An instant event says how many records each ring has lost. Timestamps are
-//! nanoseconds since the segment was created; a clock snapshot ties them to the time of day.
+//! There is a track for the process and one for each thread. The tasks of a thread have a track
+//! below the thread's. A region is a slice from its begin to its end, time off the CPU included;
+//! its category is `on-cpu`, `off-cpu` where some of its own time was not on a CPU, or `cut` where
+//! regions inside it are lost. The slice has pfp's measurements, `exclusive_ns`, `off_cpu_ns` and
+//! `context`, and the region's place in the source. An instant event says how many records each
+//! ring has lost. Timestamps are nanoseconds since the segment was created; a clock snapshot ties
+//! them to the time of day.
 //!
 //! The messages are written by hand: only the fields in use, with the numbers of perfetto's
 //! `protos/perfetto/trace/`. A trace is a series of packets, so it is written packet by packet.
@@ -274,8 +275,8 @@ impl<'a> Trace<'a> {
         self.add_descriptor(track)
     }
 
-    /// Whether the subject is one process, and not several shown as one, whose threads have longer
-    /// names and may share ids.
+    /// Whether the subject is one process. If it is several processes shown as one, the threads
+    /// have longer names and can have the same ids.
     fn is_one(&self) -> bool {
         self.subject.snapshot().process.members.is_empty()
     }

@@ -34,7 +34,7 @@ const ANSWER: u64 = 64 << 10;
 const PATH: &str = "/v1/metrics";
 const PROTOBUF: &str = "application/x-protobuf";
 
-/// Parses the endpoint; the usual path is added if it has none.
+/// Parses the endpoint; the usual path is added if the endpoint has no path.
 ///
 /// # Errors
 ///
@@ -189,8 +189,8 @@ impl Pusher {
     }
 }
 
-/// A message about data points that the collector rejected in a request that it accepted, or its
-/// remark. `None` if it accepted all without a remark.
+/// The collector's answer to an accepted request: a message about rejected data points, or a
+/// remark. `None` if the collector accepted all data points without a remark.
 fn remark(answer: &[u8]) -> Option<String> {
     let partial = ExportMetricsServiceResponse::decode(answer).ok()?.partial_success?;
     let message = text::clean(&partial.error_message).into_owned();
@@ -242,9 +242,9 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// The pause before the next try of the same push. `None` after [`TRIES`] tries. It is at least
-    /// the pause that the collector requested. Up to a quarter is added at random, so that pushers
-    /// that failed together do not retry together.
+    /// The pause before the next try of the same push. `None` after [`TRIES`] tries. The pause is
+    /// at least the one that the collector requested. Up to a quarter is added at random, so that
+    /// pushers that failed together do not retry together.
     pub fn after_failure(&mut self, requested: Option<Duration>) -> Option<Duration> {
         self.failed += 1;
         if self.failed >= TRIES {

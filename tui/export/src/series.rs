@@ -15,7 +15,7 @@ pub(super) struct ProcessSeries {
     per_thread: bool,
     /// Whether histograms are exported.
     pub(super) histograms: bool,
-    /// This lane and all later ones are exported as one.
+    /// This lane and all later lanes are exported as one.
     lanes: u32,
     ticks_per_second: f64,
     pub(super) points: Vec<SeriesPoint>,

@@ -55,8 +55,8 @@ impl Begin {
 pub struct ExportedPoint<'a> {
     /// The figures of the point.
     pub figures: &'a Figures,
-    /// The name of the point, made unique in its process: if two points have the same name, with
-    /// the place in the source, and if that is equal as well, with the number.
+    /// The name of the point, made unique in its process: if two points have the same name, the
+    /// place in the source is added. If the place is equal as well, the point's number is added.
     pub label: String,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Subject<'a> {
         place.ok().map(|place| &self.points[place])
     }
 
-    /// The name of a thread, or its lane if it has none.
+    /// The name of a thread, or the number of its lane if the thread has no name.
     pub fn thread(&self, id: u32) -> String {
         let name =
             self.snapshot.lane(id).map(|lane| lane.name.as_str()).filter(|name| !name.is_empty());

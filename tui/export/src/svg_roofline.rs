@@ -13,7 +13,8 @@ const LEFT: f64 = 76.0;
 const RIGHT: f64 = 176.0;
 const TOP: f64 = 76.0;
 const BOTTOM: f64 = 56.0;
-/// Maximum number of points that are drawn, those that took the most time; the others are counted.
+/// Maximum number of points that are drawn. The points that took the most time are drawn, and the
+/// others are counted.
 const MAX_POINTS: usize = 40;
 
 /// Writes the picture. `whose` names the program of the dots, if any.
@@ -140,7 +141,8 @@ fn roof(
     let lowest = 10_f64.powf(axes.y.0);
     let fastest = roof.bandwidths.iter().map(|b| b.bytes_per_second).fold(0.0, f64::max);
     let stroke = if dashes.is_some() { QUIET } else { "#1f2328" };
-    // The lines with their labels. A line so near that its label would overlap shares the label.
+    // The lines with their labels. If the label of a line would overlap another line's label, the
+    // text is added to the other label.
     let mut labels: Vec<([(f64, f64); 2], String)> = Vec::new();
     for bandwidth in &roof.bandwidths {
         let rate = bandwidth.bytes_per_second;

@@ -15,7 +15,7 @@ use super::subject::Subject;
 use pfp_model::timeline::{Region, ThreadTrack as Thread, Timeline};
 use pfp_read::snapshot::Lane;
 
-/// The regions of a thread itself, of some of its tasks, which ran one after the other, or of one
+/// The regions of a thread itself, of several of its tasks that ran one after the other, or of one
 /// of its devices.
 #[derive(Debug)]
 pub(super) struct ExportTrack {
@@ -23,7 +23,7 @@ pub(super) struct ExportTrack {
     pub(super) lane: Lane,
     /// 0 for the thread itself, else the number of the strand of its tasks or devices.
     pub(super) strand: u32,
-    /// Number of the device among the thread's, if it is a device.
+    /// Number of the device among the thread's devices. `None` if the track is not a device's.
     pub(super) device: Option<u32>,
     /// The slices, in the order of their begins; outer slices come before inner ones.
     pub(super) slices: Vec<TrackSlice>,
@@ -178,7 +178,7 @@ fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<TrackSlice> {
             outer.end_ns = outer.end_ns.min(start_ns);
             open.pop();
         }
-        // The enclosing slice may have been cut; this one must not end after it.
+        // The enclosing slice may have been cut, and the inner slice must not end after it.
         let most = open.last().map_or(u64::MAX, |&(last, _)| slices[last].end_ns);
         let end_ns = subject.whole_ns(region.end).min(most);
         let start_ns = start_ns.min(end_ns);

@@ -7,8 +7,9 @@
 //!
 //! The result looks as if the process had begun at `from`: sums, histograms and losses are the
 //! growth up to `to`, and times count from `from`. A point that was reset in between has its
-//! measurements since the reset. A minimum that is smaller than before `from` is exact, and so is a
-//! maximum that is greater; others are known to a bucket's width.
+//! measurements since the reset. A minimum is exact if it is smaller than the minimum before
+//! `from`, and a maximum if it is greater than the maximum before `from`. Other extremes are known
+//! to a bucket's width.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use super::histogram;
 use pfp_read::snapshot::{Cell, Edge, Point, Snapshot, Stats};
 
-/// The growth from `from` to `to`. `None` if `to` is of another process, or not later.
+/// The growth from `from` to `to`. `None` if `to` is of another process, or not later than `from`.
 pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     let is_same = from.process.segment_id == to.process.segment_id;
     if !is_same || from.elapsed_ticks >= to.elapsed_ticks {
@@ -52,7 +53,7 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
         }
     }
     // A process that joins a sum changes the number of resets, too. The sum's figures then include
-    // measurements from before `from`, so their begin is unknown.
+    // measurements from before `from`, so the begin of the figures is unknown.
     let joined = to.process.members.iter().any(|member| !from.knows(member));
     for point in &mut to.points {
         let is_whole = reset.contains(&point.id);
@@ -74,7 +75,7 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     Some(to)
 }
 
-/// The growth of a cell from `before` to `now`. `None` if it has no new measurements.
+/// The growth of a cell from `before` to `now`. `None` if the cell has no new measurements.
 fn since(before: &Cell, now: &Cell) -> Option<Cell> {
     let (then, sum) = (before.total(), now.total());
     let mut stats = sum.since(&then).filter(|grown| grown.count > 0)?;

@@ -1,5 +1,5 @@
 //! The process as a whole: the number of CPUs that it uses, and the recent maximum of its points'
-//! loads, which scales bars and curves.
+//! loads. That maximum scales bars and curves.
 
 use std::collections::VecDeque;
 
@@ -32,8 +32,8 @@ impl Busy {
         let load = spent.map(|spent| spent as f64 / 1e9 / interval.seconds);
         self.cpus = match load {
             Some(load) => Some(smoothed(self.cpus, load, interval.weight)),
-            // A process joined or ended, which changes the sum of CPU times, so the CPUs that the
-            // others used are unknown. Keep the last value.
+            // When a process joins or ends, the sum of CPU times jumps. So the number of CPUs that
+            // the other processes used is unknown: keep the last value.
             None => self.cpus.filter(|_| now.usage.is_some()),
         };
     }

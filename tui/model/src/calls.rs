@@ -1,6 +1,6 @@
 //! Callers and callees of a point.
 //!
-//! A snapshot has an edge for each caller and callee on each lane, which counts every call since
+//! A snapshot has an edge for each caller and callee on each lane. An edge counts every call since
 //! the callee's last reset. The callers of measurements that no edge counts are unknown; see
 //! [`Edge`].
 

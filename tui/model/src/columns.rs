@@ -45,7 +45,7 @@ const fn by(quantiles: fn(&Figures) -> Option<Quantiles>) -> With {
 const PROCESS_MIN: usize = 60;
 /// Minimum width of a name.
 const NAME_MIN: usize = 10;
-/// Usual width of a name on a wide screen: enough for a short name and the words behind it.
+/// Usual width of a name on a wide screen: enough for a short name and the words that follow it.
 const NAME_USUAL: usize = 18;
 /// Minimum share of the width for names that need it, as a divisor.
 const NAME_SHARE: usize = 5;
@@ -161,7 +161,8 @@ pub struct Available {
     pub hosts: bool,
     /// The model has points in domains of annotations.
     pub domains: bool,
-    /// It has points whose load may be spread unevenly: sums over processes, parallel regions.
+    /// The model has points whose load can be spread unevenly: sums over processes, parallel
+    /// regions.
     pub imbalance: bool,
 }
 
@@ -227,7 +228,7 @@ impl Column {
         Self::Imbalance,
     ];
 
-    /// How its cells are written, sorted and exported.
+    /// How the column's cells are written, sorted and exported.
     pub fn spec(self) -> &'static PointColumn {
         &TABLE.0[self as usize]
     }
@@ -242,12 +243,12 @@ impl Column {
         self.spec().heading.key
     }
 
-    /// The kind of its cells.
+    /// The kind of the column's cells.
     pub fn kind(self) -> Kind {
         self.spec().kind
     }
 
-    /// What it shows, in a few words.
+    /// What the column shows, in a few words.
     pub fn meaning(self) -> &'static str {
         self.spec().heading.meaning
     }
@@ -296,7 +297,7 @@ impl Column {
         self.kind() == Kind::Picture
     }
 
-    /// Whether the user can sort by it.
+    /// Whether the user can sort by the column.
     pub fn sorts(self) -> bool {
         self.spec().heading.sorts.is_some()
     }
@@ -306,7 +307,8 @@ impl Column {
         self.spec().cell(figures, &With { scale: *scale, ..RAW })
     }
 
-    /// The unit of the column's figures, for filters such as `load>5`. `None` if it has words.
+    /// The unit of the column's figures, for filters such as `load>5`. `None` if the column has
+    /// words.
     pub fn measure(self) -> Option<Measure> {
         match self.kind() {
             Kind::Text | Kind::Picture => None,
@@ -321,7 +323,7 @@ impl Column {
         self.spec().value(figures, &RAW)
     }
 
-    /// The figure of a point, in per cent or seconds if it is a share or a time.
+    /// The figure of a point: shares in per cent, times in seconds.
     pub fn figure(self, figures: &Figures) -> Option<f64> {
         let value = self.value(figures)?;
         Some(match self.measure()? {
@@ -343,7 +345,7 @@ impl Column {
 pub struct Fit {
     /// The columns, from left to right.
     pub columns: Vec<Column>,
-    /// The grid that aligns its cells.
+    /// The grid that aligns the cells of the columns.
     pub grid: Grid,
 }
 
@@ -371,7 +373,7 @@ impl Fit {
         Self { columns: columns.collect(), grid }
     }
 
-    /// The width of a column; 0 if it is not among the columns.
+    /// The width of a column; 0 if the column is not shown.
     pub fn width(&self, column: Column) -> usize {
         let place = self.columns.iter().position(|it| *it == column);
         place.map_or(0, |place| self.grid.slots[place].width)
@@ -383,7 +385,7 @@ fn exclusive(figures: &Figures) -> Option<f64> {
     used(figures, figures.total().exclusive).filter(|_| !figures.point().wall)
 }
 
-/// The mark after the name of a point whose time is not CPU time.
+/// The mark that follows the name of a point whose time is not CPU time.
 pub fn clock_mark(figures: &Figures) -> &'static str {
     match (figures.point().wall, figures.point().device) {
         (true, _) => " (wall)",
@@ -425,7 +427,7 @@ fn name_text(figures: &Figures, with: &With) -> String {
     }
 }
 
-/// The words after the name of a point that is open and has never ended: `open 2.00s`.
+/// The words that follow the name of a point that is open and has never ended: `open 2.00s`.
 pub fn open_mark(figures: &Figures, scale: &Scale) -> Option<String> {
     let open = figures.open().filter(|_| !figures.is_used() && !figures.point().device)?;
     let wall = if open.on_cpu.is_none() { " wall" } else { "" };

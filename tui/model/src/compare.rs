@@ -36,13 +36,14 @@
 //! their own ([`volume`]).
 //!
 //! If most points of one process change in the same direction at once, the cause is the machine:
-//! another load, another clock rate. Then only points that changed more than the others differ
-//! ([`Comparison::common`]). This does not apply to different processes: they may run different
-//! programs, and all points of one may be slower.
+//! another load, another clock rate. In that case, only points that changed more than the others
+//! count as different ([`Comparison::common`]). This rule does not apply to windows of two
+//! different processes: these may run different programs, and all points of one program may be
+//! slower.
 //!
 //! The test assumes that measurements are independent. Neighbouring measurements of a program
-//! resemble each other, so the test underestimates chance; the required sizes keep the verdicts
-//! reliable then.
+//! resemble each other, so the test underestimates chance. The verdicts stay reliable, since a
+//! difference must also have a minimum size.
 
 pub mod columns;
 pub mod effect;
@@ -94,15 +95,15 @@ pub(super) const NINETY_FIVE: f64 = 1.96;
 /// The verdict on the time of a point's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Its measurements take longer than before.
+    /// The point's measurements take longer than before.
     Slower,
-    /// Its measurements take less time than before.
+    /// The point's measurements take less time than before.
     Faster,
     /// Most calls take as long as before, but there are more long ones.
     SlowerTail,
     /// Most calls take as long as before, but there are fewer long ones.
     FasterTail,
-    /// It changed like most points: the machine has changed, not the program.
+    /// The point changed like most points: the machine has changed, not the program.
     AsTheRest,
     /// There is no difference that matters.
     NoDifference,
@@ -138,8 +139,8 @@ pub struct Baseline {
     from_ticks: u64,
     until: Arc<Snapshot>,
     file: Option<String>,
-    /// The measurements of each point of `until`, in the order of its points. They are cached,
-    /// since every poll is compared with them.
+    /// The measurements of each point of `until`, in the order of its points. The measurements are
+    /// cached, since every poll is compared with them.
     measured: Arc<[BaselinePoint]>,
 }
 
@@ -196,7 +197,7 @@ impl Baseline {
             .then(|| Self::between(Some(&self.until), now.clone(), None))
     }
 
-    /// The snapshot at its end.
+    /// The snapshot at the end of the baseline.
     pub fn until(&self) -> &Snapshot {
         &self.until
     }
@@ -216,14 +217,14 @@ impl Baseline {
 /// A point in both windows.
 #[derive(Clone, Debug)]
 pub struct DiffRow {
-    /// Its id in the compared snapshot. A point that only the baseline has gets a number that no
-    /// point has, counting down from the greatest.
+    /// The point's id in the compared snapshot. A point that only the baseline has gets a number
+    /// that no point has, counting down from the greatest.
     pub id: u32,
     /// Name of the point.
     pub name: String,
-    /// Its measurements in the baseline.
+    /// The point's measurements in the baseline.
     pub before: PointWindow,
-    /// Its measurements since the baseline, in ticks of the same clock.
+    /// The point's measurements since the baseline, in ticks of the same clock.
     pub since: PointWindow,
     /// Probability that a measurement since the baseline takes longer than one in the baseline.
     pub superiority: Option<f64>,
@@ -329,8 +330,9 @@ impl Comparison {
     }
 
     /// Compares within the time of a frame, however many threads have measured. If there is no time
-    /// to renew all rows, the oldest are renewed; the others keep the windows of `known`, which end
-    /// some polls earlier. `known` must be a comparison with the same baseline.
+    /// to renew all rows, the oldest rows are renewed. The other rows keep their windows from
+    /// `known`, and these windows end some polls earlier. `known` must be a comparison with the
+    /// same baseline.
     pub fn new_after(baseline: &Baseline, now: &Snapshot, known: Option<Self>) -> Option<Self> {
         Self::new_within(BUCKETS_AT_ONCE, baseline, now, known)
     }

@@ -43,7 +43,7 @@ struct Rates {
     rate: Option<f64>,
     load: Option<f64>,
     /// Whether `load` is the load of recent intervals, and not of a whole life or from before a
-    /// gap. Smoothing continues only from such a load.
+    /// gap. Smoothing continues only from a load of recent intervals.
     settled: bool,
     /// Amounts per second.
     amounts: [Option<f64>; AMOUNTS],
@@ -123,9 +123,9 @@ impl Figures {
     }
 
     /// Computes rates over the interval since `old`, which is `None` for a point that appeared
-    /// within it. `open` is the growth of its open regions in ticks, or `None` if a reset hides it.
-    /// `own` has the length of the interval for each of several processes, if known. After a reset
-    /// within the interval, the rates are over the time since the reset.
+    /// within the interval. `open` is the growth of the point's open regions in ticks, or `None` if
+    /// a reset hides it. `own` has the length of the interval for each of several processes, if
+    /// known. After a reset within the interval, the rates are over the time since the reset.
     pub(super) fn take_interval(
         &mut self,
         old: Option<Self>,
@@ -215,7 +215,7 @@ impl Figures {
             let (count, exclusive, amounts) = now[place];
             Some(match ticks {
                 _ if process.late_since_unix_ns.is_some() => Pace::default(),
-                // A sum may add the figures of other ended processes to it.
+                // A sum may add the figures of other ended processes to a process that has ended.
                 _ if had_ended => Pace::default(),
                 0 if process.state != ProcessState::Running => Pace::default(),
                 0 => was.and_then(|was| old.rates.paces.get(was)).copied().unwrap_or_default(),
@@ -264,13 +264,13 @@ impl Figures {
         !self.point().device || self.point().wall
     }
 
-    /// Whether its process has ended.
+    /// Whether the point's process has ended.
     pub fn is_ended(&self) -> bool {
         let process = self.process().unwrap_or(&self.snapshot.process);
         process.state != ProcessState::Running
     }
 
-    /// Whether newer figures of its process are overdue.
+    /// Whether newer figures of the point's process are overdue.
     pub(super) fn is_late(&self) -> bool {
         self.process().is_some_and(|process| process.late_since_unix_ns.is_some())
     }
@@ -281,7 +281,7 @@ impl Figures {
         self.mark_gap();
     }
 
-    /// The state of a thread of its process, in a word.
+    /// The state of a thread of the point's process, in a word.
     pub fn state_of(&self, lane: &Lane) -> &'static str {
         state_word(&self.snapshot, lane)
     }
@@ -318,7 +318,7 @@ impl Figures {
         self.snapshot.clock.ticks_per_second
     }
 
-    /// Name of the point, or its id as in `#5` if it has no name.
+    /// Name of the point, or its id as in `#5` if the point has no name.
     pub fn name(&self) -> String {
         self.point().shown_name()
     }
@@ -343,7 +343,7 @@ impl Figures {
         PointRow { snapshot: &self.snapshot, point: self.point(), cells: self.cells() }
     }
 
-    /// Its state, including changes that the user has just made.
+    /// The point's state, including changes that the user has just made.
     pub fn state(&self) -> PointState {
         self.state
     }
@@ -353,7 +353,7 @@ impl Figures {
         &self.total
     }
 
-    /// Whether it has a measurement since its last reset.
+    /// Whether the point has a measurement since its last reset.
     pub fn is_used(&self) -> bool {
         self.total.count > 0
     }
@@ -368,21 +368,22 @@ impl Figures {
         self.open.as_ref()
     }
 
-    /// Smoothed load, as a share of one CPU. It may exceed 1, since several threads can be in the
-    /// point at once. Open regions count if their time is known.
+    /// Smoothed load, as a share of one CPU. The load may exceed 1, since several threads can be in
+    /// the point at once. Open regions count if their time is known.
     pub fn load(&self) -> Option<f64> {
         self.rates.load
     }
 
-    /// Whether it is a sum over several processes.
+    /// Whether the point is a sum over several processes.
     pub fn is_of_sum(&self) -> bool {
         self.snapshot.process.members.len() > 1 && self.point().process.is_none()
     }
 
     /// The load imbalance of a parallel region, or of a point that is summed over several
-    /// processes: the greatest exclusive time of a process or thread over the mean. It is 1 if all
-    /// have the same time, and their number if one does all the work. Processes that never reached
-    /// the point count, too. In a parallel region only the work counts, not the wait.
+    /// processes: the greatest exclusive time of a process or thread over the mean. The imbalance
+    /// is 1 if all have the same time. If one process or thread does all the work, the imbalance is
+    /// the number of processes or threads. Processes that never reached the point count, too. In a
+    /// parallel region only the work counts, not the wait.
     pub fn imbalance(&self) -> Option<f64> {
         let of_each: Vec<u128> = match self.point() {
             _ if self.is_of_sum() => {
@@ -405,8 +406,8 @@ impl Figures {
         &self.history
     }
 
-    /// Whether its load has changed much within the last minute, and if so, whether it has
-    /// increased.
+    /// Whether the point's load has changed much within the last minute, and if so, whether the
+    /// load has increased.
     pub fn rises(&self) -> Option<bool> {
         let rate = self.snapshot.clock.ticks_per_second;
         let (now, slice) = (i128::from(self.snapshot.elapsed_ticks), (SLICE * rate) as u64);
@@ -472,7 +473,7 @@ impl Figures {
         histogram::merge(self.cells().iter().map(|cell| cell.histogram.as_slice()))
     }
 
-    /// Its figures lane by lane.
+    /// The point's figures lane by lane.
     pub fn lanes(&self) -> impl Iterator<Item = LaneFigures<'_>> {
         self.cells().iter().map(|cell| LaneFigures {
             lane: self.lane(cell.lane),

@@ -140,12 +140,12 @@ impl Filter {
         &self.text
     }
 
-    /// Whether the filter may hide anything.
+    /// Whether the filter can hide anything.
     pub fn is_on(&self) -> bool {
         !self.terms.is_empty()
     }
 
-    /// The parts of a point's name that the terms for names match, in bytes. They may overlap.
+    /// The parts of a point's name that the terms for names match, in bytes. The parts may overlap.
     pub fn found_in(&self, name: &str) -> Vec<Range<usize>> {
         let terms = self.terms.iter().filter(|term| term.of == Field::Name && !term.excludes);
         let patterns = terms.filter_map(|term| match &term.test {
@@ -177,8 +177,8 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// The index after the closing quote or slash, if the value begins with one. The closing one is the
-/// first that a blank or the end of the text follows.
+/// The index after the closing quote or slash, if the value begins with a quote or slash. The
+/// closing one is the first that is followed by a blank or the end of the text.
 fn closed(value: &str) -> Option<usize> {
     let mark = value.chars().next().filter(|c| matches!(c, '"' | '/'))?;
     let marks = value.char_indices().skip(1).filter(|(_, c)| *c == mark);

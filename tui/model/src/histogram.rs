@@ -180,9 +180,9 @@ pub struct HistogramBar {
 /// The histogram as at most `rows` bars of equal width on a logarithmic scale, up to the last
 /// bucket in use.
 ///
-/// The first bar contains the shortest thousandth, whatever its range: a single tiny measurement
-/// would squeeze all others into a few bars. The longest measurements are never squeezed together,
-/// since they matter most.
+/// The first bar contains the shortest thousandth, whatever its range: otherwise, a single tiny
+/// measurement would squeeze all others into a few bars. The longest measurements are never
+/// squeezed together, since they matter most.
 pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<HistogramBar> {
     let full = || buckets.iter().filter(|bucket| bucket.count > 0);
     let all = full().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count));

@@ -122,9 +122,9 @@ impl History {
         (!self.is_empty()).then_some(self.from)
     }
 
-    /// The load in each of `columns` adjacent parts of the time, each `ticks` long. The first
-    /// begins at `from`, which may be before the segment was created. A part is `None` if its load
-    /// is unknown.
+    /// The load in each of `columns` adjacent parts of the time, each `ticks` long. The first part
+    /// begins at `from`; that moment may be before the segment was created. A part is `None` if its
+    /// load is unknown.
     pub fn columns(&self, from: i128, ticks: u64, columns: usize) -> Vec<Option<LoadSlice>> {
         let mut slices = vec![BucketSums::default(); columns];
         let ticks = i128::from(ticks.max(1));
@@ -146,7 +146,8 @@ impl History {
         slices.into_iter().map(BucketSums::slice).collect()
     }
 
-    /// The moment since which the load has been at least `load`, ticks. `None` if it is less now.
+    /// The moment since which the load has been at least `load`, ticks. `None` if the load is less
+    /// now.
     pub fn since(&self, load: f64) -> Option<u64> {
         let newest_first = || self.tiers.iter().flat_map(|tier| tier.iter().rev());
         let reaches = |bucket: &&LoadBucket| f64::from(bucket.mean) >= load;

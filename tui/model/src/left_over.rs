@@ -3,8 +3,8 @@
 use pfp_read::snapshot::{Point, PointState};
 use pfp_read::text;
 
-/// Points that are still in the state in which killed viewers left them. If some of them are off
-/// and others on, this has only the points that are off.
+/// Points that are still in the state in which killed viewers left them. If some of these points
+/// are off and others are on, only the points that are off are listed.
 #[derive(Debug)]
 pub struct LeftOver {
     /// Ids of the points; never empty.

@@ -1,7 +1,7 @@
 //! The model: successive snapshots folded into the figures that are shown.
 //!
-//! It knows no terminal and no shared memory. Table, detail, text and files all take a point's
-//! figures from [`Figures`].
+//! The model knows no terminal and no shared memory. Table, detail, text and files all take a
+//! point's figures from [`Figures`].
 //!
 //! The difference of two snapshots shows what happened *between* them:
 //!
@@ -71,7 +71,7 @@ use pfp_read::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 pub const TAU_SECONDS: f64 = 5.0;
 
 /// Maximum number of histogram buckets that are added up before the next frame is drawn; this many
-/// take some milliseconds. If there are more, some rows show older figures.
+/// take some milliseconds. If there are more buckets, some rows show older figures.
 pub(crate) const BUCKETS_AT_ONCE: usize = 1 << 20;
 
 /// The time over which rates and loads are taken.

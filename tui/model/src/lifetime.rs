@@ -19,7 +19,7 @@ use pfp_read::snapshot::{Cell, Snapshot};
 pub struct Lifetime {
     cells: HashMap<(u32, u32), Life>,
     /// By a point's id: its number of resets in the first snapshot that had the point, and the time
-    /// of the last reset before that snapshot. Extended snapshots keep showing these.
+    /// of the last reset before that snapshot. Extended snapshots keep showing these two values.
     first: HashMap<u32, (u32, Option<u64>)>,
     snapshots: u64,
 }
@@ -78,8 +78,9 @@ impl Life {
         let count = |cell: &Cell| cell.stats.count.saturating_add(cell.retired.count);
         let shrunk = count(now) < count(&self.last);
         if shrunk || resets != self.resets {
-            // A reset may happen between reading the points and reading the cells. The cells show
-            // it now and the points in the next snapshot, where it must not be counted again.
+            // A reset may happen between reading the points and reading the cells. In that case,
+            // the cells show the reset now, and the points show it in the next snapshot, where it
+            // must not be counted again.
             let early = shrunk && resets == self.resets;
             self.resets = if early { resets.wrapping_add(1) } else { resets };
             let whole = self.whole();
@@ -132,7 +133,7 @@ mod tests {
         let expected = plus(before, sums(&second, POINT));
         assert_eq!(sums(&extended, POINT), expected);
         assert_eq!(extended.points[POINT as usize].resets, 0);
-        // The others are unchanged, and so is a snapshot without new figures.
+        // Other points are unchanged, and so is a snapshot without new figures.
         assert_eq!(sums(&extended, 2), sums(&second, 2));
         assert_eq!(sums(&life.extend(second.clone()), POINT), expected);
         source.act(Change::Reset(POINT)).unwrap();

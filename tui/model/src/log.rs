@@ -60,8 +60,8 @@ pub struct EventLog {
     own: HashMap<u32, Own>,
 }
 
-/// A change by this viewer. The snapshot that confirms it may come late if the process is on
-/// another machine, and processes of several machines confirm it one by one.
+/// A change by this viewer. If the process is on another machine, the snapshot that confirms the
+/// change may come late. Processes of several machines confirm a change one by one.
 #[derive(Debug, Default)]
 struct Own {
     state: Option<PointState>,
@@ -492,7 +492,8 @@ mod tests {
         assert_eq!(watch.poll(), [others[1]]);
     }
 
-    /// Places answer at different times, and each adds its own resets to those of the sum.
+    /// Places answer at different times, and each place adds its own resets to the resets of the
+    /// sum.
     #[test]
     fn partial_changes_are_logged_with_their_places() {
         let mut watch = Watch::new();

@@ -7,11 +7,12 @@
 //!           loop = 900 - 200 - total time of its ended steps
 //! ```
 //!
-//! Figures include a region only once it has ended. How long it has been open is always known. Its
-//! time on a CPU is known if the snapshot has it. Its exclusive time is its time on a CPU without
-//! the time of its callees. The callees' time follows from the edges: take the time of all callees
-//! of its point on the lane, and subtract the time of calls from ended regions. Measuring costs a
-//! fixed number of ticks for each call inside; these are excluded, too, as for ended regions.
+//! Figures include a region only once it has ended. For an open region, the time since its begin is
+//! always known. The region's time on a CPU is known if the snapshot has that figure. The region's
+//! exclusive time is its time on a CPU without the time of its callees. The callees' time follows
+//! from the edges: take the time of all callees of the region's point on the lane, and subtract the
+//! time of calls from ended regions. Measuring costs a fixed number of ticks for each call inside
+//! the region. These ticks are excluded, too, as for ended regions.
 
 use std::collections::HashMap;
 
@@ -44,7 +45,7 @@ pub struct OpenNow {
     pub count: usize,
     /// Ticks since the first of them began.
     pub span: u64,
-    /// Ticks on a CPU of all open regions together. `None` if one of them is unknown.
+    /// Ticks on a CPU of all open regions together. `None` if the ticks of one region are unknown.
     pub on_cpu: Option<u64>,
     /// Exclusive ticks of all open regions together. `None` if they are unknown.
     pub exclusive: Option<u64>,
@@ -118,8 +119,8 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
                 let ended = ended_callees(snapshot, place);
                 let callees = around.callees as f64 - ended;
                 let calls = inside.of(place);
-                // `calls` includes calls from ended regions of the point. Estimate those from the
-                // open region by its share of the callees' time.
+                // `calls` includes calls from ended regions of the point. The calls from the open
+                // region are estimated by its share of the callees' time.
                 let calls = match around.callees {
                     0 => calls,
                     all => calls * (callees / all as f64).clamp(0.0, 1.0),
@@ -127,8 +128,8 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
                 let all = on_cpu as f64 - next as f64;
                 let own = all - callees - calls * cost;
                 // The number of calls is an estimate. Its error grows as long as the program runs,
-                // and recursion through other points adds another one. So the time is limited to
-                // that of the region, except for a region that began before the last reset.
+                // and recursion through other points adds another error. So `own` is limited to the
+                // range from 0 to `all`, unless the region began before the last reset.
                 Some(if open.start < last_reset { own } else { own.clamp(0.0, all.max(0.0)) })
             });
             let Open { point, start, on_cpu } = *open;
@@ -194,7 +195,7 @@ impl CalleeCounts<'_> {
 }
 
 impl OpenNow {
-    /// Sums up one point's regions. `None` if it has no open region.
+    /// Sums up one point's regions. `None` if the point has no open region.
     pub(super) fn of(point: u32, regions: &[OpenRegion]) -> Option<Self> {
         let of_point = || regions.iter().filter(|region| region.point == point);
         let sum = |on_cpu: fn(&OpenRegion) -> Option<u64>| {
@@ -211,9 +212,9 @@ impl OpenNow {
 }
 
 /// The growth of the exclusive time of open regions between two snapshots, in ticks by lane and
-/// point. It is negative if a region has ended. Regions whose time is unknown in either snapshot
-/// are left out. No growth exceeds `ticks`, the time between the snapshots: a region may have been
-/// open before its process was watched.
+/// point. The growth is negative if a region has ended. Regions whose time is unknown in either
+/// snapshot are left out. A region may have been open before its process was watched, so its growth
+/// is limited to `ticks`, the time between the snapshots.
 pub(super) fn grown(
     before: &[OpenRegion],
     now: &[OpenRegion],

@@ -10,11 +10,11 @@ pub enum PointWarning {
     Invalid,
     /// Threads without a lane of their own have measured it.
     Overflow,
-    /// Its time is a device's.
+    /// The point's time is a device's.
     Device,
-    /// Its time is the wall clock's.
+    /// The point's time is the wall clock's.
     Wall,
-    /// Its measurements are so short that the cost of measuring dominates their length.
+    /// The point's measurements are so short that the cost of measuring dominates their length.
     Short,
 }
 
@@ -105,7 +105,7 @@ impl Figures {
         remarks
     }
 
-    /// Whether its measurements are too short for an exact mean.
+    /// Whether the point's measurements are too short for an exact mean.
     pub fn is_short(&self) -> bool {
         let least = SHORT * self.snapshot.clock.overhead_pair as f64;
         // A device takes its own timestamps.

@@ -33,7 +33,8 @@ struct RecentSnapshot {
 pub struct RecentWindow {
     /// The sums and edges, without histograms and records.
     pub snapshot: Snapshot,
-    /// The regions that are open now; their exclusive time is its growth within the window.
+    /// The regions that are open now. `exclusive` of a region is the growth of its exclusive time
+    /// within the window.
     pub open: Vec<OpenRegion>,
     /// Length of the window.
     pub seconds: f64,

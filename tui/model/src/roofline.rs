@@ -1,14 +1,14 @@
 //! The roofline: the limits of a machine, and how close a point comes to them.
 //!
 //! A region that does `f` operations on `b` bytes of memory has an arithmetic intensity of `f / b`.
-//! Its speed is limited by the arithmetic units and by the bandwidth of its bytes: its roof is
-//! `min(flops, intensity x bandwidth)`, operations per second. (S. Williams, A. Waterman, D.
-//! Patterson: Roofline, CACM 52(4), 2009.)
+//! The speed of the region is limited by the arithmetic units and by the bandwidth of its bytes:
+//! its roof is `min(flops, intensity x bandwidth)`, operations per second. (S. Williams, A.
+//! Waterman, D. Patterson: Roofline, CACM 52(4), 2009.)
 //!
 //! The ceilings are measured ([`measure`]), since no data sheet states this machine's clock rate
-//! and the load that others put on it. A point's rates are per second of its exclusive on-CPU time,
-//! so they are for **one thread**, and so are the roofs: one for a thread that runs alone, and one
-//! for a thread's share while all threads work at once.
+//! and the load by other programs. A point's rates are per second of its exclusive on-CPU time, so
+//! the rates are for **one thread**. The roofs are for one thread, too: one roof for a thread that
+//! runs alone, and one for a thread's share while all threads work at once.
 
 pub mod columns;
 mod kernels;
@@ -175,8 +175,8 @@ impl Dot {
         self.flops_per_second / roof.at(self.intensity)
     }
 
-    /// The name of the lowest ceiling above the point, which limits it. `None` if the point is
-    /// above all measured arithmetic.
+    /// The name of the lowest ceiling above the point. This ceiling limits the point. `None` if the
+    /// point is above all measured arithmetic.
     #[must_use]
     pub fn limit<'a>(&self, roof: &'a Roof) -> Option<&'a str> {
         if self.flops_per_second > roof.peak() {

@@ -1,10 +1,10 @@
 //! Exclusive time and calls by call path.
 //!
 //! The cells have the exact time of each point on each thread, and the edges divide that time by
-//! the direct caller. Nothing divides it by the callers further out. So the last two frames of a
-//! path are exact, and the frames around them are estimated: time is divided in proportion to the
-//! callers' inclusive times, as if a point did the same work for every caller. The stack of open
-//! regions is exact.
+//! the direct caller. Nothing divides the time by the callers further out. So the last two frames
+//! of a path are exact, and the frames around them are estimated: time is divided in proportion to
+//! the callers' inclusive times, as if a point did the same work for every caller. The stack of
+//! open regions is exact.
 //!
 //! ```text
 //! edges      a > parse 30, b > parse 10, parse > lex 8
@@ -140,8 +140,8 @@ impl Stacks {
                 let sum = shares.entry(node).or_default();
                 *sum = sum.more(*share);
             }
-            // In a damaged file, the edges may exceed the cell. This limits their sum to the cell's
-            // time.
+            // In a damaged file, the edges may exceed the cell. This limits the sum of the edges to
+            // the cell's time.
             let exclusive: Vec<u64> = shares.values().map(|share| share.exclusive).collect();
             let exclusive = share_out(all.exclusive, &exclusive);
             for ((node, share), exclusive) in shares.into_iter().zip(exclusive) {
@@ -329,8 +329,8 @@ mod tests {
 
     #[test]
     fn calls_are_shared_out_as_their_time_is() {
-        // Point 3 is called by points 1 and 2, for 30 and 10 ticks. It calls point 4 twenty times,
-        // for 0 ticks.
+        // Point 3 is called by points 1 and 2, for 30 and 10 ticks. Point 3 calls point 4 twenty
+        // times, for 0 ticks.
         let mut snapshot = Synthetic::new().snapshot_mut().clone();
         snapshot.lanes.iter_mut().for_each(|lane| lane.open.clear());
         snapshot.edges = vec![

@@ -125,7 +125,8 @@ pub(super) fn interval(
             (own, _) => own.filter(|own| *own > 0).unwrap_or(ticks),
         };
         let seconds = seconds(snapshot, ticks);
-        // An ended thread measures nothing more, but a sum may add others' figures to it.
+        // An ended thread measures nothing more, but a sum may add the figures of other ended
+        // threads to the same lane.
         let had_ended = old.is_some_and(|old| old.lane.kind == LaneKind::Ended);
         let now = if had_ended { 0.0 } else { grown.exclusive as f64 / ticks as f64 };
         // The load of an ended thread drops to zero at once, instead of fading out.

@@ -7,12 +7,12 @@
 //!   work   depth 0   [10..60)
 //! ```
 //!
-//! A ring keeps its last records, which are written when a region ends. Regions that ended before
-//! the oldest record are lost; those that ended after it are present. An open region has no record,
-//! so there is an empty level above the regions inside it.
+//! A record is written when a region ends, and a ring keeps its last records. Regions that ended
+//! before the oldest record are lost; those that ended after it are present. An open region has no
+//! record, so there is an empty level above the regions inside it.
 //!
-//! A device's work for a thread is not a region of the thread and has a line of its own. Its record
-//! is written when the program finds that the device has finished.
+//! A device's work for a thread is not a region of the thread and has a line of its own. The record
+//! of such work is written when the program finds that the device has finished.
 //!
 //! The records are not trusted. Whatever they contain, a region ends no earlier than it begins, and
 //! no loop depends on their order.
@@ -60,7 +60,7 @@ pub struct ThreadTrack {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TimelineLevel {
     /// 0 for the thread's own context. The tasks have the next strands, and the devices the strands
-    /// after those. Tasks, or devices, that do not overlap in time share a strand.
+    /// that follow. Tasks, or devices, that do not overlap in time share a strand.
     pub strand: u32,
     /// 1 for the first device that worked for the thread, and so on. `None` for regions of the
     /// thread itself or of its tasks.
@@ -224,8 +224,8 @@ impl Timeline {
     }
 }
 
-/// Time that is not counted as absence: the cost of measuring, which exclusive time leaves out and
-/// the span includes.
+/// Time that is not counted as absence: the cost of measuring. Exclusive time leaves out this cost,
+/// and the span includes it.
 struct Slack {
     pair: u64,
     least: u64,

@@ -39,7 +39,7 @@ pub struct Length {
 
 impl Length {
     /// The time over which a point's figures were collected: since its last reset, or since its
-    /// process began. `None` if that is unknown or has just begun.
+    /// process began. `None` if the begin of that time is unknown or was just now.
     pub fn collected(snapshot: &Snapshot, point: &Point) -> Option<Self> {
         Self::between(point.begin_ticks()?, snapshot)
     }
@@ -111,7 +111,8 @@ impl PointWindow {
     }
 
     /// Converts to ticks of another clock, which advances by `ratio` ticks in one tick of this
-    /// clock. A bucket that then overlaps several buckets is divided in proportion to the overlaps.
+    /// clock. If a converted bucket overlaps several buckets, it is divided in proportion to the
+    /// overlaps.
     #[must_use]
     pub fn in_other_ticks(&self, ratio: f64) -> Self {
         let mut spread: Vec<(u64, f64)> = Vec::new();
@@ -135,8 +136,8 @@ impl PointWindow {
         Self { count: self.count, exclusive: self.exclusive * ratio, length, spread }
     }
 
-    /// Adds another point's measurements in the same time, or in the longer time if one of them was
-    /// reset.
+    /// Adds another point's measurements. If the lengths differ, because a point was reset, the
+    /// result has the longer one.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let mut spread = [self.spread.as_slice(), &other.spread].concat();

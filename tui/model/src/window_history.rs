@@ -21,8 +21,8 @@ pub enum HistogramWindow {
     /// All measurements since the point was last reset.
     #[default]
     All,
-    /// The measurements since the moment that the user marked. Before the user marks one, those
-    /// since the detail was opened.
+    /// The measurements since the moment that the user marked. Before the user marks a moment, the
+    /// measurements since the detail was opened.
     Mark,
     /// The last ten seconds.
     Last10,

@@ -84,7 +84,8 @@ impl NamePattern {
         }
     }
 
-    /// The parts of a name that the pattern matches, in bytes. Empty if it matches every name.
+    /// The parts of a name that the pattern matches, in bytes. Empty if the pattern matches every
+    /// name.
     pub fn parts(&self, name: &str) -> Vec<Range<usize>> {
         let literal = |text: &str| -> Vec<Range<usize>> {
             let found = name.match_indices(text).filter(|(_, found)| !found.is_empty());

@@ -63,9 +63,9 @@ impl Session {
         Ok(())
     }
 
-    /// Call this after switching off the points `switched`. Each of their domains in which no point
-    /// is on any more is kept off: its new points are switched off as they appear, until one of its
-    /// earlier points is on again.
+    /// Call this after switching off the points `switched`. If a domain of these points has no
+    /// point left that is on, the domain is kept off: its new points are switched off as they
+    /// appear, until one of the domain's earlier points is on again.
     pub fn keep_off<'a>(&mut self, switched: &[u32], all: impl Iterator<Item = &'a Point> + Clone) {
         let is_switched = |point: &&Point| switched.contains(&point.id);
         for domain in all.clone().filter(is_switched).filter_map(Point::domain) {

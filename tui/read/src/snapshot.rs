@@ -96,7 +96,7 @@ impl Snapshot {
         places
     }
 
-    /// A copy without cells, edges and records, which are nearly all of the memory.
+    /// A copy without cells, edges and records. These take nearly all of the memory.
     pub fn without_measurements(&self) -> Self {
         Self {
             cells: Vec::new(),
@@ -147,7 +147,7 @@ impl Snapshot {
         members.map(|member| member.segment_id.as_str()).zip(self.ages.iter().copied())
     }
 
-    /// Whether any of its processes runs.
+    /// Whether any process of the snapshot runs.
     pub fn runs(&self) -> bool {
         let is_running = |process: &Process| process.state == ProcessState::Running;
         let members = &self.process.members;
@@ -214,7 +214,7 @@ pub struct Process {
     /// overdue. Only set for one of several processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_since_unix_ns: Option<u64>,
-    /// The processes that this one combines, if it combines several.
+    /// If this process combines several processes: those processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Process>,
 }
@@ -227,7 +227,8 @@ impl std::fmt::Display for Process {
 }
 
 impl Process {
-    /// Its place, if the viewer watches several places: the name ends in `@` and the place.
+    /// The process's place, if the viewer watches several places: the name ends in `@` and the
+    /// place.
     pub fn place(&self) -> Option<&str> {
         self.name.rsplit_once('@').map(|(_, place)| place)
     }
@@ -303,29 +304,30 @@ pub struct Point {
     pub file: String,
     /// Line in it, 0 where unknown.
     pub line: u32,
-    /// Whether its times are not CPU time: they were measured by a device, such as a GPU, or by the
-    /// wall clock.
+    /// Whether the point's times are not CPU time: a device, such as a GPU, or the wall clock
+    /// measured them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub device: bool,
-    /// Whether its times were measured by the wall clock, in spans that belong to no thread.
+    /// Whether the point's times were measured by the wall clock, in spans that belong to no
+    /// thread.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wall: bool,
-    /// Whether it measures, or why not.
+    /// Whether the point measures, or why not.
     pub state: PointState,
     /// Alpha of the EWMA, in (0, 1]. `None` while the EWMA is off.
     pub alpha: Option<f64>,
     /// Number of resets of the point.
     pub resets: u32,
-    /// Begin of its figures, in ticks since the segment was created: its last reset or, for one of
-    /// several processes, the start of its process if that is later. A sum begins with the earliest
-    /// of its parts. `None` if the figures began with the segment or at an unknown time: see
-    /// [`Point::begin_ticks`].
+    /// Begin of the point's figures, in ticks since the segment was created: the point's last reset
+    /// or, for one of several processes, the start of the process if that is later. A sum begins
+    /// with the earliest of its parts. `None` if the figures began with the segment or at an
+    /// unknown time: see [`Point::begin_ticks`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ticks: Option<u64>,
-    /// Whether its begins and ends wait until the instructions before them have finished.
+    /// Whether the point's begins and ends wait until the instructions before them have finished.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fenced: bool,
-    /// Whether its state was left by a viewer that was killed.
+    /// Whether the point's state was left by a viewer that was killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left_over: bool,
     /// Index of its process in [`Process::members`]. `None` if there is only one process, or if the
@@ -361,7 +363,7 @@ impl Point {
             .then_some(self.file.as_str())
     }
 
-    /// Name of the point, or its id as in `#5` if it has no name.
+    /// Name of the point, or its id as in `#5` if the point has no name.
     pub fn shown_name(&self) -> String {
         match self.name.as_str() {
             "" => format!("#{}", self.number.unwrap_or(self.id)),
@@ -369,7 +371,7 @@ impl Point {
         }
     }
 
-    /// Its file and line, or its domain; empty if unknown.
+    /// The point's file and line, or its domain; empty if unknown.
     pub fn place(&self) -> String {
         match self.line {
             0 => self.file.clone(),
@@ -391,13 +393,13 @@ pub const AMOUNTS: usize = pfp_shm_layout::amounts::MAX_AMOUNTS;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PointState {
-    /// It measures.
+    /// The point measures.
     #[default]
     On,
-    /// It is switched off.
+    /// The point is switched off.
     Off,
-    /// It was switched off because it was begun twice without an end; see the documentation of the
-    /// numeric interface. Toggling makes it valid again.
+    /// The point was switched off because it was begun twice without an end; see the documentation
+    /// of the numeric interface. Toggling makes the point valid again.
     InvalidBeginBegin,
 }
 
@@ -434,15 +436,15 @@ pub struct Lane {
     /// is [`Snapshot::clock`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockKind>,
-    /// Its open regions, outermost first. After its thread or process ended, the regions that were
-    /// open at that time.
+    /// The lane's open regions, outermost first. After the lane's thread or process ended, the
+    /// regions that were open at that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<Open>,
     /// Number of measurements that no edge counts, because the lane had no room for another edge.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unplaced: u64,
-    /// CPU time of its thread, as the kernel counts it, nanoseconds. `None` if it was not read. Not
-    /// in files.
+    /// CPU time of the lane's thread, as the kernel counts it, nanoseconds. `None` if the time was
+    /// not read. Not in files.
     #[serde(skip)]
     pub cpu_ns: Option<u64>,
     /// Errors that its threads counted.
@@ -511,11 +513,11 @@ fn is_zero(number: &u64) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LaneKind {
-    /// A running thread owns it.
+    /// A running thread owns the lane.
     #[default]
     Live,
-    /// Its thread has ended; the next new thread may take it.
+    /// The lane's thread has ended; the next new thread may take the lane.
     Ended,
-    /// All threads that found no lane of their own share it.
+    /// All threads that found no lane of their own share the lane.
     Overflow,
 }

@@ -66,12 +66,12 @@ pub trait Source {
     /// subcommand without a screen, so that a poll may wait longer.
     fn set_interval(&mut self, _within: Option<Duration>) {}
 
-    /// Requests the next picture, if the source is remote, so that its poll need not wait as long.
-    /// With several sources, this is called for all of them before the first is polled.
+    /// Requests the next picture, if the source is remote, so that the next poll need not wait as
+    /// long. With several sources, this is called for all of them before the first is polled.
     fn prepare(&mut self) {}
 
-    /// Takes a snapshot of a moment after this call. Unlike [`Self::poll`], it waits for figures
-    /// that are on their way, for up to a second; so it is not for a screen.
+    /// Takes a snapshot of a moment after this call. Unlike [`Self::poll`], waits for figures that
+    /// are on their way, for up to a second. Not for use with a screen.
     fn poll_now(&mut self) -> Result<Snapshot> {
         let mut next = || {
             self.prepare();
@@ -109,8 +109,8 @@ pub trait Source {
         false
     }
 
-    /// Adds the last finished measurements to a snapshot of this source, as they were at its
-    /// moment. They are many, and only files and the timeline need them.
+    /// Adds the last finished measurements to a snapshot of this source, as they were at the
+    /// snapshot's moment. The measurements are many, and only files and the timeline need them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}
 
     /// Like [`Self::add_records`], for a file: waits for records that are on their way, for up to a
@@ -147,7 +147,7 @@ pub trait Source {
     }
 
     /// Makes a change in the process. If it switched a point, returns the state to restore later,
-    /// if known. An error explains to the user why it failed.
+    /// if known. An error explains to the user why the change failed.
     fn act(&mut self, _change: Change) -> Result<Option<PointState>> {
         bail!("{}", self.read_only().unwrap_or("nothing can be changed here"))
     }
@@ -204,7 +204,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Id of the point that it changes.
+    /// Id of the point that the change is about.
     pub fn point(self) -> u32 {
         let (Self::Enable(id)
         | Self::Disable(id)
@@ -227,7 +227,7 @@ pub trait Finder {
     fn attach_group(&mut self, _group: &ProcessGroup) -> Result<Box<dyn Source>> {
         bail!("expected one process to watch, found several")
     }
-    /// The names of the places that it searches, if there are several.
+    /// The names of the places that the finder searches, if there are several.
     fn places(&self) -> Vec<String> {
         Vec::new()
     }
@@ -254,8 +254,8 @@ pub trait Finder {
     fn program(&mut self) -> Option<String> {
         None
     }
-    /// Allows the finder to remove the segment of an ended process, which has been read for the
-    /// last time.
+    /// Allows the finder to remove the segment of an ended process, after the segment has been read
+    /// for the last time.
     fn let_go(&mut self, _segment_id: &str) {}
 }
 

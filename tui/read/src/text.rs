@@ -58,8 +58,8 @@ pub fn clean_in_place(text: &mut String) {
 
 /// A text as a field of CSV. Spreadsheets run a field that begins with `=`, `+`, `-`, `@`, a tab or
 /// a carriage return as a formula, so such a field gets an apostrophe in front, which marks text. A
-/// text that already begins like that gets another apostrophe, so that different texts stay
-/// different.
+/// text that already has apostrophes before such a character gets one more, so that different texts
+/// stay different.
 pub fn cell(text: &str) -> Cow<'_, str> {
     // The last four are the full-width forms of East Asian keyboards.
     const STARTS: [char; 10] =

@@ -103,7 +103,8 @@ pub fn bytes(value: u64) -> String {
 /// The text for a missing figure.
 pub const NONE: &str = "-";
 
-/// Initial capacity of these texts, in bytes. It is enough for each, so that none is reallocated.
+/// Initial capacity of these texts, in bytes. The capacity is enough for each text, so that none is
+/// reallocated.
 const ROOM: usize = 12;
 
 /// A count in at most five columns: `7`, `999`, `1.20k`, `40.1M`.

@@ -1,7 +1,7 @@
 //! The other end of `--via`: shows the processes of this place to a viewer elsewhere.
 //!
-//! The viewer's command starts the agent. It reads requests from standard input and answers each on
-//! standard output, in order: see `wire.rs`.
+//! The viewer's command starts the agent. The agent reads requests from standard input and answers
+//! each on standard output, in order: see `via/wire.rs`.
 //!
 //! ```text
 //! input  -> requests -> sessions, restored here -> replies -> output
@@ -29,8 +29,8 @@ use pfp_read::source::{Change, Finder, Refusal, Source};
 
 /// Size of the parts in which a reply is written. Each written part shows that the line works.
 const PART: usize = 16 << 10;
-/// Maximum number of requests that wait until a reply is written. It is large, since a viewer may
-/// switch many points at once.
+/// Maximum number of requests that wait until a reply is written. The number is large, since a
+/// viewer may switch many points at once.
 const WAITING: usize = 1 << 18;
 /// How long the agent continues to write replies after the input has ended.
 const LAST: Duration = Duration::from_secs(1);
@@ -192,8 +192,8 @@ impl AgentServer<'_> {
         }
     }
 
-    /// If the viewer has said goodbye, makes the changes that are still queued behind a reply that
-    /// it no longer reads, and leaves all points as they are.
+    /// Handles a goodbye among the waiting requests: the viewer reads no more replies. Makes the
+    /// changes that still wait, and leaves all points as they are. Without a goodbye, does nothing.
     fn leave(&mut self, waiting: VecDeque<Request>) {
         if !waiting.iter().any(|request| matches!(request.ask, Ask::Goodbye)) {
             return;

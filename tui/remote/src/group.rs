@@ -9,9 +9,9 @@
 //!
 //! Points and lanes get new ids, which never change. A matching process that appears later joins
 //! the group. The rows of an ended process stay, with its last figures. Only an open group, as with
-//! `--all`, removes an ended process: a minute after it exited cleanly or, if it died, once three
-//! other processes have died after it. It does so only while one of its processes runs. A sum never
-//! removes processes; an open sum folds the oldest of many ended processes into one.
+//! `--all`, removes an ended process: a minute after a clean exit or, if the process died, once
+//! three other processes have died after it. Nothing is removed once no process of the group runs.
+//! A sum never removes processes; an open sum folds the oldest of many ended processes into one.
 
 pub(super) mod files;
 mod fold;
@@ -56,7 +56,8 @@ pub(super) struct GroupSource {
     ids: HashMap<PointKey, u32>,
     /// Number of ids given to lanes so far, which is the next lane's id.
     lanes: u32,
-    /// By a point's id in the group: the index of each member that has the point, and its id there.
+    /// By a point's id in the group: the index of each member that has the point, and the point's
+    /// id in that member.
     routes: HashMap<u32, Vec<(usize, u32)>>,
     id: String,
     /// The segment id of the process whose clock is the group's clock, and the clock's rate, which
@@ -84,9 +85,9 @@ struct GroupMember {
     segment_id: String,
     source: Box<dyn Source>,
     last: Snapshot,
-    /// Number of processes: more than one if others were folded into it.
+    /// Number of processes: more than one if others were folded into this member.
     processes: usize,
-    /// Moment at which it was found to have ended.
+    /// Moment at which the member was found to have ended.
     ended: Option<Instant>,
     /// Whether the source was dropped, so that `last` is all that is left of the process.
     is_kept: bool,
@@ -99,7 +100,8 @@ struct GroupMember {
     /// The group's age when the member began, ticks. `None` before its first merge.
     began: Option<u64>,
     /// Each cell of the last picture, and its copy with the group's ids. As long as the cell is the
-    /// same `Arc`, the merged snapshot gets the same copy, so that its users see no change either.
+    /// same `Arc`, the merged snapshot gets the same copy, so that users of the merged snapshot see
+    /// no change either.
     cells: HashMap<(u32, u32), [Arc<Cell>; 2]>,
 }
 
@@ -164,7 +166,7 @@ impl GroupSource {
         }
         new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
         for candidate in new {
-            // If a process has ended since, skip it and keep the others.
+            // If a process has ended since the search, skip it and keep the others.
             let Ok(mut source) = self.finder.attach(&candidate) else { continue };
             source.set_interval(self.interval);
             self.coming.push((candidate.segment_id, source));
@@ -196,8 +198,9 @@ impl GroupSource {
         Ok(discovery)
     }
 
-    /// Replaces the sources of processes that have died by their last pictures, and gives up their
-    /// segments: otherwise memory and descriptors would run out if many processes come and go.
+    /// Replaces the sources of processes that have died by their last pictures, and lets the finder
+    /// remove their segments. Otherwise, memory and descriptors would run out if many processes
+    /// come and go.
     fn keep_last(&mut self) {
         let is_to_keep = |m: &&mut GroupMember| !m.is_kept && m.source.has_died();
         for member in self.members.iter_mut().filter(is_to_keep) {

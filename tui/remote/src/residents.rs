@@ -75,7 +75,7 @@ pub(super) struct Resident {
 }
 
 /// The instrumented processes that this process may inspect, and that belong to another user or see
-/// another file system: those of other rooms.
+/// another file system: the processes of other rooms.
 pub(super) fn residents() -> Vec<(RoomKey, Resident)> {
     let own = own_room();
     let mut all = Vec::new();
@@ -120,9 +120,9 @@ pub struct Whereabouts {
     pub room: Option<String>,
     /// The id of the process in its own pid namespace.
     pub inside: u32,
-    /// Ids of the segments that it has mapped; empty if it is not instrumented.
+    /// Ids of the segments that the process has mapped; empty if the process is not instrumented.
     pub segments: Vec<String>,
-    /// Its variables that determine where it announces itself.
+    /// The process's variables that determine where it announces itself.
     pub variables: Vec<(&'static str, Option<OsString>)>,
 }
 

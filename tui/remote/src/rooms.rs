@@ -2,9 +2,9 @@
 //! containers.
 //!
 //! A room is a user within a file system. Processes of other rooms are found through `/proc`, which
-//! requires the rights of root or of a user namespace's owner. For each room an agent is started,
-//! which [`enter`]s the room and shows the processes that its user sees. So data of another user is
-//! never read, followed or changed with more rights than that user has.
+//! requires the rights of root or of a user namespace's owner. For each room, an agent is started.
+//! The agent [`enter`]s the room and shows the processes that the room's user sees. So data of
+//! another user is never read, followed or changed with more rights than that user has.
 
 mod enter;
 
@@ -87,7 +87,7 @@ impl Rooms {
         self.0.borrow().rooms.iter().filter_map(|room| room.via.bad_place()).collect()
     }
 
-    /// Attaches to a process of another room, if it is in one.
+    /// Attaches to a process of another room. `None` if no other room has the process.
     pub(super) fn attach(&self, candidate: &Candidate) -> Option<Result<Box<dyn Source>>> {
         let mut known = self.0.borrow_mut();
         let room = known.rooms.iter_mut().find(|room| room.found.has(candidate))?;

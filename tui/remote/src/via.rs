@@ -6,12 +6,12 @@
 //!                            <-- replies --
 //! ```
 //!
-//! A command starts the agent ([`way`]); its standard input and output are the line, which carries
-//! requests and replies ([`agent`], [`wire`]). A picture is requested only after the last one has
-//! arrived, so a slow line delivers fewer pictures, and none queue up. The viewer waits only
-//! briefly for an answer; a later poll takes a late answer. A lost line is opened again ([`far`]),
-//! and until then the last figures stay ([`remote`]). Data from a line is not trusted, like the
-//! content of a file.
+//! A command starts the agent ([`way`]); the command's standard input and output are the line. The
+//! line carries requests and replies ([`agent`], [`wire`]). A picture is requested only after the
+//! previous picture has arrived. So a slow line delivers fewer pictures, and no pictures queue up.
+//! The viewer waits only briefly for an answer; a later poll takes a late answer. A lost line is
+//! opened again ([`far`]), and until then the last figures stay ([`remote`]). Data from a line is
+//! not trusted, like the content of a file.
 
 mod agent;
 mod copy;

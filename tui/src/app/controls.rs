@@ -31,8 +31,8 @@ impl App {
     }
 
     /// If a killed viewer has left points switched, switches them back. Otherwise switches all
-    /// shown points off. If all of them are off already, switches on those that this viewer has
-    /// switched off, or all if there are none.
+    /// shown points off. If all shown points are off already, switches on the points that this
+    /// viewer has switched off or, without such points, all shown points.
     pub(super) fn toggle_all(&mut self) {
         let points = self.common.model.points().iter();
         let waiting = points.filter(|figures| figures.state() == figures.point().state);

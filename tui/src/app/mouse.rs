@@ -20,7 +20,8 @@ impl App {
         if event == MouseEventKind::Down(MouseButton::Left) {
             self.grabbed = target;
         }
-        // A message stays until an event has an effect, which may have a message of its own.
+        // A message stays until an event has an effect. Take the old message first, since the
+        // effect may show a new one.
         let toast = self.common.toast.take();
         let has_effect = self.act_by_mouse(event, target);
         if !has_effect {

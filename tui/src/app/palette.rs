@@ -27,8 +27,8 @@ impl App {
         good.map(|(_, binding)| binding).collect()
     }
 
-    /// Whether the action of a binding of the screen has an effect now: some have none in an ended
-    /// process, a file or a recording.
+    /// Whether the action of a screen's binding has an effect now. Some actions have none in an
+    /// ended process, a file or a recording.
     pub(crate) fn is_of_use(&self, binding: &Binding) -> bool {
         let status = self.common.status();
         let is_over = matches!(status, Status::File | Status::Exited | Status::Crashed);

@@ -62,8 +62,8 @@ impl App {
         };
         let Some(replay) = &mut self.common.replay else { return };
         if replay.grows {
-            // Ask before refreshing. If the recording ended between a refresh and the question, the
-            // snapshots written in between would never be read.
+            // Check `grows` before the refresh. If the recording ended between a refresh and a
+            // later check, the snapshots written in between would never be read.
             replay.grows = recording.grows();
             if let Err(error) = recording.refresh() {
                 let error = format!("the recording cannot be read any more: {error}");
@@ -138,7 +138,8 @@ impl App {
         self.step(to as isize - at as isize);
     }
 
-    /// Plays from the cursor, or from the beginning if it is at the end; or stops.
+    /// Stops a recording that plays. Otherwise plays from the cursor or, if the cursor is at the
+    /// end, from the beginning.
     pub(super) fn play_or_stop(&mut self) {
         let Some((at, last)) = self.place() else { return };
         let Some(replay) = &mut self.common.replay else { return };

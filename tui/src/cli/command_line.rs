@@ -26,8 +26,8 @@ use pfp_read::files::input;
 use pfp_read::source::{Moment, Which};
 use pfp_read::text::{clean_lines, warn};
 
-/// Parses the command line, with the user's settings as defaults. Does not return if it asks for
-/// help or has an error.
+/// Parses the command line, with the user's settings as defaults. If the command line asks for help
+/// or has an error, ends the process.
 pub fn parse() -> Cli {
     // The viewer starts even if some of its settings are wrong.
     let config = match Config::load() {
@@ -79,7 +79,7 @@ fn leave(error: &clap::Error) -> ! {
     // The text quotes arguments that may contain escape sequences. Rendered without colours, all
     // escapes are from arguments and can be removed.
     let words = clean_lines(&error.render().to_string());
-    // The reader of the output may have closed it; the exit status stays the same.
+    // Ignore an error: the reader may have closed the output, and the exit status stays the same.
     let _ = match error.use_stderr() {
         true => std::io::stderr().write_all(words.as_bytes()),
         false => std::io::stdout().write_all(words.as_bytes()),

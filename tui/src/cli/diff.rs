@@ -189,9 +189,9 @@ fn baseline(files: &[PathBuf], old: Snapshot) -> Baseline {
 /// the one to compare.
 ///
 /// Files of two processes are read independently, each over its span. If both files are of the same
-/// process, the second side contains the baseline, and the comparison is of the growth since then.
-/// But if the baseline has a start, or the second side does not start where the baseline ends, both
-/// sides are windows, which must not overlap.
+/// process, the second side contains the baseline, and the comparison is of the growth since the
+/// baseline. But if the baseline has a start, or the second side does not start where the baseline
+/// ends, both sides are windows, which must not overlap.
 fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Vec<Snapshot>)> {
     let (mut first, mut last) = (before.1, now.1);
     let steps = |file: &Path, span: &Span| span::read_steps(file, span, MOMENTS);

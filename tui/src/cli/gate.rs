@@ -186,8 +186,8 @@ fn sides(gate: &GateArgs) -> Result<(&[PathBuf], &[PathBuf])> {
     }
 }
 
-/// Reads the runs in these files. With `--split`, each part of a file is a run; with a start, the
-/// window of each file. Otherwise, files of the same process are one run.
+/// Reads the runs in these files. With `--split`, each part of a file is a run. With a start, the
+/// window of each file is a run. Otherwise, all files of one process are one run.
 fn read(files: &[PathBuf], span: &Span, gate: &GateArgs) -> Result<Vec<ProgramRun>> {
     let (mut runs, mut whole) = (Vec::new(), Vec::new());
     for file in files {

@@ -160,7 +160,8 @@ impl<'a> Printer<'a> {
         rows.filter(|figures| self.show.filter.admits(figures)).collect()
     }
 
-    /// The columns that the user named. Otherwise the screen's columns, or those for programs.
+    /// The columns that the user named. Without any, those of the screen for a table, and those for
+    /// programs for JSON and CSV.
     fn columns(&self, model: &Model) -> Vec<Column> {
         if let Some(columns) = &self.columns {
             return columns.clone();

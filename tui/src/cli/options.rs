@@ -146,7 +146,7 @@ impl ShowArgs {
         Sorting::by(self.sort.map_or(Column::Load, |sort| sort.0))
     }
 
-    /// The options for the screen. Where the user gives none, they are the choices from the
+    /// The options for the screen. Columns and sorting that the user does not give are those of the
     /// previous run.
     pub(super) fn options(&self, wanted: Wanted) -> Options {
         let kept = Kept::load();

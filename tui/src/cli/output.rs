@@ -32,7 +32,7 @@ pub(super) fn print_json(value: &impl Serialize) -> Result<bool> {
     Ok(print(&(serde_json::to_string_pretty(value)? + "\n"))?)
 }
 
-/// A progress line on standard error; does nothing if that is not a terminal.
+/// A progress line on standard error; does nothing if standard error is not a terminal.
 pub(super) struct Progress {
     pub(super) shown: bool,
 }

@@ -41,14 +41,14 @@ use inject::{InjectArgs, Note};
 use log::LogFile;
 use program::{Output, RunningProgram};
 
-/// The time for the program to reach its first region. After that, the screen explains what it
-/// waits for.
+/// The time for the program to reach its first region. After this time, the screen opens and
+/// explains why there is no process yet.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 /// Interval between two checks for a first segment. It is short, since the segment of a short
 /// program disappears when the program ends.
 const LOOK: Duration = Duration::from_millis(2);
-/// Interval between two such checks while a screen is up. It is longer, since the screen is drawn
-/// after each check.
+/// Interval between two checks for a first segment while a screen is up. It is longer than
+/// [`LOOK`], since the screen is drawn after each check.
 const LOOK_ON_SCREEN: Duration = Duration::from_millis(50);
 /// Without a screen, the interval between two checks for another process to join.
 const JOIN: Duration = Duration::from_millis(50);
@@ -340,8 +340,8 @@ fn report(
 #[derive(Clone)]
 struct ProgramFinder {
     program: Rc<RefCell<RunningProgram>>,
-    /// Beacons that existed before the program started. Until others appear, the program has not
-    /// announced a segment.
+    /// Beacons that existed before the program started. Until further beacons appear, the program
+    /// has not announced a segment.
     seen: std::collections::BTreeSet<PathBuf>,
     /// Preserves segments of ended processes until the first process is watched; for a group, all
     /// the time.
@@ -363,7 +363,8 @@ impl ProgramFinder {
     ) -> Result<Option<Candidate>> {
         let start = Instant::now();
         loop {
-            // Read the status first, so that a process that appeared before the end is not missed.
+            // Read the status first, so that a process that appeared before the program's end is
+            // not missed.
             let ended = self.program.borrow_mut().status().is_some();
             if let Some(candidate) = self.discover()?.candidates.into_iter().next() {
                 return Ok(Some(candidate));
@@ -382,7 +383,8 @@ impl ProgramFinder {
         let mut program = self.program.borrow_mut();
         match interrupt.signal() {
             None => {}
-            // If the terminal is gone, the program has got SIGHUP, too, and may ignore it.
+            // If the terminal is gone, the program has received SIGHUP as well. A program that
+            // ignores SIGHUP continues to run.
             Some(libc::SIGHUP) => program.may_end(),
             // The terminal has sent Ctrl-C to the program as well. Any other signal was sent to
             // this process only, and is passed on.

@@ -1,4 +1,4 @@
-//! Options that select a process, and the place that it runs at.
+//! Options that select a process, and the place where the process runs.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Words of options and settings for types of crates that do not know the command line.
+//! Names on the command line and in the settings file, for types of crates that know neither.
 
 use std::sync::LazyLock;
 

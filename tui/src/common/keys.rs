@@ -262,7 +262,8 @@ groups! {
         Redraw [Ctrl('l')] "", "redraw the screen";
     }
 
-    /// Keys in the help. The keys that quit close the help first; so do its own key, Enter and Esc.
+    /// Keys in the help. The keys that quit, the keys that opened the help, Enter and Esc close the
+    /// help.
     HELP = own {
         Palette [Char('/'), Char(':'), Ctrl('p')] "find", "find an action by its words";
         Back [Named(Esc), Named(Enter), Char('?'), Named(F(1)), Char('q'), Named(F(10)), Ctrl('c')]

@@ -92,12 +92,12 @@ impl Prompt {
         self.input.value().to_owned()
     }
 
-    /// The text that the prompt began with; empty if it recalls no earlier texts.
+    /// The text that the prompt began with; empty if the prompt recalls no earlier texts.
     pub fn first_text(&self) -> &str {
         self.earlier.last().map_or("", String::as_str)
     }
 
-    /// The text before the cursor, and the text behind it.
+    /// The text to the left of the cursor, and the text to its right.
     pub fn halves(&self) -> (String, String) {
         let chars = || self.input.value().chars();
         let cursor = self.input.cursor();

@@ -11,10 +11,10 @@ use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifier
 const MANY: usize = 10;
 /// Maximum average time per key of pasted text: no hand types as fast.
 const PER_KEY: Duration = Duration::from_micros(500);
-/// Keys that arrive within this time after pasted text belong to it.
+/// Keys that arrive within this time after pasted text belong to the pasted text.
 const REST: Duration = Duration::from_millis(100);
-/// Maximum number of keys behind the Enter of a typed line; with more, the input is pasted text. A
-/// busy viewer may read the next keys together with the line.
+/// A busy viewer may read a typed line together with the keys typed next. With more than this many
+/// keys after the Enter, the input is pasted text.
 const AFTER_LINE: usize = 3;
 
 /// The events that have arrived.

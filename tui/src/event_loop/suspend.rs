@@ -20,7 +20,7 @@ use crate::signals;
 pub(super) struct Suspension {
     asked: Arc<AtomicBool>,
     continued: Arc<AtomicBool>,
-    /// Whether SIGTSTP was ignored at the start: then no shell would continue the program.
+    /// Whether SIGTSTP was ignored at the start. If so, no shell would continue a stopped program.
     is_ignored: bool,
 }
 

@@ -59,7 +59,7 @@ pub struct DetailView {
     history: WindowHistory,
     /// The point that was shown last.
     shown: Option<u32>,
-    /// The user's choices for its tables.
+    /// The user's choices for the tables of this screen.
     tables: [TableLayout; 3],
 }
 
@@ -86,7 +86,7 @@ impl DetailView {
         }
     }
 
-    /// Lets the window since the mark begin now, and shows it.
+    /// Sets the mark to the present, and shows the window that begins at the mark.
     fn mark(&mut self, common: &Common) {
         self.follow(common);
         let snapshot = common.model.snapshot();
@@ -127,7 +127,8 @@ impl DetailView {
         DetailText::new(self, common, body.as_size())
     }
 
-    /// Reads the point's earlier figures from a recording, as far back as its windows reach.
+    /// Reads the point's earlier figures from a recording, as far back as the windows of the
+    /// histogram reach.
     fn look_back(&mut self, common: &mut Common) {
         let Some(at) = common.replay.as_ref().and_then(|replay| replay.at) else { return };
         let Some(recording) = common.recording() else { return };
@@ -230,7 +231,7 @@ impl View for DetailView {
     }
 
     fn scroll(&mut self, lines: isize, _: &mut Common) {
-        // `settle` limits it to the length of the text.
+        // `settle` limits the offset to the length of the text.
         self.offset = self.offset.saturating_add_signed(lines);
     }
 

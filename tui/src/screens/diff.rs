@@ -24,7 +24,7 @@ const VOLUMES: &str = "calls per second, and load: changed by a quarter or more,
 pub struct DiffView {
     /// The baseline. `None` until one is taken or read from a file.
     pub baseline: Option<Baseline>,
-    /// The comparison. `None` without a baseline, or before anything was measured since.
+    /// The comparison. `None` without a baseline, or if nothing was measured since the baseline.
     pub comparison: Option<Comparison>,
     /// Ids of the points in the order of the rows.
     pub order: Vec<u32>,

@@ -72,7 +72,7 @@ impl View for LogView {
     }
 
     fn walk(&mut self, lines: isize, _: &mut Common) {
-        // `settle` limits it to the length of the log.
+        // `settle` limits `back` to the length of the log.
         self.back = self.back.saturating_add_signed(lines.saturating_neg());
     }
 

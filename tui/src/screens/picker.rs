@@ -84,7 +84,7 @@ impl PickerView {
         self.picked = next.map(|candidate| candidate.segment_id.clone());
     }
 
-    /// Opens the marked processes that still exist, in their order.
+    /// Opens the marked processes that still exist, in the order of the rows.
     fn open_marked(&mut self, sum: bool, common: &mut Common) -> Outcome {
         let ids = self.candidates.iter().map(|candidate| &candidate.segment_id);
         let ids: Vec<String> = ids.filter(|id| self.marked.contains(*id)).cloned().collect();

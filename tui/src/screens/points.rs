@@ -13,9 +13,9 @@ use pfp_model::columns::{Available, Column, Fit, TABLE};
 
 /// Minimum height for a line of sums below the table.
 const MIN_HEIGHT: u16 = 12;
-/// Columns behind a name for warnings.
+/// Columns for warnings to the right of a name.
 const WARNINGS: usize = 24;
-/// Columns before a name for the id of its process.
+/// Columns for the process id to the left of a name.
 const PID: usize = 8;
 /// Number of columns by which one key scrolls the names.
 const SCROLL: usize = 8;
@@ -171,7 +171,7 @@ impl View for PointsView {
                 return Outcome::Arrange;
             }
             Action::ScrollLeft => self.name_offset = self.name_offset.saturating_sub(SCROLL),
-            // `settle` limits it to the longest name.
+            // `settle` limits the offset to the longest name.
             Action::ScrollRight => self.name_offset += SCROLL,
             _ => return Outcome::Pass,
         }

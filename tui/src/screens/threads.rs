@@ -36,7 +36,7 @@ pub struct ThreadsView {
     filter: Filter,
     /// Number of lines scrolled out at the top of the opened thread.
     below: usize,
-    /// The user's choices for the table of its points.
+    /// The user's choices for the table of the opened thread's points.
     parts: TableLayout,
     loads: SteadyLoads,
 }
@@ -123,7 +123,7 @@ impl View for ThreadsView {
             Action::Below => (self.opened, self.below) = (!self.opened, 0),
             Action::Back if self.opened => self.opened = false,
             Action::PageUp if self.opened => self.below = self.below.saturating_sub(common.rows),
-            // `settle` limits it to the length of the text.
+            // `settle` limits `below` to the length of the text.
             Action::PageDown if self.opened => self.below += common.rows,
             _ => return Outcome::Pass,
         }

@@ -167,7 +167,7 @@ impl TreeView {
     }
 
     /// Computes the baseline's shares. Threads of another process have other numbers, so trees by
-    /// thread have no such shares.
+    /// thread have no shares of the baseline.
     fn look_at_baseline(&mut self, common: &Common) {
         self.was = None;
         let Some(model) = self.baseline.as_ref().filter(|_| !self.by_thread) else { return };
@@ -193,7 +193,8 @@ impl TreeView {
         self.rebuild(common);
     }
 
-    /// A path with its thread if there is a tree for each thread, or without it.
+    /// A path, with its thread if there is a tree for each thread, and otherwise without its
+    /// thread.
     fn frames<'a>(&self, path: &'a [Frame]) -> &'a [Frame] {
         if self.by_thread { path } else { &path[1..] }
     }
@@ -212,8 +213,8 @@ impl TreeView {
             self.folds.get(&tree.path(node)).copied().unwrap_or(by_itself)
         };
         self.rows = tree.rows(root, is_open);
-        // If its frame is folded away or gone, the cursor moves to the nearest parent on the
-        // screen.
+        // If the frame under the cursor is folded away or gone, the cursor moves to the nearest
+        // parent on the screen.
         let mut cursor = self.cursor.as_slice();
         while !cursor.is_empty() && self.place_of(cursor).is_none() {
             cursor = &cursor[..cursor.len() - 1];
@@ -271,7 +272,8 @@ impl TreeView {
         }
     }
 
-    /// Unfolds everything below the node under the cursor, or folds it if everything is unfolded.
+    /// Unfolds all nodes below the node under the cursor or, if all are unfolded already, folds
+    /// them.
     fn unfold_all(&mut self) {
         let Some(node) = self.node() else { return };
         let all: Vec<u32> =
@@ -286,7 +288,8 @@ impl TreeView {
         self.lay_out();
     }
 
-    /// Shows only the subtree of the node under the cursor, or everything.
+    /// Shows only the subtree of the node under the cursor. If only that is shown, shows
+    /// everything.
     fn zoom(&mut self, common: &mut Common) {
         self.zoom = match self.zoom == self.cursor {
             true => Vec::new(),

@@ -71,7 +71,7 @@ pub trait View {
         Outcome::Pass
     }
 
-    /// Whether the key to go back has an effect now: it closes a part of the screen or shows
+    /// Whether the key to go back has an effect now. The key closes a part of the screen, or shows
     /// another screen.
     fn leads_back(&self, _common: &Common) -> bool {
         true
@@ -170,7 +170,8 @@ pub trait View {
         click_table(self, target, common)
     }
 
-    /// Handles a notch of the wheel over an object. If it does not, the wheel scrolls.
+    /// Handles a notch of the wheel over an object. If the screen does not handle it
+    /// ([`Outcome::Pass`]), the wheel scrolls.
     fn wheel(&mut self, _up: bool, _target: MouseTarget, _common: &mut Common) -> Outcome {
         Outcome::Pass
     }
@@ -191,13 +192,14 @@ pub trait View {
         false
     }
 
-    /// Whether the screen is the main table. Only this table has a line about the process above it,
-    /// and only on its rows does Enter explain losses.
+    /// Whether the screen is the main table. Only the main table has a line about the process above
+    /// its rows, and only on these rows does Enter explain losses.
     fn is_table(&self) -> bool {
         false
     }
 
-    /// Whether the screen shows the rings' records. They are read only for such a screen.
+    /// Whether the screen shows the rings' records. The records are read only while the visible
+    /// screen shows them.
     fn wants_records(&self) -> bool {
         false
     }

@@ -62,8 +62,8 @@ pub(crate) fn bar(share: f64, width: usize, glyphs: &Glyphs) -> String {
     bar
 }
 
-/// A bar of `share` within a bar of `whole`: the inner bar, and the signs that fill the outer bar
-/// behind it.
+/// A bar of `share` within a bar of `whole`: the inner bar, and the signs that fill the rest of the
+/// outer bar.
 pub(crate) fn bar_in(share: f64, whole: f64, width: usize, glyphs: &Glyphs) -> [String; 2] {
     let columns = |share| bar(share, width, glyphs).chars().count();
     let more = columns(whole).saturating_sub(columns(share));

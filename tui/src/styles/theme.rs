@@ -127,9 +127,9 @@ impl Theme {
 
     /// A theme without colours.
     ///
-    /// Under `NO_COLOR`, crossterm writes every other colour as `ESC[;m`, which also resets bold
-    /// and reverse, so that the cursor's row would be invisible. So this theme sets no colour at
-    /// all.
+    /// Under `NO_COLOR`, crossterm writes each change of colours as `ESC[;m`. This sequence also
+    /// resets bold and reverse, which would make the cursor's row invisible, so this theme sets no
+    /// colour at all.
     pub fn monochrome() -> Self {
         let plain = Style::new();
         let bold = plain.add_modifier(Modifier::BOLD);

@@ -43,7 +43,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) 
     });
     let lines: Vec<Line> = lines.collect();
     let block = Block::bordered().border_set(styles.border()).border_style(styles.theme.faint);
-    // In a lower panel, a border would leave no row to choose from.
+    // In a panel of at most `BORDER_FROM` lines, a border would leave no row to choose from.
     let has_border = panel.height > BORDER_FROM;
     let body = if has_border { block.inner(panel) } else { panel };
     frame.render_widget(Clear, panel);

@@ -138,7 +138,7 @@ fn hint(binding: &Binding, replay: Option<&Replay>) -> (String, &'static str) {
     (key, word)
 }
 
-/// Number of columns that the hint takes, including the blanks behind it.
+/// Number of columns that the hint takes, including the blanks that follow.
 fn room(binding: &Binding, replay: Option<&Replay>) -> usize {
     let (key, word) = hint(binding, replay);
     text::width(&key) + 1 + word.len() + 2

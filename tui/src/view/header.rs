@@ -25,7 +25,7 @@ struct HeaderPart {
     rank: u8,
 }
 
-/// The text after losses if Enter explains them.
+/// The text that follows the losses, if Enter explains them.
 const EXPLAINS: &str = ": Enter explains";
 /// Minimum width of a screen with that text.
 const EXPLAINS_FROM: usize = 50;

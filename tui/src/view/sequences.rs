@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthChar as _;
 /// The letters that flags consist of.
 const FLAG_LETTERS: std::ops::RangeInclusive<char> = '\u{1f1e6}'..='\u{1f1ff}';
 
-/// Replaces such sequences in a frame; the number of columns stays the same.
+/// Replaces sequences whose width depends on the terminal. The number of columns stays the same.
 pub(super) fn simplify(buffer: &mut Buffer) {
     for at in buffer.area.positions() {
         let Some((first, second)) = simple(buffer[at].symbol()) else { continue };

@@ -103,7 +103,7 @@ fn hot(app: &App, hottest: &Figures) -> Vec<Span<'static>> {
     {
         let ticks = snapshot.elapsed_ticks.saturating_sub(since) as f64;
         let time = for_how_long(ticks / snapshot.clock.ticks_per_second);
-        // If the known history begins at that time, the load may be older.
+        // If the known history begins at `since`, the load may have been as high even before.
         let more = if hottest.history().from() == Some(since) { "over " } else { "" };
         spans.push(span!(styles.theme.faint; " for {more}{time}"));
     }

@@ -383,7 +383,7 @@ fn the_parts_of_names_that_the_filter_finds_are_underlined() {
     desk.press("l");
     assert_eq!(underlined(&mut desk, (80, 24), 1), ["e", "io"]);
     desk.press("h");
-    // Words behind a name and the process before it are not underlined.
+    // The process to the left of a name and the words to its right are not underlined.
     desk.common.filter = pfp_model::filter::Filter::new("io e").unwrap();
     {
         let mut snapshot = desk.made();
@@ -438,7 +438,7 @@ fn the_rows_of_every_list_can_be_clicked() {
     }
 }
 
-/// A wide screen shows the selected point beside the table, if no column gives way to it.
+/// A wide screen shows the selected point beside the table, if the table loses no column by that.
 #[test]
 fn the_point_beside_the_table() {
     let mut desk = desk();

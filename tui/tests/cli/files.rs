@@ -195,7 +195,8 @@ fn files_in_other_options_cannot_block_or_use_much_memory() {
     }
 }
 
-/// `-` is standard input: a file, or a pipe, which is read only as long as it may be a snapshot.
+/// `-` is standard input: a file or a pipe. Reading a pipe stops once its bytes cannot be a
+/// snapshot.
 #[test]
 fn standard_input_is_a_name_like_others() {
     let folder = tempfile::tempdir().unwrap();
@@ -213,7 +214,7 @@ fn standard_input_is_a_name_like_others() {
     let file = || Stdio::from(File::open(&good).unwrap());
     assert_eq!(end(given(&["open", "-", "--csv"], file())).output, expected);
     assert_eq!(piped(&["open", "-", "--csv"], &text).output, expected);
-    // Standard input is read once, also if it is named twice.
+    // Standard input is read once, even if the command line names it twice.
     let same = piped(&["diff", "-", "-"], &text);
     assert!(same.complaint.contains("later"), "{}", same.complaint);
     let endless = end(given(&["open", "-"], File::open("/dev/zero").unwrap().into()));

@@ -1,5 +1,5 @@
 //! How the cost of a region grows with the number of points, the number of threads, the depth of
-//! nesting, its duration, and the number of earlier measurements.
+//! nesting, the region's duration, and the number of earlier measurements.
 //!
 //! Each case runs in its own process (see `pfp-bench`), all cases of an axis in turn. The program
 //! prints a table per axis to standard output. If a folder is named, it also writes a plot of all

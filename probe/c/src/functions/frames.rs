@@ -1,7 +1,7 @@
 //! The measured functions that a thread is currently in.
 //!
-//! They form a stack of frames in pages of the thread, which a forked child finds zeroed. An end
-//! belongs to a begin if the hooks were called from the same frame of the program's stack. The
+//! They form a stack of frames in pages of the thread. A forked child finds these pages zeroed. An
+//! end belongs to a begin if the hooks were called from the same frame of the program's stack. The
 //! stack pointer (sp) identifies that frame, since stacks grow downwards:
 //!
 //! ```text

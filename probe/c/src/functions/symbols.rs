@@ -69,7 +69,8 @@ fn of(file: &File) -> Option<Symbols> {
 }
 
 /// Moves functions that have an address to the front, and returns their number. In a program at a
-/// fixed address, an undefined function may have an address, too, which is its stub in the PLT.
+/// fixed address, an undefined function may have an address, too: the address of its stub in the
+/// PLT.
 fn partition(symbols: &mut [Symbol]) -> usize {
     let mut count = 0;
     for at in 0..symbols.len() {

@@ -127,8 +127,9 @@ pub(super) fn look_up(function: usize) -> Option<&'static Point> {
         if let Some(known) = unsafe { known.as_ref() } {
             return Some(known);
         }
-        // Several threads may create the point at the same time, and one of them may be interrupted
-        // or missing after a fork. So none waits for another, and the first one to finish wins.
+        // Several threads may create the point at the same time, and a thread among them may be
+        // interrupted, or be missing after a fork. So no thread waits for another, and the first to
+        // finish wins.
         let new = ptr::from_ref(objects::point(function)?).cast_mut();
         // Release publishes the point; it pairs with the acquire in `first` and `known`.
         let made = entry.point.compare_exchange(ptr::null_mut(), new, Release, Acquire);

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use tracy_client::Client;
 
-/// Keeps the client running, which stops when its last value is dropped.
+/// Keeps the client running: the client stops when its last value is dropped.
 static CLIENT: OnceLock<Client> = OnceLock::new();
 
 fn start() {

@@ -19,8 +19,8 @@ pub(crate) fn row() -> Row {
     }
 }
 
-/// Compiled out with `default-features = false`, as in its documentation. This needs other features
-/// of the package, so it is a separate program.
+/// Compiled out with `default-features = false`, as in its documentation. The case needs other
+/// features of the package, so it is a separate program.
 pub(crate) fn compiled_out() -> Row {
     Row {
         name: "pfp, compiled out",

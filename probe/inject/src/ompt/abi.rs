@@ -50,14 +50,14 @@ pub(super) const TASK_INITIAL: c_int = 1;
 /// `ompt_parallel_league`: a `teams` construct.
 pub(super) const LEAGUE: c_int = 0x4000_0000;
 
-/// Whether a synchronization is a barrier of a parallel region. The barrier of `teams` is not, and
-/// `taskwait`, `taskgroup` and `reduction` are not barriers.
+/// Whether a synchronization is a barrier of a parallel region. The barrier of `teams` does not
+/// count, and `taskwait`, `taskgroup` and `reduction` are not barriers.
 pub(super) fn is_barrier(kind: c_int) -> bool {
     matches!(kind, 1..=4 | 8 | 9)
 }
 
-/// Whether a lock is only tried. A try does not wait, and the runtime reports it again only if it
-/// succeeds.
+/// Whether a lock is only tried. A try does not wait, and the runtime reports it again only if the
+/// try succeeds.
 pub(super) fn is_a_try(mutex: c_int) -> bool {
     matches!(mutex, 2 | 4)
 }

@@ -10,8 +10,8 @@ use pfp::own::heap;
 use pfp::table::{Table, mix};
 use pfp::{Point, past};
 
-/// Prefix of the object's path, which a point has in place of a source file. The viewer finds the
-/// source line by that path and the address in the point's name.
+/// Prefix of an object's path. A point has the prefix and the path in place of a source file. The
+/// viewer finds the source line by the path and by the address in the point's name.
 const SYSTEM: &str = "openmp";
 
 /// Maximum number of places. Further places are not measured, and count as refused.

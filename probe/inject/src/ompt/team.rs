@@ -52,7 +52,8 @@ impl Team {
             return None;
         };
         team.end.store(0, Relaxed);
-        // SAFETY: this thread has raised `references` from 0 to 1, so no other refers to the team.
+        // SAFETY: this thread has raised `references` from 0 to 1, so no other thread refers to the
+        // team.
         unsafe { *team.begun.get() = Some(RegionStart { region, start }) };
         Some(team)
     }

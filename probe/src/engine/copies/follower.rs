@@ -26,7 +26,7 @@ use crate::stats::{Bucket, FIGURES, Stats};
 /// Whether a thread has measured the cost of this copy's regions, or is measuring it.
 static IS_CALIBRATED: AtomicBool = AtomicBool::new(false);
 
-/// The cost of this copy's regions in addition to the leader's: inside a region, and in all.
+/// The cost of this copy's regions in addition to the leader's: inside a region, and in total.
 fn costs() -> [&'static AtomicU64; 2] {
     [&overhead().inside, &overhead().pair]
 }
@@ -184,8 +184,8 @@ impl FunctionTable {
         fn region() {
             drop(Guard::begin(&numeric::POINTS[0]));
         }
-        // Exclusive, because a second thread would take the zeros that are stored below for the
-        // costs.
+        // The lease is exclusive, because a second thread would mistake the zeros that are stored
+        // below for the costs.
         let Ok(_lease) = CALIBRATING.acquire_exclusive() else { return false };
         // No additional cost is subtracted while it is measured.
         let [inside, pair] = costs().map(|cost| cost.swap(0, Relaxed));

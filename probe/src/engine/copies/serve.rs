@@ -215,7 +215,7 @@ pub(super) unsafe fn context(it: *const c_void) -> ManuallyDrop<Handle> {
 
 /// Drops a handle that its follower no longer uses.
 pub(super) fn drop_context(it: &Handle) {
-    // SAFETY: a handle is a pointer, and the follower's is not used again.
+    // SAFETY: a handle is a pointer, and the follower does not use its handle again.
     drop(unsafe { ptr::read(it) });
 }
 

@@ -124,7 +124,7 @@ macro_rules! text {
 
 table! {
     /// Begins a region and returns its tag. The ticks are the cost of a follower's region in
-    /// addition to a leader's: inside the region, and in all.
+    /// addition to a leader's: inside the region, and in total.
     fn begin_region[point](by_hand: bool, inside: u64, pair: u64, amounts: Option<&Amounts>) -> u64 =
         serve::begin(point, by_hand, [inside, pair], amounts);
     fn end(tag: u64) = measure::end(tag);
@@ -132,13 +132,13 @@ table! {
     fn lap[next](tag: u64, inside: u64) -> u64 = serve::lap(tag, next, inside);
 
     fn begin_once[point]() = by_hand::begin_once(point);
-    /// When the innermost region of the point began; 0 if it is not known.
+    /// The stamp at which the innermost region of the point began; 0 if it is not known.
     fn start[point]() -> u64 = by_hand::start(point).unwrap_or(0);
     fn end_by_hand[point]() = by_hand::end(point);
     fn end_latched[point]() = by_hand::end_latched(point);
     fn end_with[point](latch: bool, amounts: &Amounts) =
         metered(point, |metered| by_hand::end_with(metered, latch, amounts));
-    /// Returns when the region ended; 0 if it is not known.
+    /// Returns the stamp at which the region ended; 0 if it is not known.
     fn end_told[point]() -> u64 = by_hand::end_told(point).unwrap_or(0);
 
     fn end_poll(tag: u64, polls: &mut Polls, last: bool) = polls::end_poll(tag, polls, last);

@@ -228,8 +228,8 @@ fn place(slots: &[Slot], slot: *const Slot) -> usize {
 }
 
 impl Thread {
-    /// The batches are behind the table and not on the stack, because a signal handler's stack may
-    /// be small.
+    /// The batches are in the pages that follow the table, and not on the stack, because a signal
+    /// handler's stack may be small.
     fn batches(&self) -> &Batches {
         // SAFETY: `map_pages` has mapped room for the batches, filled with zeros. They belong to
         // the thread, and only a fold uses them: the thread is marked during a fold, so that no

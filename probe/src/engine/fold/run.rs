@@ -121,7 +121,7 @@ impl Pairs {
                 (chunk, first) = (of_two, two / BUCKETS * BUCKETS);
                 firsts = Numbers::both(first);
             }
-            // SAFETY: the result points to the next pair, or behind the last one.
+            // SAFETY: the result points to the next pair, or to the end of the last one.
             at = unsafe { at.add(1) };
         }
         *self = Self { both, exclusive, squares, min, max };

@@ -94,7 +94,7 @@ fn pool() -> Option<*mut Place> {
     }
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at any address.
+    // SAFETY: the call makes a new mapping, at an address that the kernel chooses.
     let pages = unsafe { libc::mmap(ptr::null_mut(), BYTES, protection, flags, -1, 0) };
     if pages == libc::MAP_FAILED {
         return None;

@@ -8,8 +8,8 @@ use super::FAILED;
 use crate::InitError;
 use crate::engine::{cold, owner};
 
-/// Free stack that making the process requires: twice the 8 KiB that a release build uses. Half of
-/// those are used by the code that makes and opens objects.
+/// Free stack that making the process requires: twice the 8 KiB that a release build uses. The code
+/// that makes and opens objects uses half of the 8 KiB.
 pub(super) const STACK: usize = 16 << 10;
 
 /// The part of the process that could not be made, and the system's error.

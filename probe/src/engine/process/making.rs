@@ -214,7 +214,8 @@ fn make_as_named(
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err((Stage::Beacon, error));
         }
-        // Another thread is making a process, too, which may get a beacon, so that viewers find it.
+        // Another thread is making a process, too. That process may get a beacon, by which viewers
+        // find it.
         Err(error) if !is_alone() => return Err((Stage::Beacon, error)),
         // The next begin tries again, because the heap may have room then.
         Err(error) if NoMemory::is_in(&error) => return Err((Stage::Beacon, error)),
@@ -323,7 +324,8 @@ fn of_segment(
 
 /// Fills the counters of a segment that cannot be opened yet.
 fn fill(counters: &ProcessCounters, settings: &Settings, name: &str) {
-    // Measured before a clock source is chosen: the counter may turn out to stand still.
+    // The rate is measured before a clock source is chosen, because the measurement can show that
+    // the counter stands still.
     let rate = calibrate::ticks_per_second();
     let kind = clock::choose(settings.clock.as_deref());
     counters.set_name(name);

@@ -28,8 +28,8 @@ impl NewPage {
     /// The system's error.
     pub(super) fn map() -> io::Result<Self> {
         let page = uninterrupted(|| map_private(PAGE))?.cast();
-        // If this process has announced one already, that one must stay the newest: `newest_before`
-        // is null then, so `announce` fails.
+        // If this process has announced a process already, that process must stay the newest.
+        // `newest_before` is then null, so that `announce` fails.
         let parents = newest().filter(|newest| !is_ours(newest.page));
         let newest_before = parents.map_or(ptr::null(), ptr::from_ref).cast_mut();
         let new_page = Self { page, is_kept: Cell::new(false), newest_before };
@@ -37,8 +37,8 @@ impl NewPage {
         page.is_ours.store(1, Relaxed);
         // SAFETY: no preconditions.
         page.pid.store(unsafe { libc::getpid() }, Relaxed);
-        // Read after the newest, so that `announce` fails if another process was published in
-        // between.
+        // The published page is read after the newest process, so that `announce` fails if another
+        // process was published in between.
         page.before.store(process_page::published(), Relaxed);
         Ok(new_page)
     }

@@ -36,7 +36,7 @@ fn order_threads(command: libc::c_int) -> bool {
     errno::preserve(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })
 }
 
-/// A switch: a flag in the segment, with private memory behind its word.
+/// A switch: a flag in the segment, followed by private memory.
 #[derive(Debug)]
 pub struct Switch {
     word: &'static AtomicU64,
@@ -126,7 +126,7 @@ pub(in crate::engine) fn new_word() -> Option<&'static AtomicU64> {
     Some(unsafe { &*page.add(PAGE - size_of::<AtomicU64>()).cast() })
 }
 
-/// Maps the page of a word a second time, with a private page behind it.
+/// Maps the page of a word a second time, followed by a private page.
 fn map_before_private(word: &AtomicU64) -> Option<*mut u8> {
     const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;

@@ -57,8 +57,8 @@ impl OpenAt {
         unsafe { &*ptr::with_exposed_provenance::<OpenRegion>(self.0 + Calls::OPEN_OFFSET) }
     }
 
-    /// The names of a record: `point`, and the point of the enclosing region, which is in the entry
-    /// before. The root's entry is before the entry of level 0.
+    /// The names of a record: `point`, and the point of the enclosing region, which is in the
+    /// preceding entry. The root's entry precedes the entry of level 0.
     #[inline(always)]
     pub(crate) fn names(self, point: u32) -> u64 {
         let calls = ptr::with_exposed_provenance::<Calls>(self.0);
@@ -80,7 +80,7 @@ impl Thread {
         self.open_behind(open_bytes(place))
     }
 
-    /// The entry `bytes` bytes behind the first one.
+    /// The entry at a distance of `bytes` bytes from the first one.
     #[inline(always)]
     fn open_behind(&self, bytes: u64) -> OpenAt {
         OpenAt(word::plus::<Self, { offset_of!(Self, calls) }>(self, bytes) as usize)
@@ -186,7 +186,7 @@ impl Thread {
     #[inline(never)]
     fn find_edge(&self, key: u64) -> Option<&Edge> {
         let calls = self.calls().filter(|_| self.is_alive())?;
-        // SAFETY: the index belongs to the thread, behind its table, and was mapped as zeros.
+        // SAFETY: the index belongs to the thread. It follows the table, and was mapped as zeros.
         let index = unsafe { &*self.behind_table().cast::<EdgeIndex>() };
         for place in index.places(key) {
             let found = usize::from(place.load(Relaxed));

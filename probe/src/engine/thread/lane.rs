@@ -120,7 +120,7 @@ fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Threa
         if reaps && number as u64 >= used {
             reaps = false;
             // Ended threads are searched for each time the number of used lanes has doubled, so
-            // that the cost of a lane does not grow with their number.
+            // that the cost of a lane does not grow with the number of lanes.
             if (used.is_power_of_two() || number == lanes) && reap_dead(process) {
                 next = 0;
                 continue;
@@ -384,7 +384,7 @@ mod tests {
     use crate::point::Point;
 
     /// All entries of the table are found by its exposed address, because a reference to the
-    /// `Thread` does not reach the entries behind it. Miri checks this.
+    /// `Thread` does not reach the entries beyond it. Miri checks this.
     #[test]
     fn the_table_is_reached_to_its_end() {
         const POINTS: usize = 700;

@@ -26,7 +26,8 @@ pub(in crate::engine) fn begins_page(number: u64) -> bool {
 }
 
 /// The position in the ring: the bytes of all records so far. If latched parts wait in the current
-/// context, it is a flag and their number instead, so that the next end looks for them.
+/// context, the position is a flag and the number of parts instead, so that the next end looks for
+/// them.
 #[derive(Clone, Copy)]
 pub(crate) struct Position(u64);
 

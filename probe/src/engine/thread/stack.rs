@@ -218,8 +218,8 @@ impl Thread {
     fn amounts(&self, tag: u64) -> &KeptAmounts {
         let levels = self.limit.load(Relaxed) / REGION;
         let behind = self.stack.load(Relaxed).wrapping_add(levels as usize);
-        // SAFETY: the stack has one entry of amounts for each level, behind its regions, and it has
-        // the level of the tag.
+        // SAFETY: the stack has the level of the tag, and its regions are followed by one entry of
+        // amounts for each level.
         unsafe { &*behind.cast::<KeptAmounts>().add(level_of(tag) as usize) }
     }
 

@@ -151,7 +151,7 @@ impl Words<'_> {
     }
 
     /// Completes the round if all members have arrived. Must be called after each change of a word
-    /// on which this depends.
+    /// that shows whether all have arrived.
     pub(super) fn complete_round(&self) {
         // Pairs with itself: of two threads, the later one sees the changes of both.
         fence_at!("group-change", SeqCst);

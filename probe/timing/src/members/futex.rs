@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 /// Sleeps while the word equals `seen`, until a wake-up or the end of `time`, which is less than a
-/// second. If `private`, only threads of this process can wake it.
+/// second. If `private`, only threads of this process can wake the sleeper.
 pub(super) fn wait(word: &AtomicU32, seen: u32, time: Duration, private: bool) {
     let time = libc::timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
     // SAFETY: the word and the time outlive the call, which only reads them.

@@ -82,8 +82,8 @@ impl Drop for Handle {
         if self.handles.fetch_update(Release, Relaxed, one_less).is_ok() {
             return;
         }
-        // While this thread holds the lock, no other finds the group in the list. Without the lock,
-        // in a forked child, the group stays.
+        // While this thread holds the lock, no other thread finds the group in the list. If the
+        // lock cannot be acquired, as can happen in a forked child, the group stays.
         let Some(mut groups) = locked(&GROUPS) else { return };
         // Acquire, so that the freeing thread sees all changes through other handles.
         if self.handles.fetch_sub(1, AcqRel) == 1 {

@@ -14,7 +14,7 @@ const CASE: &str = "PFP_TRACING_TEST_CASE";
 pub(crate) const WAYS: [&str; 2] = ["init()", "layer()"];
 
 /// Runs a test once for each case, in a separate process whose command `prepare` may change.
-/// Returns the case in such a process, and `None` once all of them have succeeded.
+/// Returns the case in such a process, and `None` once all cases have succeeded.
 #[expect(clippy::disallowed_methods, reason = "a test's own variable, asked for as it starts")]
 pub(crate) fn case(test: &str, cases: &[&str], prepare: fn(&str, &mut Command)) -> Option<String> {
     if let Ok(case) = std::env::var(CASE) {

@@ -42,8 +42,8 @@ impl Object {
 
     /// Maps private memory in place of the mapping, in a forked child, so that the child's writes
     /// do not reach its parent. The first `used` bytes can be written: zeros, except for a copy of
-    /// `kept`. The bytes after them cannot be touched. It calls only functions that a signal
-    /// handler may call, and may be called any number of times.
+    /// `kept`. The bytes after the first `used` cannot be touched. This method calls only functions
+    /// that are safe in a signal handler, and can be called any number of times.
     ///
     /// If the system refuses, the mapping stays as it was.
     pub(crate) fn detach(&self, used: usize, kept: Range<usize>) {

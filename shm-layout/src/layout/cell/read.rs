@@ -98,8 +98,8 @@ impl Cell {
             picture.owner = half.window().owner();
             void
         });
-        // The cell is being restarted. If nothing is retired, a reset restarts it, and clears the
-        // histogram.
+        // The cell is being restarted. If nothing is retired, the cause is a reset, which clears
+        // the histogram, too.
         if attempt.found && retired.count == 0 {
             picture.parts = Parts::default();
         }
@@ -156,7 +156,7 @@ impl Cell {
 
     /// Copies the words of the cell as they are in memory: `words` are the cell's own, and `sums`
     /// the words of its sums of amounts. Returns the number of restarts, or `None` if the copy is
-    /// torn. Only the staged figures may be torn in a copy that counts as whole.
+    /// torn. In a copy that counts as whole, only the staged figures can be torn.
     pub(crate) fn copy(
         &self,
         (words, to): (&[AtomicU64], &mut [u64]),
@@ -194,13 +194,13 @@ impl Cell {
         let before = self.seq.load(ord!("cell-enter", Acquire));
         let found = read(self.published_by(before), before / FLIP);
         // Pairs with `cell-open`: if any figure above was newer than `before`, the load below sees
-        // at least the word that went before it. Pairs with `cell-part`, too, since no chunk is
-        // read before this.
+        // at least the sequence word stored before that figure. Pairs with `cell-part`, too, since
+        // no chunk is read before this fence.
         fence_at!("cell-recheck", Acquire);
         let after = self.seq.load(Ordering::Relaxed);
         let staged = before != after || before & STAGED != 0;
-        // The other copy may be published by now. This copy stays whole until the change
-        // after that is staged in it.
+        // The writer may have published the other copy by now. Even so, this copy stays whole until
+        // the next change, which is staged in it.
         let is_whole = after.wrapping_sub(before & !STAGED) <= FLIP;
         Attempt { found, before, staged, is_whole }
     }

@@ -86,9 +86,9 @@ impl Cell {
     }
 
     /// Ends a change that was interrupted and that no thread will continue, because its thread
-    /// jumped out of a signal handler, for instance. It drops the staged figures, and completes a
-    /// restart. `held` returns the number of measurements in a histogram part, and `clear` zeroes
-    /// the part.
+    /// jumped out of a signal handler, for instance. Drops the staged figures, and completes an
+    /// interrupted restart. `held` returns the number of measurements in a histogram part, and
+    /// `clear` zeroes the part.
     ///
     /// Returns how many of the dropped measurements the histogram holds, and the ticks of the last
     /// one. The caller removes these measurements from the histogram, and then calls

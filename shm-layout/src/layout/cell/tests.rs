@@ -368,7 +368,8 @@ fn a_picture_beside_a_writer_is_of_one_moment() {
 }
 
 /// A region off the CPU may seem too short. If it has no ticks, or a few ticks less than the
-/// shortest region that kept the CPU, it counts as long as that one; sums have its own ticks.
+/// shortest region that kept the CPU, it counts as long as that shortest region. Only the sums
+/// count the ticks that it has.
 #[test]
 fn off_cpu_regions_do_not_lower_the_minimum() {
     let cell = Cell::new();

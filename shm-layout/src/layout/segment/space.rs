@@ -92,8 +92,8 @@ impl Segment {
         entry.announce(known.name, known.file, u64::from(known.line));
     }
 
-    /// The number of the next point, which is at least `first_free`. It is beyond the table if the
-    /// table is full.
+    /// The number of the next point, which is at least `first_free`. If the table is full, the
+    /// number is beyond the table.
     #[must_use]
     pub fn next_point(&self, first_free: usize) -> usize {
         next_point(self.used.points.get(), first_free)
@@ -113,7 +113,7 @@ impl Segment {
             if point >= self.geometry.points() {
                 return refuse();
             }
-            // Readers touch what is counted as used, so its memory is backed first.
+            // Readers touch every entry that is counted as used, so its memory is backed first.
             let entry_at = self.geometry.table() + point * size_of::<PointEntry>();
             let control_at = self.geometry.control() + point * size_of::<AtomicU64>();
             let reset_at = self.geometry.reset_times() + point * size_of::<AtomicU64>();
@@ -226,7 +226,7 @@ impl Segment {
             return Ok(None);
         }
         self.back(self.geometry.directory() + lane * size_of::<Lane>(), size_of::<Lane>())?;
-        // Readers touch what is counted as used, so its memory is backed first.
+        // Readers touch every lane that is counted as used, so its memory is backed first.
         let counters = self.counters();
         if lane == self.geometry.lanes() {
             counters.overflow_used.store(1, Ordering::Release);
@@ -237,8 +237,8 @@ impl Segment {
     }
 }
 
-/// The number of the next point, if `used` are used. The last word of each page is a switch, so
-/// that number is skipped.
+/// The number of the next point, if `used` are used. The last word of each page of control words is
+/// a switch, so the number of that word is skipped.
 fn next_point(used: u64, first_free: usize) -> usize {
     let next = (used as usize).max(first_free);
     next + usize::from(next % CONTROL_WORDS == CONTROL_WORDS - 1)

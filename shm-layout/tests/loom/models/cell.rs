@@ -198,8 +198,8 @@ pub(super) fn cell_next_window_histogram() {
     });
 }
 
-/// A histogram read beside a picture has all of its measurements, and no others if nothing was
-/// staged during the read.
+/// A histogram read beside a picture has all of the picture's measurements, and no others if
+/// nothing was staged during the read.
 pub(super) fn cell_histogram_beside() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());

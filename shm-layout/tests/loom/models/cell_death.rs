@@ -141,7 +141,7 @@ pub(super) fn cell_death_and_retired_amounts() {
 }
 
 /// If a writer is killed anywhere in a fold, the figures hold all of the fold or nothing of it. If
-/// they hold it, so does the histogram.
+/// the figures hold the fold, so does the histogram.
 pub(super) fn cell_death_in_fold() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());

@@ -70,8 +70,9 @@ pub(super) fn group_two_come() {
     });
 }
 
-/// Of three members, one sees that all have arrived, and another one continues. That one sees the
-/// stores that the third made before it arrived; arriving is the third's last step.
+/// Of three members, one sees that all have arrived, and another one continues. The member that
+/// continues sees the stores that the third member made before its arrival, which is the third
+/// member's last step.
 pub(super) fn group_three_come() {
     check(|| {
         let group = Arc::new(Group::with_room_for(3));

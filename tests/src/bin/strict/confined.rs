@@ -68,7 +68,8 @@ pub(crate) fn run(mode: &str, calls: &str, rounds: u64) {
     }
     BEFORE.wait();
     waiting.into_iter().for_each(join);
-    // The C library reuses the stacks of the threads that have ended, so these need no new memory.
+    // The C library reuses the stacks of the threads that have ended, so the late threads need no
+    // new memory.
     let late: Vec<_> = (0..THREADS).map(|_| start(late)).collect();
     late.into_iter().for_each(join);
     if mode == "allow-in-child" {

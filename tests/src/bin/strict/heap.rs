@@ -105,8 +105,8 @@ fn fresh() -> ShortText<32> {
     ShortText::of(format_args!("name {}", NEXT.fetch_add(1, Relaxed)))
 }
 
-/// Name of a group that exists while the tests run: making a group takes memory that cannot be
-/// refused, like the start of the library.
+/// Name of a group that exists while the tests run. Like the start of the library, making a group
+/// takes memory that cannot be refused.
 const PROCESSES: &str = "processes";
 
 fn samples() {

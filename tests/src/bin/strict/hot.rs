@@ -16,7 +16,7 @@ static OFF: pfp::Point = pfp::Point::new("off");
 /// Number of regions that one round measures.
 const IN_A_ROUND: u64 = 6;
 /// Number of octaves of durations that are measured before system calls are forbidden, so that
-/// their histogram parts exist. They reach a tenth of a second.
+/// their histogram parts exist. The octaves reach a tenth of a second.
 const OCTAVES: u32 = 28;
 
 /// The step that was reached last. The confined thread stores [`WARM`] and [`DONE`], the main

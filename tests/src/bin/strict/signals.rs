@@ -14,8 +14,7 @@ use pfp_tests::script::{pause, say};
 use pfp_tests::strict::forbid;
 
 const WORKERS: usize = 4;
-/// Number of different signals that are sent to the workers, in addition to the timer's. As many
-/// handlers can be nested.
+/// Number of different signals that are sent to the workers, in addition to the timer's.
 const SENT: usize = 9;
 /// Maximum number of nested handlers.
 const DEPTHS: usize = SENT + 1;
@@ -73,7 +72,8 @@ pub(crate) fn run(wanted: u64) {
         // SAFETY: the thread has not been joined, so its handle is valid.
         unsafe { libc::pthread_kill(worker.as_pthread_t(), signal) };
         at += 1;
-        // A pending signal is not queued twice, and the thread that handles it needs a CPU.
+        // Signals that are already pending are not queued again, so yield the CPU to the workers
+        // that handle them.
         if at % (WORKERS * SENT) == 0 {
             thread::yield_now();
         }

@@ -50,8 +50,8 @@ fn work_of(path: &str) -> Work {
     unsafe { mem::transmute::<*mut c_void, Work>(found) }
 }
 
-/// Measures a region of this program; in it one of the plugin, and in that another one of this
-/// program.
+/// Measures three nested regions: one of this program, inside it one of the plugin, and inside that
+/// region another one of this program.
 fn nested(work: Work, times: i32) {
     for turn in 0..times {
         pfp::scope!("outside");

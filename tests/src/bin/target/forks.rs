@@ -38,7 +38,8 @@ enum ChildKind {
     Clone,
     /// A grandchild, whose parent exits at once.
     Twice,
-    /// The child shares the parent's memory until it calls exec, and measures a call in it.
+    /// The child shares the parent's memory until it calls exec, and measures a call in that
+    /// memory.
     Vfork,
     /// `posix_spawn` of the C library.
     Spawn,
@@ -109,9 +110,9 @@ pub(crate) fn run(forks: u64) {
     pause("done");
 }
 
-/// Forks children that may not create a file as large as their parent's segment, so their segments
-/// have room for fewer points than the program has. Each child ends regions of the last point,
-/// which its parent left open in several ways, and begins new ones.
+/// Forks children that are not permitted to create a file as large as their parent's segment, so
+/// their segments have room for fewer points than the program has. The parent has left regions of
+/// the last point open in several ways. Each child ends these regions, and begins new ones.
 pub(crate) fn with_less_room() {
     const POINTS: usize = 5000;
     let new = || -> &'static pfp::Point {
@@ -487,7 +488,8 @@ fn in_this_memory(
 }
 
 /// Forks a child while another thread measures. The child measures, waits for a byte from its
-/// parent, and then ends as `how` says. The parent reaps it at once, unless it calls exec.
+/// parent, and then ends as `how` says. The parent reaps the child at once, unless the child calls
+/// exec.
 pub(crate) fn child_ends(how: &str) {
     pfp::init().ok();
     call();

@@ -9,7 +9,7 @@ use pfp_timing::{ProcessGroup, SyncScope, ThreadGroup};
 
 static PHASE: Point = Point::new("phase");
 
-/// Arrives in one phase after the other. Prints for each phase when it arrived, when all had
+/// Arrives in one phase after the other. Prints for each phase when this rank arrived, when all had
 /// arrived, when its work began and how many members had died. `how` is "run", or the number of the
 /// round before which it waits for the test.
 pub(crate) fn rank(name: &str, members: u32, rounds: u64, how: &str) {

@@ -264,7 +264,7 @@ pub(crate) fn steered() {
     pfp::Point::numbered(1).end();
     say("off", &[&pfp::Point::numbered(1).stats().is_none()]);
 
-    // An end comes first, as a loop may start with one.
+    // An end comes first, because a loop may start with an end.
     pfp::Point::numbered(2).enable();
     for _ in 0..10 {
         pfp::Point::numbered(2).end();

@@ -65,7 +65,7 @@ fn overwrite(round: u64) {
 }
 
 /// Unregisters the calling thread's area, so that the kernel no longer writes to it. Returns false
-/// if there is none, or the kernel refuses.
+/// if the thread has no area, or the kernel refuses.
 fn give_back() -> bool {
     const UNREGISTER: libc::c_int = 1;
     const SIGNATURE: u32 = 0x5305_3053;

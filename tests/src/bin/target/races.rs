@@ -72,8 +72,8 @@ fn light(dir: &Directory) -> (Object, Box<Beacon>) {
     info.exe = PROGRAM.into();
     let beacon = loop {
         match Beacon::lit(dir, &info) {
-            // A sweeper took the unfinished beacon for a dead process's, and removed it before it
-            // was locked. Try again under another name.
+            // The beacon was unfinished and not locked yet, so a sweeper took it for a dead
+            // process's and removed it. Try again under another name.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => info.object = random(),
             lit => break lit.expect("a beacon can be lit"),
         }

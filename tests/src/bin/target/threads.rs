@@ -106,8 +106,8 @@ pub(crate) fn at_exit(threads: u64) {
 }
 
 /// Measures in a key's destructor that sets its key again, so that the C library calls it as often
-/// as it permits. Its last call comes after the last one of the probe's destructor. Each thread
-/// ends before the next one starts.
+/// as it permits. The last call of this destructor comes after the last call of the probe's
+/// destructor. Each thread ends before the next one starts.
 pub(crate) fn after_exit(threads: u64) {
     pfp::init().ok();
     AGAIN.store(key_with(again), Relaxed);

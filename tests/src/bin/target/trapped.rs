@@ -10,8 +10,8 @@ use std::time::Duration;
 use pfp_tests::os;
 use pfp_tests::script::{pause, say};
 
-/// The simulated counter continues from the real one's value, at its rate, since the C library
-/// computes clocks from it.
+/// The simulated counter starts at the real counter's value and advances at the same rate, since
+/// the C library computes clocks from the counter.
 static FROM_TICKS: AtomicU64 = AtomicU64::new(0);
 static FROM_NS: AtomicU64 = AtomicU64::new(0);
 /// Ticks per thousand seconds.
@@ -37,7 +37,7 @@ static AHEAD: AtomicI64 = AtomicI64::new(0);
 static AHEAD_IN_ALL: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicU64 = AtomicU64::new(0);
 static READ: AtomicU64 = AtomicU64::new(0);
-/// The number of further readings for which the counter is frozen, and its value.
+/// The number of further readings for which the counter is frozen, and the frozen value.
 static STILL_FOR: AtomicU64 = AtomicU64::new(0);
 static STILL_AT: AtomicU64 = AtomicU64::new(0);
 static RANDOM: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
@@ -87,7 +87,8 @@ fn reading() -> u64 {
     if mode == FROZEN && random(200) == 0 {
         WRONG.fetch_add(1, Relaxed);
         STILL_AT.store(now, Relaxed);
-        // Much longer than the millisecond after which pfp detects it.
+        // The counter stays frozen for much longer than the millisecond after which pfp detects
+        // that.
         STILL_FOR.store(random(3_000), Relaxed);
     }
     now

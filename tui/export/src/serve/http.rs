@@ -1,8 +1,8 @@
 //! The endpoint: `GET /metrics`, which changes nothing.
 //!
 //! One thread answers. A connection has one request and is then closed. The number of connections,
-//! their time and the size of requests are limited. If there are too many, the oldest connection is
-//! closed, so that a slow client does not block the others.
+//! their time and the size of requests are limited. If there are too many connections, the oldest
+//! is closed, so that a slow client does not block the others.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -39,8 +39,8 @@ const HEADERS: usize = 64;
 /// Pause after a failed accept, such as without free descriptors.
 const LATER: Duration = Duration::from_millis(100);
 
-/// Answers requests until a signal asks to end. With `local`, it only answers requests that name
-/// this machine itself.
+/// Answers requests until a signal asks to end. With `local`, answers only requests that name this
+/// machine itself.
 ///
 /// # Errors
 ///

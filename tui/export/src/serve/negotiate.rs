@@ -48,7 +48,7 @@ impl MediaRange<'_> {
         self.parameters.iter().any(|(known, said)| known == key && *said == value)
     }
 
-    /// The form for this media range, if it is one of ours.
+    /// The form for this media range. `None` if this program has no such form.
     fn form(&self) -> Option<ScrapeFormat> {
         match self.name.to_ascii_lowercase().as_str() {
             #[cfg(feature = "native-histograms")]

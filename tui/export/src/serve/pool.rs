@@ -57,7 +57,7 @@ pub struct Pool {
     bodies: HashMap<Negotiated, Bytes>,
     /// Whether the message about too many processes was printed.
     full: bool,
-    /// The error of the last search for processes, if it failed. It is reported only once.
+    /// The error of the last search for processes, if it failed. An error is reported only once.
     said: Option<String>,
 }
 
@@ -157,7 +157,8 @@ impl Pool {
         if self.polled.is_some_and(|then| now.duration_since(then) < self.scope.interval) {
             return Ok(());
         }
-        // Poll even if the connection is lost: the poll marks the processes behind it as late.
+        // Poll even if the search has failed because a connection is lost: the poll marks the
+        // processes at its other end as late.
         let trouble = self.join().err();
         self.members.iter_mut().for_each(|member| member.source.prepare());
         for member in &mut self.members {
@@ -183,8 +184,8 @@ impl Pool {
         self.members.iter().all(|member| member.ended.is_some())
     }
 
-    /// Drops ended processes, after their last figures have been sent. Late processes stay, since
-    /// they were left out.
+    /// Drops ended processes, after their last figures have been sent. Late processes stay:
+    /// [`Self::subjects`] left them out, so their last figures were not sent.
     pub fn forget_ended(&mut self) {
         self.members.retain(|member| member.ended.is_none() || member.is_late);
         self.bodies.clear();
@@ -230,7 +231,7 @@ impl Pool {
                 self.full = true;
                 break;
             }
-            // If a process has ended since, skip it and keep the others.
+            // If a process has ended since the search, skip it and keep the others.
             let Ok(source) = self.finder.attach(&candidate) else { continue };
             self.members.push(PoolMember::new(candidate, source));
         }
@@ -342,7 +343,7 @@ mod tests {
         PoolMember::new(Candidate::default(), Box::new(Synthetic::new()))
     }
 
-    /// A process behind a connection, and whether the connection is late.
+    /// A process at the other end of a connection, and whether the connection is late.
     struct Far(Synthetic, Rc<Cell<bool>>);
 
     impl Source for Far {

@@ -103,7 +103,7 @@ pub(crate) fn quantile_variance(window: &PointWindow, share: f64) -> f64 {
 }
 
 /// Relative variance of a quantile's position in its bucket. If all measurements are in one bucket,
-/// the position is unknown; if they are in many, it is nearly certain.
+/// the position is unknown; if they are in many buckets, the position is nearly certain.
 pub(crate) fn quantile_resolution(window: &PointWindow, share: f64) -> f64 {
     let Some(value) = window.quantile(share).filter(|value| *value > 0.0) else { return 0.0 };
     let inside = window.spread.iter().find_map(|(number, count)| {

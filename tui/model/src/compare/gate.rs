@@ -22,8 +22,8 @@
 //!   a change of at most half the limit raises an alarm in one try of a hundred, and a
 //!   change of the whole limit is found as soon as the error is below about an eighth of
 //!   the limit. A change between the two may raise an alarm or not.
-//! - **Unsure.** If a regression of the whole limit is not shown and not excluded, the
-//!   finding is *unsure*. It is reported and raises no alarm; more runs would decide it.
+//! - **Unsure.** If a regression of the whole limit is not shown and not excluded, the finding is
+//!   *unsure*. An unsure finding is reported and raises no alarm; more runs would decide it.
 
 pub mod report;
 
@@ -86,7 +86,7 @@ impl Metric {
         }
     }
 
-    /// Whether the metric is a time. Its values are seconds then.
+    /// Whether the metric is a time. If so, its values are seconds.
     pub fn is_time(self) -> bool {
         matches!(self, Self::Quantile(_) | Self::Mean)
     }
@@ -125,8 +125,9 @@ impl Metric {
         }
     }
 
-    /// Relative variance of the metric if calls were independent of each other. It is used for one
-    /// run on each side, which does not show how much the number of calls varies.
+    /// Relative variance of the metric if calls were independent of each other. This variance is
+    /// used if each side has only one run, since a single run does not show how much the number of
+    /// calls varies.
     fn chance_of_calls(self, window: &PointWindow) -> f64 {
         let n = (window.count as f64).max(1.0);
         match self {
@@ -283,7 +284,7 @@ struct Observation {
     value: f64,
     /// The variance of the logarithm within the run.
     within: f64,
-    /// The variance if calls were independent. It is used if each side has only one run.
+    /// The variance if calls were independent. Used if each side has only one run.
     of_calls: f64,
     /// The variance that a quantile has because only its bucket is known; 0 for other metrics.
     resolution: f64,

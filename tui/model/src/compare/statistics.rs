@@ -64,9 +64,9 @@ pub(crate) struct TailTest {
     pub(super) p: f64,
 }
 
-/// Tests whether both windows have the same share in the tail, which is the longest hundredth of
-/// their measurements together, or a little less, since buckets are not divided. `None` if the tail
-/// is expected to have too few measurements of either window.
+/// Tests whether both windows have the same share in the tail. The tail is the longest hundredth of
+/// the measurements of both windows, or a little less, since buckets are not divided. `None` if the
+/// tail is expected to have too few measurements of either window.
 pub(crate) fn tail_test(counts: &[(f64, f64)]) -> Option<TailTest> {
     let (a, b) = counts.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
     let (mut tail_a, mut tail_b) = (0.0, 0.0);

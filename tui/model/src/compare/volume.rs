@@ -12,12 +12,12 @@
 //!   u A = (sum c^2 / d - (sum c)^2 / sum d) / (polls - 1)        (batch means)
 //!   ```
 //!
-//!   and the greater `u` is used for both windows. The test compares the square roots of the
-//!   figures, whose variance is `u / 4t` even for few calls (M. S. Bartlett, J. R. Stat. Soc.
-//!   Suppl. 3, 1936). Two windows of different processes, or with fewer than `FEWEST_POLLS` polls
-//!   between them, do not show how much the figures vary. For these, a deviation of
-//!   [`ASSUMED_DEVIATION`] is assumed for each window. Levels are adjusted for the number of
-//!   points, as for times.
+//!   and if this `u` exceeds that of independent calls, the `u` of both windows grows in the same
+//!   proportion. The test compares the square roots of the figures, whose variance is `u / 4t` even
+//!   for few calls (M. S. Bartlett, J. R. Stat. Soc. Suppl. 3, 1936). Two windows of different
+//!   processes, or with fewer than `FEWEST_POLLS` polls between them, do not show how much the
+//!   figures vary. For these, a deviation of [`ASSUMED_DEVIATION`] is assumed for each window.
+//!   Levels are adjusted for the number of points, as for times.
 //! - **Size.** The figure has to grow by a quarter (`SHIFT`), or fall by a fifth, which undoes that
 //!   growth. A load also has to change by at least one per cent of a CPU.
 
@@ -67,7 +67,7 @@ impl Volume {
         }
     }
 
-    /// Whether it is more or less than before.
+    /// Whether the figure is more or less than before.
     pub fn differs(self) -> bool {
         matches!(self, Self::More | Self::Less)
     }
@@ -176,7 +176,7 @@ fn test(row: &DiffRow, is_load: bool, is_same: bool) -> Option<TestedFigure> {
         return None;
     }
     let (mut before, mut since) = (figure(&row.before, is_load)?, figure(&row.since, is_load)?);
-    // A window without time on a CPU has no `u` of its own, so it uses the other window's.
+    // A window without time on a CPU has no `u` of its own and uses the other window's.
     let known = |one: f64, other: f64| [one, other, 1.0].into_iter().find(|unit| *unit > 0.0);
     let units = (known(before.unit, since.unit)?, known(since.unit, before.unit)?);
     (before.unit, since.unit) = units;

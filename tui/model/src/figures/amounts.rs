@@ -69,8 +69,8 @@ impl Figures {
         self.amounts().find(|amount| amount.name == name)
     }
 
-    /// The first amount other than bytes and floating-point operations, which the program defines
-    /// itself.
+    /// The first amount that the program defines itself: one other than bytes and floating-point
+    /// operations.
     pub fn own_amount(&self) -> Option<Amount<'_>> {
         self.amounts().find(|amount| ![BYTES, FLOPS].contains(&amount.name))
     }
@@ -93,8 +93,8 @@ impl Figures {
         (seconds > 0.0 && seconds.is_finite()).then(|| sum as f64 / seconds)
     }
 
-    /// Its measurements grouped by their amounts, over all lanes: the most frequent first, all
-    /// others last.
+    /// The point's measurements grouped by their amounts, over all lanes. The most frequent amounts
+    /// come first, and the group of all remaining measurements last.
     pub fn tuples(&self) -> Vec<TupleFigures> {
         let mut found: Vec<TupleFigures> = Vec::new();
         for tuple in self.cells().iter().flat_map(|cell| &cell.tuples) {

@@ -10,9 +10,11 @@ pub struct Slot {
     pub title: Cow<'static, str>,
     pub width: usize,
     is_left: bool,
-    /// Whether long cells are cut at their end. Names, which differ there, are cut in the middle.
+    /// Whether long cells are cut at their end. Names often differ at their ends, so they are cut
+    /// in the middle.
     is_text: bool,
-    /// The column's key, by which a click on its title finds it; empty if it has none.
+    /// The column's key, by which a click on the title finds the column; empty if the column has no
+    /// key.
     pub key: &'static str,
 }
 
@@ -36,7 +38,7 @@ impl Grid {
         self
     }
 
-    /// Adds a column whose cells are left-aligned, and cut if they are too long.
+    /// Adds a column whose cells are left-aligned, and cut if too long.
     pub fn left(self, title: impl Into<Cow<'static, str>>, width: usize) -> Self {
         self.with(title.into(), width, true)
     }
@@ -96,7 +98,7 @@ impl Grid {
     pub fn key_at(&self, place: usize) -> Option<&'static str> {
         let mut right = 0;
         let slot = self.slots.iter().find(|slot| {
-            // Includes the blank behind the column.
+            // Includes the blank to the right of the column.
             right += slot.width + 1;
             place < right
         });

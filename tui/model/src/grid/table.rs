@@ -110,13 +110,13 @@ pub use crate::table;
 
 /// A column of a table with rows of type `R`. Its cells are written with the context `C`.
 pub struct TableColumn<R: 'static, C: 'static> {
-    /// Its heading.
+    /// The column's heading.
     pub heading: Heading,
-    /// The kind of its figures.
+    /// The kind of the column's figures.
     pub kind: Kind,
     /// The column's minimum and maximum width on the screen, with room for the sorting mark.
     pub width: (usize, usize),
-    /// Whether its cells are aligned at the left.
+    /// Whether the column's cells are aligned at the left.
     pub is_left: bool,
     /// Whether long cells are cut at their end.
     cuts_end: bool,
@@ -272,8 +272,8 @@ impl<R, C: CellContext> Table<R, C> {
         chosen.shown().into_iter().filter_map(|key| self.column(key)).collect()
     }
 
-    /// The columns that fit into this width, behind a mark: the first cell of each row, for the
-    /// cursor. `mark` is its width.
+    /// The columns that fit into this width beside a mark. The mark is the first cell of each row,
+    /// for the cursor; `mark` is the mark's width.
     pub fn fit(
         &self,
         chosen: &TableLayout,
@@ -345,7 +345,7 @@ pub struct Fitted<R: 'static, C: 'static> {
 }
 
 impl<R, C> Fitted<R, C> {
-    /// Chooses the columns that fit behind a mark of some width. If room is short, the columns with
+    /// Chooses the columns that fit beside a mark of some width. If room is short, the columns with
     /// the greatest ranks are dropped; if the user has ordered the columns, the last ones are.
     /// Columns with the least ranks grow first.
     pub fn new(
@@ -388,7 +388,7 @@ impl<R, C> Fitted<R, C> {
     }
 }
 
-/// The grid of columns with these widths, behind a mark of some width.
+/// The grid of columns with these widths, beside a mark of some width.
 pub fn grid_of<R: 'static, C: 'static>(
     columns: impl IntoIterator<Item = (&'static TableColumn<R, C>, usize)>,
     mark: impl Into<Option<usize>>,

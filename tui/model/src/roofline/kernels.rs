@@ -20,7 +20,7 @@ type Registers = [[f64; WIDEST]; CHAINS];
 /// An arithmetic loop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arithmetic {
-    /// Its kind of instructions.
+    /// The loop's kind of instructions.
     pub(super) kind: &'static str,
     /// Number of 64-bit numbers in a register.
     pub(super) lanes: usize,
@@ -180,8 +180,8 @@ fn triad(a: &mut [f64], b: &[f64], c: &[f64]) {
 mod tests {
     use super::*;
 
-    /// The chains' final values show the number of rounds: they halve their distance from the limit
-    /// in each round.
+    /// The chains' final values show the number of rounds: each round halves the distance of the
+    /// values from the limit.
     #[test]
     fn every_loop_does_the_counted_operations() {
         for arithmetic in Arithmetic::all() {

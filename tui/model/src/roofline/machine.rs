@@ -6,7 +6,7 @@ use std::path::Path;
 /// A cache of a thread, its own or shared with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cache {
-    /// Its level; 1 is the nearest.
+    /// Level of the cache; 1 is the nearest.
     pub(super) level: u32,
     /// Size, bytes.
     pub(super) size: u64,

@@ -49,8 +49,8 @@ fn roof(threads: usize, told: &mut impl FnMut(&str)) -> Roof {
     roof
 }
 
-/// Bytes that each thread uses to measure each cache and the memory. The data of all threads fits
-/// there.
+/// Bytes that each thread uses to measure each cache and the memory. The data of all threads that
+/// share a cache fits into that cache.
 fn working_sets(caches: &[Cache], threads: usize, available: u64) -> Vec<(String, u64)> {
     let last = caches.last().map_or(8 << 20, |cache| cache.size);
     let of_a_thread = |cache: &Cache| cache.size / 2 / cache.sharers.clamp(1, threads) as u64;

@@ -111,8 +111,8 @@ fn of_level(
     columns
 }
 
-/// The columns of a region, at least one, with its exact begin and end in columns. `None` if it is
-/// outside the window.
+/// The columns of a region, at least one, with its exact begin and end in columns. `None` if the
+/// region is outside the window.
 fn taken(region: &Region, window: TimelineWindow) -> Option<(Range<usize>, f64, f64)> {
     let (from, to) = (window.place(region.start), window.place(region.end));
     if to < 0.0 || from >= window.columns as f64 || window.columns == 0 {

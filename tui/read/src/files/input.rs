@@ -72,7 +72,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// If it is longer, or cannot be read.
+    /// If the content is longer, or cannot be read.
     pub fn bytes(&self) -> io::Result<Arc<[u8]>> {
         match self {
             Self::Stdin(bytes) => Ok(Arc::clone(bytes)),
@@ -97,7 +97,7 @@ pub fn file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuses everything but regular files.
+/// Refuses everything but a regular file.
 ///
 /// # Errors
 ///

@@ -16,7 +16,7 @@ const LEVEL: i32 = 3;
 /// memory.
 const LIMIT: u64 = 4 << 30;
 /// Maximum ratio of unpacked to packed bytes of a text. Snapshots have a ratio of about 15, or 200
-/// if all cells are alike. The text stays in memory until it is parsed.
+/// if all cells are alike. The text stays in memory until parsed.
 const TIMES: u64 = 1024;
 /// Unpacked size that is allowed for every file, however small it is, in bytes.
 const MIN_BYTES: u64 = 16 << 20;
@@ -79,7 +79,8 @@ impl<'a> Compressed<'a> {
     ///
     /// # Errors
     ///
-    /// If the file is damaged, or unpacks to more than that. The error explains this to the user.
+    /// If the file is damaged, or its content exceeds the limit. The error explains this to the
+    /// user.
     pub fn text(self) -> Result<Vec<u8>> {
         let most = (self.len * TIMES).clamp(MIN_BYTES, input::MAX_BYTES);
         self.up_to(most)

@@ -18,7 +18,7 @@ pub struct BeforeReset {
 }
 
 impl BeforeReset {
-    /// The figures of a point in this snapshot; `None` if it has no such point.
+    /// The figures of a point in this snapshot; `None` if the snapshot has no such point.
     pub fn of(snapshot: &Snapshot, point: u32) -> Option<Self> {
         let known = snapshot.point(point)?;
         Some(Self {
@@ -40,8 +40,9 @@ impl BeforeReset {
 #[derive(Debug, Default)]
 pub(super) struct Undone {
     figures: HashMap<u32, BroughtBack>,
-    /// For each point, how often its figures were brought back. This is added to the number of
-    /// resets; otherwise a comparison of two snapshots would take the figures for new measurements.
+    /// For each point, how often its figures were brought back. This number is added to the point's
+    /// number of resets; otherwise, a comparison of two snapshots would take the figures for new
+    /// measurements.
     times: HashMap<u32, u32>,
 }
 

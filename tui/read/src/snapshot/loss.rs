@@ -20,7 +20,7 @@ macro_rules! losses {
             /// All kinds.
             pub const ALL: [Self; [$(stringify!($kind)),*].len()] = [$(Self::$kind,)*];
 
-            /// Its name in files and exports.
+            /// The kind's name in files and exports.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$kind => stringify!($name),)* }
             }
@@ -93,9 +93,8 @@ losses! {
     RecordsLost records_lost "records overwritten", "a ring keeps the last ones";
     /// Cells that could not be read consistently this time; they keep their last figures.
     CellsBusy cells_busy "cells not read consistently just now", "they are read at the next poll";
-    /// Begins that were not measured, because memory ran out, or because a signal handler
-    /// interrupted its thread while the thread created the segment, claimed its lane or entered the
-    /// point.
+    /// Begins that were not measured, because memory ran out, or because a signal handler made them
+    /// while the interrupted thread created the segment, claimed its lane or entered the point.
     #[serde(default)]
     BeginsMissed begins_missed "begins not measured",
         "there was no memory for the thread's lane or for a cell of it, or a signal handler came \

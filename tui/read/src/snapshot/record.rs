@@ -46,12 +46,12 @@ pub struct Drained {
 }
 
 impl Drained {
-    /// Sets the lane of its records, which files and messages leave out.
+    /// Sets the lane of the records, since files and messages leave it out.
     pub fn own(&mut self) {
         self.records.iter_mut().for_each(|record| record.lane = self.lane);
     }
 
-    /// Number of the first record after these, which is the next call's `from`.
+    /// Number of the first record that follows these: the `from` of the next call.
     pub fn next(&self) -> u64 {
         self.from.saturating_add(self.lost).saturating_add(self.records.len() as u64)
     }

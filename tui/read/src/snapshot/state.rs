@@ -12,13 +12,13 @@ pub enum ProcessState {
     /// The process runs, or a signal has stopped it.
     #[default]
     Running,
-    /// It exited by itself, was ended by SIGHUP, SIGINT or SIGTERM, or called exec; the figures are
-    /// its last.
+    /// The process exited by itself, was ended by SIGHUP, SIGINT or SIGTERM, or called exec; the
+    /// figures are its last.
     Exited,
-    /// It was killed by a signal that reports a fault or cannot be caught; the figures are its
-    /// last.
+    /// The process was killed by a signal that reports a fault or cannot be caught; the figures are
+    /// its last.
     Crashed,
-    /// It ended, and the kernel no longer reports how; the figures are its last.
+    /// The process ended, and the kernel no longer reports how; the figures are its last.
     Ended,
 }
 
@@ -49,11 +49,11 @@ impl ProcessState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// It exited with this status.
+    /// The process exited with this status.
     Status(u8),
-    /// This signal killed it.
+    /// This signal killed the process.
     Signal(i32),
-    /// It called `exec`, and the program of this name runs in its place.
+    /// The process called `exec`, and the program of this name runs in its place.
     ReplacedBy(String),
 }
 

@@ -17,8 +17,8 @@ use pfp_shm_layout::segment::Segment;
 
 use super::{Candidate, Discovery};
 
-/// Maximum time from a process's recorded exit to its end. Its leftovers can be removed only after
-/// the end.
+/// Maximum time from a process's recorded exit to its end. The leftovers of a process can be
+/// removed only after its end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// While this value exists, a process that exits cleanly leaves its segment for the viewer instead
@@ -57,8 +57,8 @@ impl Collecting {
     }
 
     /// Removes a process's segment after the last read, unless another viewer may still want it. If
-    /// the process did not exit cleanly, its segment stays. Then the program's oldest staying
-    /// segment is removed if there are more than [`find::KEEP`].
+    /// the process did not exit cleanly, its segment stays. If more than [`find::KEEP`] segments of
+    /// the program stay, the oldest of them is removed.
     pub fn let_go(&self, segment_id: &str) {
         let Some(object) = Name::from_hex(segment_id.as_bytes()) else { return };
         for (dir, collector) in &self.collectors {

@@ -19,7 +19,7 @@ pub struct Candidate {
     pub exe: String,
     /// Process id in the process's own pid namespace.
     pub pid: u32,
-    /// Its id in the viewer's pid namespace, if its own pid namespace is a different one.
+    /// The process's id in the viewer's pid namespace, if its own pid namespace is a different one.
     pub pid_here: Option<u32>,
     /// Random id of the segment, 32 hex digits.
     pub segment_id: String,
@@ -37,9 +37,10 @@ pub struct Candidate {
     pub points: u32,
     /// Id of the `pfp-top run` that started it or an ancestor of it; 0 for none.
     pub run: u64,
-    /// Whether it has ended since [`super::Collecting`] was started.
+    /// Whether the process has ended since [`super::Collecting`] was started.
     pub awaited: bool,
-    /// Its place, if there are several places: process ids are unique only within one place.
+    /// The process's place, if there are several places: process ids are unique only within one
+    /// place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
 }
@@ -61,7 +62,7 @@ impl Candidate {
         if self.stopped { "stopped" } else { self.state.word() }
     }
 
-    /// Its name, its program, its id inside a container, and how it ended.
+    /// The process's name, its program, its id inside a container, and how it ended.
     pub fn label(&self) -> String {
         let Self { name, exe, pid, .. } = self;
         let mut label = format!("{name}  {exe}");

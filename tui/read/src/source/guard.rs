@@ -1,5 +1,5 @@
-//! Cleans all data from outside ([`super::Source::poll`]): it makes text safe to show, and sorts
-//! and corrects figures, so that they satisfy the guarantees that [`crate::snapshot`] states.
+//! Cleans all data from outside ([`super::Source::poll`]): makes text safe to show, and sorts and
+//! corrects figures. The result satisfies the guarantees that [`crate::snapshot`] states.
 
 use std::borrow::Cow;
 

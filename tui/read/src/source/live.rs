@@ -88,8 +88,8 @@ pub fn discover() -> Result<Discovery> {
     Ok(discovery)
 }
 
-/// The files by which processes announce themselves. After a new one appears, [`discover`] may find
-/// more; listing the files costs next to nothing.
+/// The files by which processes announce themselves. After a new file appears, [`discover`] may
+/// find more processes; listing the files costs next to nothing.
 pub fn announced() -> BTreeSet<PathBuf> {
     let files = Directory::candidates().into_iter().filter_map(|path| std::fs::read_dir(path).ok());
     files.flat_map(|files| files.flatten().map(|file| file.path())).collect()
@@ -129,8 +129,8 @@ fn candidate(entry: &Entry) -> Result<Candidate, Refusal> {
     Ok(candidate)
 }
 
-/// Opens a segment. First makes this process survive SIGBUS, which a truncation of the segment
-/// would cause.
+/// Opens a segment. A truncation of the segment would cause SIGBUS, so this first makes the calling
+/// process survive that signal.
 fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
     if let Err(error) = truncation::survive() {
         return Err(Refusal::NoTarget(format!("cannot install a handler for SIGBUS: {error}")));
@@ -236,7 +236,7 @@ pub struct LostSegment {
     pub facts: Facts,
     /// Memory that the segment uses, bytes.
     pub bytes: u64,
-    /// Whether its process runs, or may run in another or an unknown pid namespace.
+    /// Whether the segment's process runs, or may run in another or an unknown pid namespace.
     pub runs: bool,
 }
 
@@ -288,7 +288,7 @@ struct LiveSource {
     /// The last picture of a dead process.
     last: Option<Snapshot>,
     elapsed_ticks: u64,
-    /// The process's id in this viewer's /proc. `None` if it has no id there.
+    /// The process's id in this viewer's /proc. `None` if the process has no id there.
     pid: Option<u32>,
     /// The process's id, if the thread ids in its lanes are valid in this viewer's /proc. `None` if
     /// the process has another pid namespace.

@@ -42,7 +42,8 @@ pub fn namespace_of(process: &str, kind: &str) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{process}/ns/{kind}")).ok()?.ino())
 }
 
-/// The words after the prefix `line` in the first line of a status file that begins with it.
+/// The words that follow the prefix `line` in the first line of a status file that begins with that
+/// prefix.
 pub fn words_of<'a>(status: &'a str, line: &str) -> Option<SplitAsciiWhitespace<'a>> {
     Some(status.lines().find_map(|it| it.strip_prefix(line))?.split_ascii_whitespace())
 }

@@ -2,8 +2,8 @@
 //!
 //! An OpenMP runtime names a region by an address in the program. The program reports the object
 //! and the address in it, `app+0x1234`. This module looks up the function and the line, if the
-//! object's file has them. An upgrade may have replaced that file in the meantime; the new file's
-//! names would be wrong, so it is not read.
+//! object's file has them. An upgrade may have replaced that file in the meantime. A new file is
+//! not read, since its names would be wrong.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -115,7 +115,7 @@ struct Address<'a> {
     /// The object's name and the address as text.
     whole: &'a str,
     address: u64,
-    /// The text after the address.
+    /// The text that follows the address.
     rest: &'a str,
 }
 

@@ -1,5 +1,5 @@
-//! The search for processes in a thread of its own. A screen needs it: a search among thousands of
-//! processes takes longer than a key may wait.
+//! Searches for processes in a thread of its own, for screens: a search among thousands of
+//! processes takes longer than the answer to a key may take.
 
 use std::io;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};

@@ -60,7 +60,7 @@ impl FileGroup {
     ///
     /// # Errors
     ///
-    /// If the files already contain its process, or its clock differs.
+    /// If the files already contain the snapshot's process, or its clock differs from theirs.
     pub(crate) fn add(&mut self, path: &Path, snapshot: Snapshot) -> Result<()> {
         let (shown, process) = (path.display(), &snapshot.process);
         if self.0.iter().any(|known| known.process.segment_id == process.segment_id) {

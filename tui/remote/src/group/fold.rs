@@ -53,13 +53,14 @@ impl GroupSource {
 }
 
 impl GroupMember {
-    /// Whether its process has ended, and its last picture has the ids of the group.
+    /// Whether the member's process has ended, and its last picture has the ids of the group.
     fn has_group_ids(&self) -> bool {
         let is_same = |point: &Point| self.points.get(&point.id) == Some(&point.id);
         self.is_kept && !self.last.lanes.is_empty() && self.last.points.iter().all(is_same)
     }
 
-    /// Moves all figures of an ended process to its first lane, to which others are added.
+    /// Moves all figures of an ended process to the first of its lanes, to which [`Self::take_in`]
+    /// adds the figures of other processes.
     fn gather(&mut self) {
         let last = &mut self.last;
         last.lanes.truncate(1);

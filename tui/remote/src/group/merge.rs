@@ -171,7 +171,8 @@ impl GroupSource {
         *rate
     }
 
-    /// The group's age. It advances by one clock even if processes end.
+    /// The group's age. This viewer's clock counts it, so the age does not depend on which
+    /// processes end.
     fn age(&mut self, state: ProcessState, rate: f64) -> u64 {
         let now = Instant::now();
         match self.counted {

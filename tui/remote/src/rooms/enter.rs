@@ -13,7 +13,7 @@ use pfp_read::source::namespaces::{namespace_of, words_of};
 
 /// Enters the room of another process for good. The calling thread must be the only one. Only new
 /// processes run in a joined pid namespace, so if there is one to join, a child returns from this
-/// function, and this process waits for the child and exits with its status.
+/// function, and this process waits for the child and exits with the child's status.
 ///
 /// The kernel requires the right to trace that process. Descriptors that are open already stay
 /// open.
@@ -22,7 +22,8 @@ use pfp_read::source::namespaces::{namespace_of, words_of};
 ///
 /// If the process has ended, or a step is not permitted; the error names the step.
 pub fn enter(pid: u32) -> Result<()> {
-    // Processes in the room must not trace this process, or reach its executable through it.
+    // Processes in the room must not trace this process, or use it to reach this program's
+    // executable.
     // SAFETY: `prctl` takes plain numbers here.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) }, "leave no core")?;
     // SAFETY: `pidfd_open` takes plain numbers.

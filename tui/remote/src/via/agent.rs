@@ -98,8 +98,8 @@ fn id_of(child: &Child) -> libc::pid_t {
     libc::pid_t::try_from(child.id()).unwrap_or(libc::pid_t::MAX)
 }
 
-/// Ends a command, which is a shell, and the shell's children, since it is not known yet which of
-/// them is the agent. The command must not have been reaped yet.
+/// Ends a command and its children. The command is a shell, and it is not known yet whether the
+/// shell or a child is the agent. The command must not have been reaped yet.
 fn terminate_all(command: libc::pid_t) {
     let children = fs::read_to_string(format!("/proc/{command}/task/{command}/children"));
     let children = children.unwrap_or_default();
@@ -129,8 +129,8 @@ pub(super) struct AgentProcess {
     /// Moment since which the agent has sent nothing although an answer is due. `None` if no answer
     /// is due.
     pub(super) silent_since: Option<Instant>,
-    /// Whether the agent may not have read all requests. Then the line is closed without a goodbye,
-    /// and the agent restores toggled points.
+    /// Whether the agent has possibly not read all requests. If so, the line is closed without a
+    /// goodbye, and the agent restores toggled points.
     pub(super) is_cut: bool,
     /// The last line that the command wrote to its standard error.
     pub(super) said: Arc<Mutex<String>>,
@@ -144,7 +144,7 @@ pub(super) struct AgentProcess {
 pub(super) enum ReplyKind {
     /// No reply arrived in time.
     Nothing,
-    /// A reply to a request in `asked` arrived; it is in `early` now.
+    /// A reply to a request in `asked` arrived; the reply is in `early` now.
     Answer,
     /// Another reply arrived and was dropped.
     Other,
@@ -325,7 +325,7 @@ impl AgentProcess {
         self.early.retain(|(reply, _)| reply.number != number);
     }
 
-    /// Waits for the answer to a request. `None` if it does not arrive in time.
+    /// Waits for the answer to a request. `None` if the answer does not arrive in time.
     pub(super) fn wait(
         &mut self,
         number: u32,
@@ -389,9 +389,10 @@ impl AgentProcess {
         Ok(self.silent_since.is_some_and(|since| since.elapsed() >= PATIENCE))
     }
 
-    /// Closes the command's input, which should end the command. If it still runs after [`TO_END`],
-    /// sends SIGTERM and waits as long again. Returns `None` if it runs even then, for instance
-    /// because a signal has stopped it: once it continues, it restores toggled points and ends.
+    /// Closes the command's input; that should end the command. If the command still runs after
+    /// [`TO_END`], sends SIGTERM and waits as long again. Returns `None` if the command runs even
+    /// then, for instance because a signal has stopped it. Once the command continues, the agent
+    /// restores toggled points and ends.
     pub(super) fn end(&mut self) -> Option<ExitStatus> {
         self.requests = None;
         if let Some(status) = self.wait_for_end(TO_END) {
@@ -467,7 +468,7 @@ pub(super) fn bring(to: &mut ChildStdin, heard: &Receiver<Result<Option<String>>
 }
 
 /// Whether a line on standard error says that pfp-top is missing, in the words of `sudo`, `docker`
-/// and `kubectl`, whose exit status does not always show it.
+/// and `kubectl`. The exit status of these commands does not always show that.
 pub(super) fn says_missing(said: &str) -> bool {
     said.contains("pfp-top") && (said.contains("not found") || said.contains("No such file"))
 }

@@ -1,8 +1,8 @@
 //! Sends this program to a place that has no pfp-top, or another version.
 //!
 //! The viewer sends a script to a shell there. The script reports the kind of machine, and reads
-//! the program. It writes the program to a private file, opens and removes the file, and executes
-//! it through the descriptor. So no file is left, however the line ends.
+//! the program. Then it writes the program to a private file, opens and removes the file, and
+//! executes the program through the descriptor. So no file is left, however the line ends.
 
 use std::fs;
 use std::io::{BufRead, Read as _, Write};
@@ -16,7 +16,7 @@ use super::way::THIS;
 
 /// Prefix of the lines that the script prints.
 const SAYS: &str = "pfp-top-copy ";
-/// Text after the prefix in the last line of the script.
+/// Text that follows the prefix in the last line of the script.
 const DONE: &str = "done";
 /// Maximum number of bytes of other output, such as a greeting, before a line of the script.
 const NOISE: u64 = 64 << 10;
@@ -24,7 +24,8 @@ const NOISE: u64 = 64 << 10;
 /// This program, stripped of everything that is not needed to run.
 pub(super) struct ProgramCopy {
     bytes: Vec<u8>,
-    /// The minimum version of glibc that it needs. `None` if it does not use glibc.
+    /// The minimum version of glibc that the program needs. `None` if the program does not use
+    /// glibc.
     libc: Option<[u32; 2]>,
 }
 
@@ -36,8 +37,8 @@ impl ProgramCopy {
         Ok(Self { bytes, libc })
     }
 
-    /// The script for the shell. It is one command in braces, so the shell reads all of it before
-    /// it runs it, and the rest of the input is left for the program.
+    /// The script for the shell. The script is one command in braces, so the shell reads the whole
+    /// script before it runs any part, and the rest of the input is left for the program.
     pub(super) fn script(&self) -> String {
         let len = self.bytes.len();
         format!(

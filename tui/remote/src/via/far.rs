@@ -70,7 +70,7 @@ pub(super) enum ConnectionState {
 }
 
 impl Connection {
-    /// The line to an agent. If the agent's start failed, another one is started after a while.
+    /// The line to an agent. If the agent's start failed, another agent is started after a while.
     pub(super) fn of(way: AgentCommand, keep: bool, agent: Result<AgentProcess>) -> Self {
         let (state, opened) = match agent {
             Ok(agent) => (ConnectionState::Up(agent), 1),
@@ -158,8 +158,8 @@ impl Connection {
         Ok(PendingRequest { number, opened: self.opened, since: Instant::now() })
     }
 
-    /// Waits for the answer to a request. `None` if it does not arrive in time; this alone does not
-    /// mean that the line is lost.
+    /// Waits for the answer to a request. `None` if the answer does not arrive in time; this alone
+    /// does not mean that the line is lost.
     pub(super) fn answer(
         &mut self,
         asked: PendingRequest,
@@ -177,8 +177,8 @@ impl Connection {
         }
     }
 
-    /// Whether the answer to a request is still on its way. False if it never comes, because the
-    /// line is down.
+    /// Whether the answer to a request is still on its way. False if the line is down, so that the
+    /// answer never comes.
     pub(super) fn awaits(&mut self, asked: PendingRequest) -> bool {
         asked.opened == self.opened
             && matches!(self.state, ConnectionState::Up(_))
@@ -215,8 +215,8 @@ impl Connection {
             ConnectionState::Lost { why: found, .. } => (self.down_since, Some(why(found))),
         };
         // A line into a room (a container or user of this machine) is lost when the room's last
-        // process ends, and the room is removed a moment later. So such a loss is not reported at
-        // once.
+        // process ends, and the room is removed a moment later. The loss of such a line is
+        // therefore not reported at once.
         let is_certain = why.is_some() && !self.way.is_here();
         (is_certain || since.elapsed() >= SILENT).then_some((since, why))
     }

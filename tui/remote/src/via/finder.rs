@@ -25,8 +25,8 @@ pub(crate) struct RemoteFinder {
     far: Rc<RefCell<Connection>>,
     /// The place's name. `None` if it is the only place.
     pub(super) place: Option<String>,
-    /// Whether the place is one of several to which commands lead. Their clocks may differ, so
-    /// ticks are converted to nanoseconds.
+    /// Whether the place is one of several to which commands lead. The clocks of several places may
+    /// differ, so ticks are converted to nanoseconds.
     is_elsewhere: bool,
     /// A pending request for the processes.
     asked: Option<PendingRequest>,
@@ -87,7 +87,7 @@ impl RemoteFinder {
         })
     }
 
-    /// Whether a process there is watched.
+    /// Whether a process at the place is watched.
     pub(crate) fn is_in_use(&self) -> bool {
         Rc::strong_count(&self.far) > 1
     }

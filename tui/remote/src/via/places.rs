@@ -36,12 +36,13 @@ struct RemotePlace {
 }
 
 impl PlacesFinder {
-    /// Starts an agent by each command. If one fails or is late, it is started again in the
-    /// background, without access to the terminal, which a screen may use by then.
+    /// Starts an agent by each command. If an agent fails to start or is late, it is started again
+    /// in the background. That start has no access to the terminal, since a screen may use the
+    /// terminal by then.
     ///
     /// # Errors
     ///
-    /// If no place can be reached. The error is that of the first.
+    /// If no place can be reached. The error is the first place's.
     pub(crate) fn open(routes: &[Route], keep: bool, in_time: Duration) -> Result<Self> {
         let ways: Vec<AgentCommand> = routes.iter().map(AgentCommand::through).collect();
         let start = Instant::now();
@@ -66,9 +67,9 @@ impl PlacesFinder {
     }
 }
 
-/// Starts all agents at the same time and waits for them. The result is `None` for a late agent,
-/// whose start is given up. While a command asks for a password, which turns off the terminal's
-/// echo, all agents get more time.
+/// Starts all agents at the same time and waits for them. For a late agent, the start is given up,
+/// and the result is `None`. A command that asks for a password turns off the terminal's echo.
+/// While the echo is off, all agents get more time.
 fn open_in_time(
     ways: &[AgentCommand],
     keep: bool,

@@ -44,10 +44,10 @@ pub(super) enum Target {
 pub(super) struct RemoteSource {
     pub(super) far: Rc<RefCell<Connection>>,
     /// The name of the machine, container or user where the process was found. `None` if the viewer
-    /// searches only one.
+    /// searches only one place.
     pub(super) place: Option<String>,
-    /// Whether the place is one of several to which commands lead. Their clocks may differ, so
-    /// ticks are converted to nanoseconds.
+    /// Whether the place is one of several to which commands lead. The clocks of several places may
+    /// differ, so ticks are converted to nanoseconds.
     pub(super) is_elsewhere: bool,
     pub(super) unpacker: Unpacker,
     /// Maximum time until the next poll. `None` for a command, which has no screen.
@@ -237,8 +237,8 @@ impl RemoteSource {
         }
     }
 
-    /// Requests records. `None` if they have not arrived yet: the next call waits for them,
-    /// whatever it asks for.
+    /// Requests records. `None` if the records have not arrived yet. The next call waits for the
+    /// same records, whatever it asks for.
     pub(super) fn records(&mut self, ask: Ask) -> Result<Option<Vec<Drained>>> {
         self.attach()?;
         let patience = match self.interval {
@@ -335,7 +335,7 @@ impl Source for RemoteSource {
 
     /// Requests new records only.
     fn add_records(&mut self, snapshot: &mut Snapshot) {
-        // The agent behind a reopened line has sent no picture yet.
+        // The agent at the other end of a reopened line has sent no picture yet.
         if self.opened != self.far.borrow().opened {
             return;
         }

@@ -22,7 +22,7 @@ pub struct Route {
 pub(super) const THIS: &str = "/proc/self/exe";
 
 /// PATH with this program's folder at its end, so that a command that stays on this machine finds
-/// it if pfp-top is not installed.
+/// this program if pfp-top is not installed.
 fn path_with_this() -> Option<OsString> {
     let this = std::env::current_exe().ok().filter(|this| this.ends_with("pfp-top"))?;
     let path = std::env::var_os("PATH")?;
@@ -66,7 +66,7 @@ impl AgentCommand {
         Self { name, program: THIS, arguments, variables, copies: false, room: Some(room) }
     }
 
-    /// Whether it leads to another room of this machine.
+    /// Whether the command leads to another room of this machine.
     pub(super) fn is_here(&self) -> bool {
         self.room.is_some()
     }

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Numbers are little-endian. Each request has a number and gets one reply, in order. In a message
-//! with a picture, `rest` is first JSON with the kernel's figures of the process, which recordings
-//! do not contain, and then the text of a frame, as in a recording. The first picture is a key
-//! frame. Each further one has the differences from the previous one, and after them the
-//! [growth](growth) of its cells and edges.
+//! with a picture, `rest` begins with JSON that has the kernel's figures of the process, since
+//! recordings do not contain these. The text of a frame follows, as in a recording. The first
+//! picture is a key frame. Each further one has the differences from the previous one, and after
+//! them the [growth](growth) of its cells and edges.
 //!
 //! All pictures of a process are one Zstandard stream, flushed after each. Records are JSON; each
 //! answer is a stream of its own.
@@ -32,7 +32,7 @@ use pfp_read::text::counted;
 
 /// The first bytes that an agent sends. A shell may print something before them.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
-/// The version of the protocol. Both ends must have the same one.
+/// The version of the protocol. Both ends must have the same version.
 pub(crate) const VERSION: u32 = 6;
 
 /// Maximum length of a message, in bytes.
@@ -144,7 +144,8 @@ impl Packer {
         Ok(Self(stream))
     }
 
-    /// Compresses a list as a single message. If it is too long for a message, its end is left out.
+    /// Compresses a list as a single message. If the list is too long for a message, the end of the
+    /// list is left out.
     pub(crate) fn pack_list(items: &[impl Serialize]) -> io::Result<Vec<u8>> {
         let mut text = vec![b'['];
         for (number, item) in items.iter().enumerate() {
@@ -228,7 +229,7 @@ impl Unpacker {
     ///
     /// # Errors
     ///
-    /// If the data is not a picture. Then the stream cannot continue.
+    /// If the data is not a picture. The stream cannot continue after this error.
     pub(crate) fn unpack(
         &mut self,
         packed: &[u8],
@@ -322,11 +323,11 @@ pub(crate) fn write(out: &mut impl Write, head: &impl Serialize) -> io::Result<(
     out.flush()
 }
 
-/// Reads a message. `None` if the input ends before it.
+/// Reads a message. `None` if the input ends before a message begins.
 ///
 /// # Errors
 ///
-/// If the input ends within the message, or is not a message.
+/// If the input ends within a message, or is not a message.
 pub(crate) fn read<T: DeserializeOwned>(input: &mut impl Read) -> Result<Option<(T, Vec<u8>)>> {
     let mut lengths = [0; 8];
     let mut have = 0;

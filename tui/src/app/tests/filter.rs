@@ -24,7 +24,7 @@ fn a_filter_applies_while_it_is_typed_and_escape_returns_to_the_one_before() {
     assert_eq!(shown(&desk), [1, 2, 3]);
     desk.press("\x1b");
     assert_eq!((shown(&desk), desk.overlay.as_ref()), (vec![2], None));
-    // Esc also drops a text that was recalled, or that is not a filter.
+    // Esc also drops a recalled text and a text that is not a valid filter.
     desk.press("/");
     desk.clear();
     desk.press("net\n/");

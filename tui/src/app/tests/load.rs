@@ -69,7 +69,8 @@ fn zoom_keeps_now_or_the_middle() {
     assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (30, 165));
     desk.press("---");
     assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (300, 30));
-    // Zooming out stops once the part covers all known time; zooming in, at the shortest length.
+    // Zooming out stops once the part covers all known time; zooming in stops at the shortest
+    // length.
     desk.press("--------");
     assert_eq!(desk.screens.detail.load.span_seconds(), 1800);
     assert!(desk.screens.detail.load.follows());

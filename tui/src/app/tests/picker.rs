@@ -112,7 +112,7 @@ impl Finder for Slow {
 }
 
 /// A search never blocks the keys. The first list may take any time. If a later search is late, the
-/// screen shows the result of the last one.
+/// screen shows the result of the previous search.
 #[test]
 fn a_long_search_does_not_block_keys() {
     let slow = Slow::default();
@@ -133,7 +133,7 @@ fn a_long_search_does_not_block_keys() {
     slow.0.borrow_mut().0 = false;
     desk.wait(1);
     assert_eq!(listed(&desk), 2);
-    // The next search is late: after a tenth of a second, the poll no longer waits for it.
+    // The next search is late: the poll stops waiting for it after a tenth of a second.
     slow.0.borrow_mut().0 = true;
     let polls = (1..).find(|_| {
         desk.now = desk.now.max(desk.next_poll().unwrap());

@@ -194,8 +194,8 @@ fn idle_points_are_shown_if_all_points_are_idle() {
     assert_eq!((app.common.order.len(), app.screens.points.hidden()), (all, 0));
 }
 
-/// Points that appear later in a domain that was switched off are off, too, until a point in it is
-/// switched on again.
+/// Points that appear later in a domain that was switched off are off, too, until a point in that
+/// domain is switched on again.
 #[test]
 fn new_points_of_a_switched_off_domain_are_switched_off() {
     use PointState::{Off, On};
@@ -338,8 +338,8 @@ fn the_last_change_is_undone_first() {
     assert_eq!(desk.said(), Some("there is no change of yours to undo"));
 }
 
-/// Undoing a reset adds the figures from before it to the figures since. The log names this viewer
-/// for both, and another reset removes all figures.
+/// Undoing a reset adds the figures from before the reset to the figures since then. The log names
+/// this viewer for the reset and for the undo. Another reset removes all figures.
 #[test]
 fn a_reset_is_undone() {
     let mut desk = desk();

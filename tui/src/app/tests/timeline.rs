@@ -334,11 +334,11 @@ fn the_wheel_zooms_around_the_mouse() {
         let (_, region) = desk.screens.timeline.at.region().unwrap();
         assert!(window.column(region.start).is_some(), "{window:?} {region:?}");
     }
-    // Nothing is newer than now, so a wider part still ends there.
+    // Nothing is newer than now, so a wider part still ends at the present.
     let mut desk = timeline();
     desk.wheel(false, at(&desk, 70));
     assert!(desk.screens.timeline.at.follows());
-    // Over the names of the threads, it scrolls.
+    // Over the names of the threads, the wheel scrolls.
     let span = desk.screens.timeline.at.span_ns();
     desk.wheel(false, at(&desk, 3));
     assert_eq!((desk.screens.timeline.at.span_ns(), desk.cursor().0), (span, 3));
@@ -356,7 +356,8 @@ fn a_drag_moves_the_time_with_the_mouse() {
     for x in [61, 90, 119, 30, 75] {
         let (to, now) = (at(&desk, x), desk.now);
         assert!(desk.mouse(MouseEventKind::Drag(MouseButton::Left), to, now));
-        // Nothing is newer than now, so the time does not follow the mouse to the left of column 60.
+        // Nothing is newer than now, so the time does not follow the mouse to the left of column
+        // 60.
         match x < 60 {
             true => assert_eq!(right(&desk), newest),
             false => assert_eq!(moment_at(&desk, x), taken, "{x}"),

@@ -57,9 +57,9 @@ impl<'t> SettingEntry<'t> {
         Config::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, all)))
     }
 
-    /// Removes a wrong setting. If removing one setting makes the others valid, it removes the last
-    /// such setting; otherwise the first setting that is invalid by itself. Returns the setting's
-    /// offset in the text, and the error.
+    /// Removes a wrong setting. If there are settings whose removal makes all others valid, removes
+    /// the last of them. Otherwise removes the first setting that is invalid by itself. Returns the
+    /// setting's offset in the text, and the error.
     pub(super) fn drop_wrong(entries: &mut Vec<Self>, error: &Error) -> (usize, String) {
         let others = |place: usize| {
             let mut others = entries.clone();

@@ -210,7 +210,8 @@ fn huge_pages(place: &str, mounts: &str, policy: &str) -> Option<String> {
     }
 }
 
-/// Reports the maximum memory that a program started here would use, and the limit behind it.
+/// Reports the maximum memory that a program started here would use, and the limit from which this
+/// maximum follows.
 fn share(share: Share) -> CheckResult {
     const ABOUT: &str = "memory";
     const ENOUGH: u64 = 16 << 20;

@@ -12,7 +12,8 @@ use pfp_read::units;
 /// Maximum relative difference between two rates of the counter that still counts as an error of a
 /// short measurement.
 const RATE_FINE: f64 = 500e-6;
-/// A greater difference means that the two rates are not of the same clock.
+/// If the relative difference between two rates is greater than this, they are not of the same
+/// clock.
 const RATE_WRONG: f64 = 0.01;
 /// Maximum relative error of the measured core clock.
 const CORE_FINE: f64 = 0.02;

@@ -78,7 +78,7 @@ pub(super) fn all(pid: u32) -> Vec<CheckResult> {
         return findings;
     }
     // `enter` has given this process the rights and the root folder of the program, so the paths of
-    // its libraries lead to the files that it has loaded.
+    // the program's libraries lead to the files that the program has loaded.
     let has_sign_inside = || libraries.iter().filter_map(|path| open(path)).any(has_sign);
     let is_built_with_pfp = has_sign_itself || has_sign_inside();
     findings.insert(1, instrumented(is_instrumented, is_built_with_pfp));

@@ -273,14 +273,15 @@ fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> CheckR
 const OPTIMISE: &str = "set opt-level = 3 for pfp-probe and pfp-shm-layout in \
      [profile.dev.package.NAME] of the program's Cargo.toml: its other code stays as it is";
 
-/// Whether a probe with debug assertions is also unoptimised. A begin and end then take some 700
-/// ns. With the settings in [`OPTIMISE`] they take 20 to 60 ns, although the assertions stay on.
+/// Whether a probe with debug assertions is also unoptimised. An unoptimised begin and end take
+/// some 700 ns together. With the settings in [`OPTIMISE`], which keep the assertions, they take 20
+/// to 60 ns.
 fn is_unoptimised(pair_ns: f64) -> bool {
     pair_ns.is_finite() && pair_ns > 200.0
 }
 
-/// Findings about other users' folders of beacons: only their owner and root can watch those
-/// programs, so this user would search for them in vain.
+/// Findings about other users' folders of beacons. Only root and the owner of a folder can watch
+/// the programs in it, so this user would search for them in vain.
 pub(super) fn other_users() -> Vec<CheckResult> {
     let own = effective_user();
     if own == 0 {

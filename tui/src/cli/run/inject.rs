@@ -1,5 +1,5 @@
-//! Annotations for other tools: the runtime of such a tool loads libpfp_inject if a variable names
-//! it.
+//! Annotations for other tools. If an environment variable names libpfp_inject, the runtime of such
+//! a tool loads the library.
 
 use std::collections::BTreeSet;
 use std::env;

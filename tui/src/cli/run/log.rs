@@ -27,7 +27,7 @@ const ENDING: &str = ".log";
 pub(super) struct LogFile {
     file: File,
     path: PathBuf,
-    /// Whether this program chose the name; then an empty file is removed.
+    /// Whether pfp-top chose the name. If so, the file is removed if it is empty at the end.
     own: bool,
 }
 
@@ -35,8 +35,8 @@ impl LogFile {
     /// Opens the file of that name, or a new file for this program.
     pub(super) fn create(named: Option<&Path>, program: &OsStr) -> Result<Self> {
         let (path, own) = match named {
-            // Absolute, since the program may change its working directory while the message must
-            // still name the file.
+            // Absolute, so that messages still name the file after the program has changed its
+            // working directory.
             Some(path) => (std::path::absolute(path)?, false),
             None => (own_path(program)?, true),
         };
@@ -46,7 +46,7 @@ impl LogFile {
             .create_new(own)
             .truncate(!own)
             .mode(if own { 0o600 } else { 0o666 })
-            // Opening a pipe without a reader then fails instead of blocking.
+            // With O_NONBLOCK, opening a pipe without a reader fails instead of blocking.
             .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(&path)
             .with_context(|| format!("{} cannot be written", path.display()))?;
@@ -171,7 +171,7 @@ mod tests {
         for n in 0..KEPT + 5 {
             fs::write(folder.path().join(format!("run-x-{n:02}.log")), "").unwrap();
         }
-        // The oldest one is of a program that still runs.
+        // The oldest file belongs to a program that still runs.
         let used = folder.path().join("run-x-00.log");
         let log = LogFile::create(Some(&used), OsStr::new("x")).unwrap();
         let program = log.file().unwrap();

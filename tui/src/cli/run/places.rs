@@ -14,8 +14,8 @@ pub(in crate::cli) fn find(names: &[&str], variable: &str) -> Result<PathBuf, St
     places.iter().find(|place| place.is_file()).cloned().ok_or_else(list)
 }
 
-/// Makes a path absolute for the started program: it may have another working directory, and its
-/// loader searches elsewhere for a name without a folder.
+/// Makes a path absolute for the started program: the program may have another working directory,
+/// and its loader searches elsewhere for a name without a folder.
 pub(in crate::cli) fn resolved(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

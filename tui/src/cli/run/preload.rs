@@ -82,8 +82,8 @@ pub(super) fn preloading(libraries: &[PathBuf]) -> [(&'static str, OsString); 2]
         }
         preloaded.push(stubs::path_for(library));
     }
-    // AddressSanitizer refuses to start unless it is loaded first. libpfp may be loaded before it,
-    // since it does not replace any function that the sanitizer replaces.
+    // AddressSanitizer refuses to start unless it is loaded first. This check can be switched off
+    // for libpfp, which does not replace any function that the sanitizer replaces.
     let mut asan = OsString::from("verify_asan_link_order=0");
     if let Some(set) = env::var_os("ASAN_OPTIONS").filter(|set| !set.is_empty()) {
         asan.push(":");

@@ -26,7 +26,8 @@ const BY_ITSELF: Duration = Duration::from_secs(1);
 /// Maximum depth of a process tree; a longer chain of parents is a cycle.
 const DEPTH: usize = 256;
 
-/// The destination of the program's output, and its process group.
+/// The destination of the program's output, and whether the program gets a process group of its
+/// own.
 pub(super) struct Output {
     /// The file for the program's output, with its path. Without one, the output goes where this
     /// process's output goes.
@@ -35,20 +36,20 @@ pub(super) struct Output {
     pub(super) own_group: bool,
 }
 
-/// A running program. Dropping it leaves it running and prints a message about that.
+/// A running program. Dropping this leaves the program running, and prints a message about that.
 pub(super) struct RunningProgram {
     child: Child,
     command: OsString,
     log: Option<PathBuf>,
     own_group: bool,
     started_unix_ns: u64,
-    /// The run id in its processes' segments, set by `PFP_RUN`.
+    /// The run id in the segments of the program's processes, set by `PFP_RUN`.
     run: u64,
     status: Option<ExitStatus>,
     /// Whether this process has asked the program to end.
     was_asked: bool,
-    /// Ids of its processes' segments, noted when first seen: once a process is gone, its parent is
-    /// unknown.
+    /// Ids of the segments of the program's processes. The parent of a process is unknown once the
+    /// process is gone, so each id is noted when it is first seen.
     known: HashSet<String>,
 }
 
@@ -156,8 +157,8 @@ impl RunningProgram {
         false
     }
 
-    /// Waits a moment for the program to end by itself, if it is in this process's group: then the
-    /// terminal has sent it the same signal as this process.
+    /// If the program is in this process's group, the terminal has sent it the same signal as this
+    /// process, so waits a moment for the program to end by itself.
     pub(super) fn may_end(&mut self) {
         if !self.own_group {
             self.wait(BY_ITSELF, &[]);
@@ -252,7 +253,7 @@ impl ProcessIdentity {
 
 /// Fields of `/proc/PID/stat`; see proc_pid_stat(5).
 struct Stat {
-    /// Whether it is a zombie.
+    /// Whether the process is a zombie.
     has_ended: bool,
     parent: u32,
     group: u32,
@@ -263,7 +264,7 @@ struct Stat {
 impl Stat {
     fn of(pid: u32) -> Option<Self> {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // The name in front may contain any bytes, brackets and blanks included.
+        // The second field, the name in brackets, may contain any bytes, even brackets and blanks.
         let stat = String::from_utf8_lossy(&stat);
         // The fields from the third on.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -395,7 +396,8 @@ mod tests {
         wait_for("it to end", || (!process.runs()).then_some(()));
     }
 
-    /// The children are in this process's group, which must not get the signal.
+    /// The children are in the test's own process group, so the signal must not go to the whole
+    /// group.
     #[test]
     fn children_are_ended_in_any_group_and_if_they_ignore_sigterm() {
         let end = |ignored: &str| {

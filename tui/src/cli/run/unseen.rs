@@ -17,7 +17,7 @@ const NAMED: [(System, &str); 3] =
 /// Findings in the program's files.
 #[derive(Default)]
 struct Found {
-    /// Whether it is linked with GCC's OpenMP runtime.
+    /// Whether the program is linked with GCC's OpenMP runtime.
     has_libgomp: bool,
     /// The variables of tools whose names occur in the program's objects.
     variables: Vec<&'static str>,

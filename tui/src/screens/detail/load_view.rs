@@ -53,8 +53,8 @@ impl LoadView {
         }
     }
 
-    /// Shows a shorter part of the time, or a longer one, and keeps the moment under the mouse in its
-    /// column.
+    /// Shows a shorter part of the time, or a longer one, and keeps the moment under the mouse in
+    /// its column.
     pub(super) fn zoom(&mut self, closer: bool, moment: Option<u64>, common: &mut Common) {
         self.wanted = moment.is_none();
         let Some(time) = LoadTime::of(common) else {
@@ -118,7 +118,8 @@ impl LoadView {
         }
     }
 
-    /// Moves a quarter of its length back or forward; false if there is nothing older.
+    /// Moves the part back or forward by a quarter of its length. Returns false if there is nothing
+    /// older.
     fn pan_within(&mut self, later: bool, time: LoadTime) -> bool {
         let (now, until) = (time.now, self.until(time.now));
         let step = (time.ticks(self.span_seconds()) / 4).max(1);

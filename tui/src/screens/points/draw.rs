@@ -71,8 +71,8 @@ impl PointsTable<'_> {
                 let end = format!("{:.0}%", self.top * 100.0);
                 format!("0{end:>width$}", width = self.fit.width(column).saturating_sub(1))
             }
-            // The title has the numbers of the visible rows only if the line of sums, which has
-            // them as well, is missing.
+            // The line of sums has the numbers of the visible rows. Without that line, the title
+            // has them.
             Column::Name if rows < all && !self.has_totals => {
                 format!("Name {}", self.seen(rows).replace(" of ", "/"))
             }
@@ -80,14 +80,14 @@ impl PointsTable<'_> {
         }
     }
 
-    /// `1-19 of 24`: the visible rows, and the number of all.
+    /// `1-19 of 24`: the visible rows, and the number of all rows.
     fn seen(&self, rows: usize) -> String {
         let (first, all) = (self.common.scroll.offset, self.common.order.len());
         format!("{}-{} of {all}", first + 1, (first + rows).min(all))
     }
 
-    /// Draws cell by cell: this is most of the viewer's cost, and intermediate spans and lines
-    /// would double it.
+    /// Draws cell by cell. Drawing rows is most of the viewer's cost, and intermediate spans and
+    /// lines would double this cost.
     fn draw_row(&self, buffer: &mut Buffer, area: Rect, figures: &Figures) {
         let theme = &self.styles.theme;
         let selected = self.common.selected == Some(figures.id());
@@ -160,7 +160,7 @@ impl PointsTable<'_> {
         String::from_iter([cursor, state, changed])
     }
 
-    /// The name, with the words behind it, and its style.
+    /// The name, followed by its warnings or the time of an open region, and the style of both.
     fn name(&self, figures: &Figures, scale: &Scale) -> (NameCell, Style) {
         let (theme, room) = (&self.styles.theme, self.fit.width(Column::Name));
         let ellipsis = self.styles.glyphs.ellipsis;
@@ -190,7 +190,7 @@ impl PointsTable<'_> {
         (name, style)
     }
 
-    /// The point's warnings, in words that fit behind the name.
+    /// The point's warnings, in words that fit to the right of the name.
     fn warnings(&self, figures: &Figures) -> String {
         let (warnings, room) = (figures.warnings(), self.fit.width(Column::Name));
         let words = |of: fn(PointWarning) -> &'static str| {

@@ -45,7 +45,7 @@ pub(super) fn draw(view: &ThreadsView, frame: &mut Frame, area: Rect, common: &C
     }
 }
 
-/// Columns of the mark with the blank behind it.
+/// Columns of the mark and the blank that follows.
 const MARK: usize = 2;
 /// Minimum width of a name.
 const MIN_NAME: usize = 12;

@@ -52,7 +52,7 @@ fn clock(thread: &Thread, common: &Common) -> &'static str {
     thread.lane.clock.or(of_all).map_or(NONE, clock_word)
 }
 
-/// The region that a thread is in. If there are problems on the thread, they are shown before it.
+/// The region that a thread is in. Problems on the thread are shown to the left of the region.
 fn within(thread: &Thread, common: &Common) -> String {
     let (amiss, inner) = (amiss(thread), innermost(common, thread));
     match (amiss.is_empty(), inner.is_empty()) {

@@ -8,8 +8,8 @@
 //!  deflate  on worker 1 [1234]  began 52.1ms ago  ...
 //! ```
 //!
-//! A bar is solid while its thread ran, and sparse while it did not. Bars that are too short to be
-//! visible become one bar with their number.
+//! A bar is solid while its thread ran, and sparse while it did not. Adjacent regions that are too
+//! short for bars of their own share one bar, which shows their number.
 
 use ratatui::buffer::Buffer;
 use ratatui::macros::line;
@@ -288,7 +288,7 @@ impl TimelinePicture<'_> {
             }
         };
         // The letters of a bar have the bar's colour as background, so that the start of the bar is
-        // visible. If the region hardly ran, they are underlined instead.
+        // visible. If the region hardly ran, the letters are underlined instead.
         let letters = |share: f64| match color {
             _ if selected => style(share),
             _ if share < 0.25 => style(share).add_modifier(Modifier::UNDERLINED),
@@ -388,8 +388,8 @@ impl TimelinePicture<'_> {
     }
 }
 
-/// The name of a thread, cut to some columns. The thread's id is added if other threads have the
-/// same name; it replaces an empty name.
+/// The name of a thread, cut to some columns. If other threads have the same name, the thread's id
+/// is added. If the name is empty, the id replaces it.
 fn name_in(
     timeline: &model::Timeline,
     track: &ThreadTrack,

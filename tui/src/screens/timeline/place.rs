@@ -1,7 +1,7 @@
 //! The user's position on the timeline: the part of the time, the line, and the region.
 //!
-//! The picture follows the newest regions until the user moves back in time. Then it is held, so
-//! that it is not overwritten while the user looks at it.
+//! The picture follows the newest regions until the user moves back in time. Then the picture is
+//! held, so that no newer picture replaces it while the user looks at it.
 
 use std::collections::HashSet;
 
@@ -244,7 +244,8 @@ impl TimeView {
         }
     }
 
-    /// Ends the visible part at a moment, or as near to it as possible, with the cursor in the part.
+    /// Ends the visible part at a moment, or as near to it as possible, with the cursor in the
+    /// part.
     fn end_at(&mut self, right: u64) {
         let Some(newest) = self.newest() else { return };
         let ticks = self.ticks();

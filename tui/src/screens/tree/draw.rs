@@ -21,7 +21,7 @@ const NAME: &str = "name";
 pub(super) struct FrameFigures {
     /// The frame's inclusive time, as a share of everything that is shown.
     share: f64,
-    /// The frame's exclusive time, likewise.
+    /// The frame's exclusive time, as a share of the same whole.
     own: f64,
     /// The inclusive share in the baseline; 0 without a baseline.
     was: f64,

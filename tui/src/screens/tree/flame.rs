@@ -64,7 +64,8 @@ impl TreeView {
         bars(&self.tree, self.tree.find(&self.zoom), width)
     }
 
-    /// Goes down by some levels, to the heaviest child each time, or up to the parents.
+    /// Moves the cursor down by `levels`, to the heaviest child each time. If `levels` is negative,
+    /// moves the cursor up to the parents.
     pub(super) fn step_in(&mut self, levels: isize, common: &mut Common) {
         for _ in 0..levels.unsigned_abs().min(self.rows.len()) {
             let Some(node) = self.node() else { return };

@@ -43,7 +43,7 @@ fn time_passing_shifts_the_columns_unchanged() {
         let lines = load(desk, (128, 40));
         lines[1..5].iter().map(|line| format!("{line:119}").chars().skip(8).collect()).collect()
     };
-    // A second is two columns; the newest may still change.
+    // A second is two columns. The newest columns may still change.
     let before = graph(&mut desk);
     desk.wait(1);
     let after = graph(&mut desk);

@@ -36,7 +36,7 @@ fn the_roofline() {
 fn letters_of_the_roofline_stand_where_their_points_are() {
     let lines = screen(&mut roofline_desk(true), true, (200, 60));
     let lines: Vec<&str> = lines.lines().skip(2).collect();
-    // The roofs have names, in which a letter has other letters next to it.
+    // The letter of a point has no other letter next to it, unlike a letter in the name of a roof.
     let alone = |line: &str, letter: char| {
         let around = |place: usize| line.as_bytes().get(place).is_some_and(u8::is_ascii_alphabetic);
         line.match_indices(letter)
@@ -54,7 +54,8 @@ fn letters_of_the_roofline_stand_where_their_points_are() {
     let [triad, multiply, stencil] = ['a', 'b', 'c'].map(at);
     assert!(triad.1 < stencil.1 && stencil.1 < multiply.1, "by intensity");
     assert!(multiply.0 < stencil.0 && stencil.0 < triad.0, "by operations a second");
-    // 90 % of 20 GB/s, 60 % of it, and 84 % of 50 Gflop/s.
+    // `triad` reaches 90 % of 20 GB/s, `stencil` 60 % of 20 GB/s, and `multiply` 84 % of 50
+    // Gflop/s.
     let below = |(row, column): (usize, usize)| row - roof(column);
     assert!(below(triad) <= below(stencil), "{lines:#?}");
     assert!(below(multiply) <= below(stencil), "{lines:#?}");

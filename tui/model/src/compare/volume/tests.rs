@@ -141,7 +141,7 @@ fn calls_at_the_same_rate_rarely_differ() {
 }
 
 /// Calls come a thousand at a time, once in ten polls. Some windows have twice as many bursts as
-/// others. If the calls counted as independent, all of these would be found to differ.
+/// others. If the calls counted as independent, all of these windows would be found to differ.
 #[test]
 fn bursts_raise_no_alarm() {
     let mut chance = Chance(0x1405_7b7e_f767_814f);

@@ -11,7 +11,7 @@ use crate::files::{Refusal, json};
 use crate::snapshot::{Drained, Snapshot};
 
 /// The first bytes of a recording. They include a byte that is not ASCII and a line end: a copy in
-/// text mode changes these, so that readers reject it.
+/// text mode changes these two, so that readers reject the copy.
 pub const MAGIC: [u8; 8] = *b"\x89PFPREC\n";
 /// The version of the format. A file of another major version is refused; a file of a later minor
 /// version only adds fields.
@@ -127,7 +127,7 @@ struct PartLengths {
 }
 
 impl FrameHeader {
-    /// Number of bytes after the header.
+    /// Number of bytes that follow the header.
     pub(super) fn payload(&self) -> u64 {
         u64::from(self.snapshot.packed) + u64::from(self.events.packed)
     }

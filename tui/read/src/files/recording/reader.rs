@@ -95,7 +95,7 @@ pub struct Recording {
     end: u64,
     /// Whether the bytes at `end` are neither a frame nor the start of one.
     damaged: bool,
-    /// Number of bytes after `end` at the last check.
+    /// Number of bytes beyond `end` at the last check.
     rest: u64,
     cursor: usize,
     /// The last key frame that was read, and its index.
@@ -322,8 +322,8 @@ impl Recording {
             if place < last && next.abs_diff(wanted) <= taken.abs_diff(wanted) {
                 continue;
             }
-            // Do not cut here if the part would be more than a tenth too short, as the last part
-            // may be.
+            // Do not cut here if the part would be more than a tenth too short, for instance the
+            // rest before the last snapshot.
             let reached = taken.saturating_add(long / 10);
             if reached >= wanted {
                 places.push(place);

@@ -1,8 +1,8 @@
 //! Writes recordings: appends snapshots to a file, which is valid after each one.
 //!
 //! A frame is a single write at the end of the file. If the disk is full, a partial frame is
-//! removed; if the recorder is killed, readers skip it. The recorder locks the file, so that
-//! readers know that it grows, and a second recorder is refused.
+//! removed; if the recorder is killed, readers skip the partial frame. The recorder locks the file,
+//! so that readers know that the file grows, and a second recorder is refused.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

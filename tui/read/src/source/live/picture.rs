@@ -22,8 +22,8 @@ use crate::snapshot::{
 use crate::source::place::{Objects, locate};
 use crate::source::symbol::readable;
 
-/// Makes a snapshot of a copy of a segment. `file_unix_ns` is used as its time if the copy has no
-/// note with a time.
+/// Makes a snapshot of a copy of a segment. If the copy has no note with a time, `file_unix_ns` is
+/// the snapshot's time.
 pub(in crate::source) fn of_copy(
     segment: Segment,
     facts: Facts,
@@ -104,8 +104,8 @@ pub(super) fn add_calls(snapshot: &mut Snapshot, reader: &Reader, facts: &Facts)
     snapshot.edges.sort_unstable_by_key(Edge::key);
 }
 
-/// Extends the age of a dead process to the last begin of an open region: that region has no
-/// record, but the process lived at least until then.
+/// Extends the age of a dead process to the last begin of an open region: such a region has no
+/// record yet, but its begin shows that the process still lived.
 pub(super) fn until_last_begin(snapshot: &mut Snapshot) {
     let begins = snapshot.lanes.iter().flat_map(|lane| &lane.open).map(|open| open.start);
     snapshot.elapsed_ticks = begins.fold(snapshot.elapsed_ticks, u64::max);
@@ -124,7 +124,7 @@ pub(super) fn ticks_until(monotonic_ns: u64, facts: &Facts, ticks_per_second: f6
 }
 
 /// Limits the times of resets to the snapshot's age: the viewer that resets a point writes the
-/// time, which may be wrong.
+/// time, and that time may be wrong.
 pub(super) fn bound_resets(snapshot: &mut Snapshot) {
     for point in &mut snapshot.points {
         point.since_ticks = point.since_ticks.map(|since| since.min(snapshot.elapsed_ticks));

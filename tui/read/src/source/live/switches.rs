@@ -12,7 +12,7 @@ use crate::snapshot::{Point, PointState};
 pub(super) struct Switches {
     directory: Directory,
     segment: Name,
-    /// This viewer's record of its switches. `None` before the first one, or if writing fails.
+    /// This viewer's record of its switches. `None` before the first switch, or if writing fails.
     own: Option<Switched>,
     /// The points that this viewer has switched, with their states before any viewer switched them.
     found: BTreeMap<u32, PointState>,
@@ -25,8 +25,8 @@ impl Switches {
         Self { directory, segment, own: None, found: BTreeMap::new(), others: Vec::new() }
     }
 
-    /// Records that a point is about to be switched. If that fails and this viewer is killed, other
-    /// viewers do not learn of the switch.
+    /// Records that a point is about to be switched. If recording fails and this viewer is killed,
+    /// other viewers do not learn of the switch.
     pub(super) fn note(&mut self, point: u32, on: bool) {
         if self.own.is_none() {
             self.own = Switched::start(&self.directory, &self.segment).ok();
@@ -63,7 +63,7 @@ impl Switches {
         found
     }
 
-    /// Marks the points that a killed viewer switched and that are still in that state.
+    /// Marks the points that are still in the state to which a killed viewer switched them.
     pub(super) fn mark_left_over(&mut self, points: &mut [Point]) {
         self.others = switched::others(&self.directory, &self.segment, self.own.as_ref());
         for dead in self.others.iter_mut().filter(|other| other.is_dead) {
