@@ -6,7 +6,7 @@
 pub(crate) struct Doubles([f64; 2]);
 
 impl Doubles {
-    /// A pair of twice the same number.
+    /// A pair with `number` twice.
     #[inline(always)]
     pub(crate) fn both(number: f64) -> Self {
         Self([number; 2])
@@ -123,7 +123,7 @@ mod arch {
     pub(crate) struct Numbers(__m128i);
 
     impl Numbers {
-        /// A pair of twice the same number.
+        /// A pair with `number` twice.
         #[inline(always)]
         pub(crate) fn both(number: usize) -> Self {
             // SAFETY: the register has room for two numbers, and any bits are valid.

@@ -55,8 +55,8 @@ fn near() -> (Place, String) {
 }
 
 /// Measures the bytes of one agent on each screen. If `with_others` is not empty, the viewer shows
-/// two agents, with these options. `bar` is the limit for each screen,
-/// except for the timeline, whose records come on top of the pictures.
+/// two agents, with these options. `bar` is the limit for each screen except the timeline, which
+/// also fetches records.
 fn bytes(threads: usize, points: usize, with_others: &str, bar: Option<f64>) {
     let (place, count) = near();
     let target = place.start(HUNDRED, &["far", &threads.to_string(), &points.to_string()]);

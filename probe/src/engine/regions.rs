@@ -13,8 +13,8 @@ use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use super::region::Region;
 use crate::point::Point;
 
-/// Covered ticks of a context in which no region has ended yet. They are not 0, because 0 covered
-/// ticks show a forked child.
+/// Covered ticks of a context in which no region has ended yet. They are not 0, because 0 means
+/// a forked child.
 pub(super) const NOTHING_COVERED: u64 = 1;
 
 /// Maximum number of points that can have latched parts in one context.

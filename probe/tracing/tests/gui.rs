@@ -22,8 +22,8 @@ fn functions_have_their_names() {
         assert!(!shapes.is_empty());
     }
     let (counted, measured) = (counter::counts(), counter::points());
-    // Each place has the same number of entries. Only the names differ: here, a function's point
-    // has the function's name instead of `function_scope`.
+    // Both counts have the same entries at each place. Only the names differ: pfp names a
+    // function's point after the function, not `function_scope`.
     let places = |all: &std::collections::HashMap<counter::Place, u64>| {
         let mut all: Vec<_> =
             all.iter().map(|((_, file, line), count)| (file.clone(), *line, *count)).collect();

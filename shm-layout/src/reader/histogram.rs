@@ -166,7 +166,7 @@ impl PartCounts {
     }
 
     fn copy_from(&mut self, other: &Self) -> Result<(), NoMemory> {
-        // The exact size, because there are many readings, and few of them ever grow.
+        // Exact: few readings ever grow, and spare space in all of them would add up.
         self.counts.try_reserve_exact(other.counts.len().saturating_sub(self.counts.len()))?;
         self.counts.clone_from(&other.counts);
         self.present = other.present;

@@ -40,8 +40,7 @@ fn main() {
         for number in 0..threads {
             scope.spawn(move || work(number, points, reached, pause));
         }
-        // Nothing is sent to standard input. The copy ends when its other end is closed, or on an
-        // error.
+        // Waits until standard input is closed, or fails. Nothing is sent to it.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         RUNNING.store(false, Relaxed);
     });

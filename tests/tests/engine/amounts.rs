@@ -571,8 +571,8 @@ fn amounts_in_c_and_cpp_equal_the_programs_own_sums() {
     assert_eq!(output.status.code(), Some(1), "pfpShow says that it has nothing to show");
 }
 
-/// Checks the counts and sums of two amounts in the output of `show`. For further tuples `show`
-/// prints means, rounded down.
+/// Checks counts and sums of two amounts in the output of `show`. Tuples beyond the eighth share a
+/// row of means, rounded down.
 fn shown_is(shown: &serde_json::Value, label: &str, expected: Vec<u128>, names: [&str; 2]) {
     let threads = shown.as_array().expect("an array of threads");
     let rows: Vec<_> =

@@ -100,7 +100,7 @@ fn every_key_of_the_timeline_leads_where_it_says() {
     to_region(&screen, "g", &newest, |text| about(text) == about(&oldest));
     to_region(&screen, "G", &oldest, follows);
 
-    // Half a screen back and forth, at a width of half a second, so that there is older data.
+    // Pages half a screen back and forth, at a width of 50 ms, so that older data exists.
     let wide = |text: &str, width: &str| text.contains(&format!("{width} wide"));
     for _ in 0..16 {
         let text = screen.shown();

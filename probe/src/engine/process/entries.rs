@@ -33,8 +33,8 @@ impl Process {
         (point.starts_on() && self.settings.on_by_default) || self.settings.enabled_names.have(name)
     }
 
-    /// Reserves a number in the table: the wanted one, or any. If memory runs out, a later call may
-    /// try again; calls shortly after that do not ask the system.
+    /// Reserves the wanted number in the table, or any if `None`. If memory runs out, calls fail at
+    /// once for 0.1 s, and then ask the system again.
     fn reserve(&self, wanted: Option<u32>) -> Result<usize, NotEntered> {
         let wanted = wanted.map(|number| number as usize);
         let reserve = |segment: &Segment| segment.reserve_point(wanted, FIRST_NAMED);

@@ -95,8 +95,8 @@ impl Thread {
         ptr::with_exposed_provenance_mut(ptr::from_ref(self).addr() - STACK)
     }
 
-    /// Makes `context` current, null for the thread's own. Returns the context that was current. If
-    /// a fault handler interrupts this and switches contexts, it switches back to `context`.
+    /// Makes `context` current, null for the thread's own. Returns the context that was current.
+    /// `current` is stored first: a fault handler that then switches contexts restores `context`.
     pub(in crate::engine) fn set_current(&self, context: *mut Shared) -> *mut Shared {
         let before = self.current.swap(context, Relaxed);
         compiler_fence(SeqCst);

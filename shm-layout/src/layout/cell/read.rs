@@ -98,8 +98,7 @@ impl Cell {
             picture.owner = half.window().owner();
             void
         });
-        // The cell is being restarted. If nothing is retired, the cause is a reset, which clears
-        // the histogram, too.
+        // A restart in progress that retires nothing is a reset, which also clears the histogram.
         if attempt.found && retired.count == 0 {
             picture.parts = Parts::default();
         }

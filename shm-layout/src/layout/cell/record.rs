@@ -58,8 +58,8 @@ impl Cell {
         if is_near || exclusive == 0 { least } else { exclusive }
     }
 
-    /// The minimum so far, for a region that kept the CPU. At the first such region it is
-    /// `u64::MAX`, which drops a minimum that regions off the CPU have set.
+    /// The minimum so far, for a region that kept the CPU. The first such region gets `u64::MAX`,
+    /// which discards the minimum of regions that left the CPU.
     #[inline(always)]
     pub(super) fn least(&self, min: u64) -> u64 {
         let point = self.point.load(Ordering::Relaxed);

@@ -103,7 +103,7 @@ pub(super) fn cell_same_sequence() {
     });
 }
 
-/// A consistent picture around a change of owner shows all live figures retired, or none.
+/// In a consistent picture, a change of owner has retired all the old figures, or none.
 pub(super) fn cell_new_owner() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));

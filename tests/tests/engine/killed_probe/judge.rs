@@ -319,7 +319,7 @@ impl<'a> Judge<'a> {
                 at_end = false;
                 assert!(self.is_of(record, end, ids, left), "{record:?} is not of {end:?}");
             }
-            // Every record belongs to an end, and each end before the last has its record.
+            // Each end has one record, except perhaps a last one that has not returned.
             let logged: u64 =
                 seats.iter().map(|seat| self.witness.seats[*seat].logged.load(Acquire)).sum();
             if lane == 0 && logged == 0 {

@@ -134,7 +134,7 @@ mod tests {
         let relative = |variance: f64| variance.sqrt();
         let expected = 10_000.0 / 12_f64.sqrt() / n.sqrt() / mean;
         assert!((relative(mean_variance(&uniform())) / expected - 1.0).abs() < 0.01);
-        // Standard error of a quantile: sqrt(q (1 - q) / n) over the density, here one in 10,000.
+        // Standard error of a quantile: sqrt(q (1 - q) / n) / density. The density is 1 / 10,000.
         for share in [0.5_f64, 0.9] {
             let at = 10_000.0 + share * 10_000.0;
             let expected = (share * (1.0 - share) / n).sqrt() * 10_000.0 / at;

@@ -3,10 +3,10 @@
 //! A point may be called nine times as often while each call takes as long as before. So calls and
 //! load have verdicts of their own, by two criteria, like the time of a call:
 //!
-//! - **Chance.** A figure `A` over `t` seconds has the variance `u A / t`. For independent calls
-//!   `u` is 1 for their number (Poisson), and for their load the mean square of a call's time over
-//!   its mean (compound Poisson). Calls that come in bursts vary by more. The polls since the
-//!   baseline show by how much: with an amount `c` in a poll of `d` seconds,
+//! - **Chance.** A figure `A` over `t` seconds has the variance `u A / t`. If calls are
+//!   independent, `u` is 1 for calls per second (Poisson); for the load, it is the mean square of a
+//!   call's time divided by the mean (compound Poisson). Bursts increase `u`. The polls since the
+//!   baseline show the actual `u`: with an amount `c` in a poll of `d` seconds,
 //!
 //!   ```text
 //!   u A = (sum c^2 / d - (sum c)^2 / sum d) / (polls - 1)        (batch means)

@@ -289,8 +289,8 @@ impl RemoteSource {
 
 impl Source for RemoteSource {
     fn prepare(&mut self) {
-        // If the line is lost, the poll reports it, and attaches again. The agent answers in order,
-        // so the request to attach may still be pending.
+        // If the line is lost, the poll reports it and attaches again. The attach request may still
+        // be pending here: the agent answers in order.
         let is_attached = self.opened == self.far.borrow().opened;
         if is_attached && self.asked.is_none() {
             let _ = self.ask_for_picture();

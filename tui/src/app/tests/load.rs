@@ -41,7 +41,7 @@ fn arrows_go_back_in_time_and_hold_it_there() {
     assert_eq!(desk.common.toast, None);
 
     desk.code(KeyCode::Home);
-    // All known time, which is a bit more than the 300 polls, minus the length of the visible part.
+    // At the oldest part, this is all known time, a bit over 300 s, minus the visible part.
     let most = ago(&desk);
     assert!((245..=260).contains(&most), "{most}");
     desk.press("h");
