@@ -12,6 +12,7 @@
 mod detail;
 mod diff;
 mod log;
+mod name;
 mod picker;
 mod points;
 mod prelude;

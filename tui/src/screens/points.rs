@@ -2,7 +2,6 @@
 
 mod draw;
 mod idle;
-mod name;
 
 use self::idle::Idle;
 use crate::common::Options;

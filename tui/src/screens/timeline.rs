@@ -39,15 +39,14 @@ pub struct TimelineView {
 impl TimelineView {
     /// Goes to the next earlier region that matches, or else to the newest one.
     fn find_next(&mut self, common: &mut Common) {
-        let text = self.at.sought().to_owned();
-        let Ok(filter) = Filter::new(&text) else { return };
+        let filter = self.at.sought().clone();
         if !filter.is_on() {
             return common.say("/ finds a region by the name of its point");
         }
         let points = common.model.points().iter();
         let wanted: HashSet<u32> = points.filter(|f| filter.admits(f)).map(Figures::id).collect();
         if !self.at.go_to_one_of(&wanted) {
-            common.say(format!("no region is known of {text}"));
+            common.say(format!("no region is known of {}", filter.text()));
         }
     }
 }
@@ -115,7 +114,7 @@ impl View for TimelineView {
             (Action::Filter, _) => {
                 return Outcome::Ask(Overlay::Typed(Prompt::new(
                     PromptSubject::Find("find"),
-                    self.at.sought(),
+                    self.at.sought().text(),
                 )));
             }
             (Action::FindNext, _) => self.find_next(common),
@@ -134,11 +133,10 @@ impl View for TimelineView {
 
     /// Goes to the newest region that matches the typed text.
     fn find(&mut self, typed: Prompt, common: &mut Common) -> Outcome {
-        let text = typed.text();
-        if let Err(why) = Filter::new(&text) {
-            return Outcome::Ask(typed.refused(why));
+        match Filter::new(&typed.text()) {
+            Ok(points) => self.at.seek(points),
+            Err(why) => return Outcome::Ask(typed.refused(why)),
         }
-        self.at.seek(&text);
         self.find_next(common);
         Outcome::Done
     }

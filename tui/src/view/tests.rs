@@ -358,8 +358,13 @@ fn underlined(desk: &mut Desk, size: (u16, u16), id: u32) -> Vec<String> {
     let buffer = drawn(desk, Styles::new(false, false), size);
     let place = desk.common.order.iter().position(|it| *it == id).unwrap();
     let heading = text(&buffer).lines().position(|line| line.contains(" Name")).unwrap();
-    let row = (heading + 1 + place) as u16;
-    let cells: Vec<_> = (0..size.0).map(|x| &buffer[(x, row)]).collect();
+    underlined_in(&buffer, heading + 1 + place)
+}
+
+/// The underlined texts of a row of the screen.
+fn underlined_in(buffer: &Buffer, row: usize) -> Vec<String> {
+    let width = usize::from(buffer.area.width);
+    let cells: Vec<_> = buffer.content()[row * width..][..width].iter().collect();
     let is_found = |cell: &&ratatui::buffer::Cell| cell.modifier.contains(Modifier::UNDERLINED);
     let runs = cells.chunk_by(|a, b| is_found(a) == is_found(b)).filter(|run| is_found(&run[0]));
     runs.map(|run| run.iter().map(|cell| cell.symbol()).collect()).collect()

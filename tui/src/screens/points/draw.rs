@@ -4,9 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::widgets::Paragraph;
 
 use super::super::detail::losses;
+use super::super::name::NameCell;
 use super::super::view::why_no_point;
 use super::PointsView;
-use super::name::NameCell;
 use crate::screens::prelude::*;
 use pfp_model::PointWarning;
 use pfp_model::columns::{self, Column, Fit, Kind};
@@ -106,43 +106,33 @@ impl PointsTable<'_> {
         let scale = self.common.scale();
         let mut left = usize::from(area.x);
         for column in &self.fit.columns {
-            let mut found = Vec::new();
-            let (text, style) = match column {
-                Column::On => (self.mark(figures, selected), theme.header),
+            let plain = NameCell::without;
+            let (mut cell, style) = match column {
+                Column::On => (plain(self.mark(figures, selected)), theme.header),
                 Column::Load => {
                     let load = figures.load().unwrap_or(0.0);
-                    (column.text(figures, &scale), theme.heat(load))
+                    (plain(column.text(figures, &scale)), theme.heat(load))
                 }
                 Column::Bar => {
                     let load = figures.load().unwrap_or(0.0);
                     let room = self.fit.width(Column::Bar);
-                    (chart::bar(load / self.top, room, &self.styles.glyphs), theme.heat(load))
+                    let bar = chart::bar(load / self.top, room, &self.styles.glyphs);
+                    (plain(bar), theme.heat(load))
                 }
-                Column::Trend => (self.trend(figures), theme.bar),
-                Column::Name => {
-                    let (name, style) = self.name(figures, &scale);
-                    found = name.found;
-                    (name.text, style)
-                }
-                other => (other.text(figures, &scale), theme.header),
+                Column::Trend => (plain(self.trend(figures)), theme.bar),
+                Column::Name => self.name(figures, &scale),
+                other => (plain(other.text(figures, &scale)), theme.header),
             };
             let room = self.fit.width(*column);
-            let used = text::width(&text);
-            let (is_left, ellipsis) = (column.spec().is_left, self.styles.glyphs.ellipsis);
-            let text = match used > room {
-                true if is_left => text::cut(&text, room, ellipsis),
-                _ => text,
-            };
+            let used = text::width(&cell.text);
+            let is_left = column.spec().is_left;
+            if is_left {
+                cell.cut_end(room, self.styles.glyphs.ellipsis);
+            }
             let blank = if is_left { 0 } else { room.saturating_sub(used) };
             let at = Position { x: (left + blank) as u16, y: area.y };
-            put(buffer, area, at, &text, whole.unwrap_or(style));
-            for part in found {
-                let parts = text.get(..part.start).zip(text.get(part));
-                let Some((before, part)) = parts else { continue };
-                let x = at.x.saturating_add(text::width(before) as u16);
-                let part = Rect::new(x, at.y, text::width(part) as u16, 1);
-                buffer.set_style(part.intersection(area), theme.found);
-            }
+            put(buffer, area, at, &cell.text, whole.unwrap_or(style));
+            cell.mark(buffer, area, at, theme.found);
             left += room + 1;
         }
     }
@@ -164,7 +154,7 @@ impl PointsTable<'_> {
     fn name(&self, figures: &Figures, scale: &Scale) -> (NameCell, Style) {
         let (theme, room) = (&self.styles.theme, self.fit.width(Column::Name));
         let ellipsis = self.styles.glyphs.ellipsis;
-        let cell = |text| NameCell::new(text, figures, &self.common.filter);
+        let cell = |text| NameCell::new(text, &figures.name(), &self.common.filter);
         let (words, style) = match columns::open_mark(figures, scale) {
             _ if !figures.warnings().is_empty() => (Some(self.warnings(figures)), theme.warn),
             None if figures.point().name.is_empty() => (None, theme.faint),

@@ -15,6 +15,7 @@ use ratatui::buffer::Buffer;
 use ratatui::macros::line;
 use ratatui::style::Modifier;
 
+use super::super::name::NameCell;
 use super::TimelineView;
 use super::place::step_above;
 use crate::screens::prelude::*;
@@ -260,23 +261,27 @@ impl TimelinePicture<'_> {
         let region = &level.regions[run.region];
         let name = self.common.point_name(region.point);
         let width = run.columns.len();
-        let mut shown = String::new();
+        let room = width - usize::from(width > 1);
+        let counted = run.many.filter(|n| *n > 1).map(|n| format!("{name}{}{n}", glyphs.times));
+        let counted = counted.filter(|counted| text::width(counted) <= room);
+        let is_counted = counted.is_some();
+        let text = counted.unwrap_or_else(|| name.clone());
+        let mut shown = NameCell::new(text, &name, self.view.at.sought());
+        match room {
+            _ if is_counted => {}
+            // Four letters are clearer than fewer letters and an ellipsis.
+            0..=4 => shown.cut_to_initials(room),
+            _ => shown.cut_end(room, glyphs.ellipsis),
+        }
         if width > 1 {
-            shown.push(match (selected, run.many) {
+            let edge = match (selected, run.many) {
                 (true, _) => glyphs.cursor,
                 (false, Some(_)) => glyphs.many,
                 (false, None) => glyphs.edge,
-            });
+            };
+            shown.prefix(edge.encode_utf8(&mut [0; 4]));
         }
-        let room = width - shown.chars().count();
-        let counted = run.many.filter(|n| *n > 1).map(|n| format!("{name}{}{n}", glyphs.times));
-        match counted.filter(|counted| text::width(counted) <= room) {
-            Some(counted) => shown += &counted,
-            // Four letters are clearer than fewer letters and an ellipsis.
-            None if room > 4 => shown += &text::cut(&name, room, glyphs.ellipsis),
-            None => shown.extend(name.chars().filter(char::is_ascii_graphic).take(room)),
-        }
-        let written = text::width(&shown);
+        let written = text::width(&shown.text);
         let color = self.styles.theme.point(&name);
         let style = |share: f64| {
             let style = Style::new();
@@ -288,10 +293,9 @@ impl TimelinePicture<'_> {
             }
         };
         // The letters of a bar have the bar's colour as background, so that the start of the bar is
-        // visible. If the region hardly ran, the letters are underlined instead.
+        // visible, unless the region hardly ran.
         let letters = |share: f64| match color {
-            _ if selected => style(share),
-            _ if share < 0.25 => style(share).add_modifier(Modifier::UNDERLINED),
+            _ if selected || share < 0.25 => style(share),
             Some(color) if share < 0.75 => {
                 Style::new().fg(color).add_modifier(Modifier::REVERSED | Modifier::DIM)
             }
@@ -307,11 +311,12 @@ impl TimelinePicture<'_> {
             cell.set_char(fill).set_style(style(share));
         }
         let x = area.x + run.columns.start as u16;
-        buffer.set_stringn(x, area.y, &shown, written, Style::new());
+        buffer.set_stringn(x, area.y, &shown.text, written, Style::new());
         for column in run.columns.clone().take(written) {
             let style = letters(columns[column].on_share());
             buffer[(area.x + column as u16, area.y)].set_style(style);
         }
+        shown.mark(buffer, area, Position { x, y: area.y }, self.styles.theme.found);
     }
 
     /// The region under the cursor, in words.

@@ -27,8 +27,8 @@ pub struct TimeView {
     /// The moment of the cursor, ticks. `None` while the cursor is on the newest region.
     at: Option<u64>,
     line: Option<TimelineRow>,
-    /// The last search text.
-    sought: String,
+    /// The last search.
+    sought: Filter,
 }
 
 impl TimeView {
@@ -122,14 +122,14 @@ impl TimeView {
         }
     }
 
-    /// The last search text.
-    pub(super) fn sought(&self) -> &str {
+    /// The last search.
+    pub(super) fn sought(&self) -> &Filter {
         &self.sought
     }
 
-    /// Searches for this text from now on, beginning at the newest region.
-    pub(super) fn seek(&mut self, text: &str) {
-        self.sought = text.to_owned();
+    /// Searches for these points from now on, beginning at the newest region.
+    pub(super) fn seek(&mut self, points: Filter) {
+        self.sought = points;
         self.follow();
     }
 

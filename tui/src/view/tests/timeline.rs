@@ -114,6 +114,24 @@ fn a_point_has_the_same_colour_everywhere_and_the_cursor_its_own() {
 }
 
 #[test]
+fn the_parts_of_names_that_the_search_finds_are_underlined() {
+    for (keys, lines) in [
+        // Not even the letters of net.wait, which hardly ran, are underlined without a search.
+        ("4", [vec![], vec![], vec![], vec![]]),
+        // The names of io.parse end with an ellipsis, or have only initials.
+        ("4/io.p\n", [vec![], vec!["io.p"; 7], vec![], vec![]]),
+        ("4/o\n", [vec![], vec!["o"; 7], vec!["o"; 7], vec!["o"]]),
+    ] {
+        let mut desk = with_records(keys);
+        for styles in [Styles::new(false, false), Styles::new(true, true)] {
+            let buffer = drawn(&mut desk, styles, (120, 30));
+            let found = [2, 3, 4, 5].map(|row| underlined_in(&buffer, row));
+            assert_eq!(found, lines, "{keys:?}: {}", text(&buffer));
+        }
+    }
+}
+
+#[test]
 fn hostile_records_and_any_size_can_be_drawn() {
     let mut desk = with_records("");
     {
