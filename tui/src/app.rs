@@ -70,7 +70,9 @@ pub struct App {
     has_looked: bool,
     /// The user's changes in the watched program that can be undone, the newest last.
     undo_stack: Vec<change::UndoEntry>,
-    /// When the poll stops waiting for requested figures. `None` while it does not wait.
+    /// The user's changes that another place has not confirmed yet.
+    requested: change::Requested,
+    /// While requested figures are on their way: the moment from which the last ones are shown again.
     awaits_until: Option<Instant>,
 }
 
@@ -95,6 +97,7 @@ impl App {
             updates: 0,
             has_looked: false,
             undo_stack: Vec::new(),
+            requested: change::Requested::default(),
             awaits_until: None,
         }
     }
@@ -112,6 +115,7 @@ impl App {
         self.common.ended_unseen = None;
         self.common.had_bad_places = false;
         self.undo_stack.clear();
+        self.requested = change::Requested::default();
         for screen in self.screens.all_mut() {
             screen.forget();
         }
@@ -234,9 +238,11 @@ impl App {
     fn take_snapshot(&mut self) {
         let wants_records = self.view().wants_records();
         let Some(session) = &mut self.common.session else { return };
-        match session.poll_after(self.common.model.snapshot()) {
+        let polled = session.poll_after(self.common.model.snapshot());
+        self.hear();
+        match polled {
             Ok(mut snapshot) => {
-                if wants_records {
+                if let Some(session) = self.common.session.as_mut().filter(|_| wants_records) {
                     session.source.add_records(&mut snapshot);
                     // A picture of all threads for each screen would cost too much, so only the
                     // visible screen gets the records. The other screens request them when they are
@@ -302,7 +308,9 @@ impl App {
     /// While the figures are paused, checks whether the process has ended.
     fn check_for_end(&mut self) {
         let Some(session) = &mut self.common.session else { return };
-        let snapshot = match session.poll() {
+        let polled = session.poll();
+        self.hear();
+        let snapshot = match polled {
             Ok(snapshot) => Arc::new(snapshot),
             Err(error) => {
                 return self.common.notify(Severity::Problem, format!("{error:#}"));

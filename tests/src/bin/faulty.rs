@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pfp_read::snapshot::{PointState, Snapshot};
+use pfp_read::snapshot::Snapshot;
 use pfp_read::source::synthetic::Synthetic;
-use pfp_read::source::{Change, Source};
+use pfp_read::source::{Acted, Change, Source};
 use pfp_remote::Machine;
 use pfp_top::app::App;
 use pfp_top::common::Options;
@@ -23,7 +23,7 @@ impl Source for Faulty {
         self.0.poll()
     }
 
-    fn act(&mut self, change: Change) -> anyhow::Result<Option<PointState>> {
+    fn act(&mut self, change: Change) -> anyhow::Result<Acted> {
         self.0.act(change)
     }
 }

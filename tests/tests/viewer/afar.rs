@@ -10,14 +10,19 @@ mod ssh;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
+use crossterm::event::{KeyCode, KeyEvent};
 use pfp_read::snapshot::PointState;
 use pfp_read::source;
+use pfp_remote::Route;
 use pfp_tests::place::{self, Place, has_counted, pfp_top};
 use pfp_tests::screen::row;
 use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::watch::{Watch, id};
 use pfp_tests::{needs_a_screen, os, together};
+use pfp_top::app::App;
+use pfp_top::common::Options;
 use serde_json::Value;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
@@ -416,6 +421,55 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
     wait_for("it to be off there", || near.state(&target, "tick") == PointState::Off);
     screen.quit();
     assert_eq!(near.state(&target, "tick"), PointState::On);
+}
+
+/// An agent that is stopped answers no change; the keys do not wait for it.
+#[test]
+fn keys_that_switch_points_do_not_wait_for_the_answer() {
+    let near = Near::new();
+    let target = near.0.start_watched(STEADY, &["far"]);
+    let (bin, beacons, pid) = (near.via(), near.0.beacons(), near.0.path("pid"));
+    let (beacons, file) = (beacons.display(), pid.display());
+    let command = format!("export {bin} PFP_DIR={beacons}; echo $$ > {file}; exec");
+    let route = Route { command, copies: false };
+    let mut finder = pfp_remote::finder(&[route], false, Duration::ZERO).expect("it starts");
+    finder.ready_for_screen();
+    let found = finder.discover().expect("it answers").candidates;
+    let candidate = found.iter().find(|it| it.pid == target.pid()).expect("it runs");
+    let source = finder.attach(candidate).expect("it runs");
+    let mut app = App::new(Options::default(), finder, Instant::now());
+    app.watch(source, Instant::now());
+    let tick = |app: &mut App| {
+        app.poll(Instant::now());
+        app.common.model.points().iter().find(|it| it.name() == "tick").map(|it| it.id())
+    };
+    wait_for("figures", || {
+        app.common.selected = tick(&mut app);
+        app.common.selected.is_some()
+    });
+    let agent = std::fs::read_to_string(&pid).expect("it was written");
+    let agent = agent.trim().parse().expect("an id");
+    os::signal(agent, libc::SIGSTOP);
+    // A request of so many changes fills the pipe to the agent.
+    for _ in 0..9_999 {
+        app.key(KeyEvent::from(KeyCode::Char('e')), Instant::now());
+    }
+    let start = Instant::now();
+    app.key(KeyEvent::from(KeyCode::Char('e')), start);
+    app.key(KeyEvent::from(KeyCode::Char('e')), start);
+    app.poll(start);
+    let took = start.elapsed();
+    let said = |app: &App| app.common.toast.as_ref().map(|toast| toast.text.clone());
+    assert_eq!(said(&app).as_deref(), Some("tick is off, not confirmed yet"));
+    assert!(took < Duration::from_millis(300), "{took:?}");
+    os::signal(agent, libc::SIGCONT);
+    wait_for("the answer", || {
+        app.poll(Instant::now());
+        said(&app).as_deref() == Some("tick is off")
+    });
+    assert_eq!(near.state(&target, "tick"), PointState::Off);
+    drop(app);
+    wait_for("it to be put back", || near.state(&target, "tick") == PointState::On);
 }
 
 /// The agent sends the table as sums over threads; the screens do not show a difference.

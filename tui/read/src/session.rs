@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 pub use self::before_reset::BeforeReset;
 use self::before_reset::Undone;
 use crate::snapshot::{Point, PointState, Snapshot};
-use crate::source::{Change, Refusal, Source};
+use crate::source::{Acted, Change, ChangeAnswer, Refusal, Source};
 
 /// A source that remembers the points toggled through it. Dropping it restores them, however the
 /// viewer ends.
@@ -22,27 +22,33 @@ pub struct Session {
     /// point with a greater id is new.
     off: HashMap<String, u32>,
     undone: Undone,
+    /// The answers to requested changes that [`Self::answers`] has not returned yet.
+    answers: Vec<ChangeAnswer>,
 }
 
 /// A point that the viewer toggled.
 #[derive(Clone, Copy)]
-pub struct Toggled {
+struct Toggled {
     /// The state to restore.
-    pub found: PointState,
+    found: PointState,
+    /// Whether the source returned `found`. Otherwise it is the state at a poll.
+    is_certain: bool,
     /// The state that the viewer set.
-    pub left: PointState,
+    left: PointState,
 }
 
 impl Session {
     /// Watches a source. With `keep`, toggled points stay toggled at the end.
     pub fn new(source: Box<dyn Source>, keep: bool) -> Self {
         let (toggled, off, undone) = (HashMap::new(), HashMap::new(), Undone::default());
-        Self { source, keep, toggled, off, undone }
+        Self { source, keep, toggled, off, undone, answers: Vec::new() }
     }
 
     /// The next snapshot.
     pub fn poll(&mut self) -> Result<Snapshot> {
-        let mut snapshot = self.source.poll()?;
+        let polled = self.source.poll();
+        self.hear();
+        let mut snapshot = polled?;
         self.switch_new_names(&mut snapshot);
         self.undone.add_to(&mut snapshot);
         Ok(snapshot)
@@ -89,9 +95,9 @@ impl Session {
         }
         for point in snapshot.points.iter_mut().filter(on) {
             if point.domain().is_some_and(|domain| self.off.contains_key(domain))
-                && let Ok(toggled) = self.switch(point.id, point.state, false)
+                && self.switch(point.id, point.state, false).is_ok()
             {
-                point.state = toggled.left;
+                point.state = PointState::Off;
             }
         }
         for point in &snapshot.points {
@@ -126,21 +132,59 @@ impl Session {
 
     /// Switches a point on or off. `shown` is its state at the last poll; another viewer may have
     /// switched it since.
-    pub fn switch(&mut self, id: u32, shown: PointState, on: bool) -> Result<Toggled> {
+    pub fn switch(&mut self, id: u32, shown: PointState, on: bool) -> Result<Acted> {
         let (change, left) = match on {
             false => (Change::Disable(id), PointState::Off),
             true => (Change::Enable(id), PointState::On),
         };
         let done = self.act(change);
-        let found = match &done {
-            Ok(found) => found.unwrap_or(shown),
-            Err(error) if Refusal::is_partly(error) => shown,
-            Err(_) => return done.map(|_| Toggled { found: shown, left }),
+        let certain = match &done {
+            Ok(Acted::Made(found)) => *found,
+            Ok(Acted::Requested) => None,
+            Err(error) if Refusal::is_partly(error) => None,
+            Err(_) => return done,
         };
-        let toggled = self.toggled.entry(id).or_insert(Toggled { found, left });
+        let found =
+            Toggled { found: certain.unwrap_or(shown), is_certain: certain.is_some(), left };
+        let toggled = self.toggled.entry(id).or_insert(found);
         toggled.left = left;
-        let toggled = *toggled;
-        done.map(|_| toggled)
+        let found = toggled.found;
+        done.map(|acted| match acted {
+            Acted::Made(_) => Acted::Made(Some(found)),
+            Acted::Requested => Acted::Requested,
+        })
+    }
+
+    /// The answers to changes that this session has requested. Never waits.
+    pub fn answers(&mut self) -> Vec<ChangeAnswer> {
+        self.hear();
+        std::mem::take(&mut self.answers)
+    }
+
+    fn hear(&mut self) {
+        for answer in self.source.answers() {
+            self.settle(&answer);
+            self.answers.push(answer);
+        }
+    }
+
+    /// Remembers the result of a requested change.
+    fn settle(&mut self, ChangeAnswer { change, result }: &ChangeAnswer) {
+        let is_refused = result.as_ref().err().is_some_and(|error| !Refusal::is_partly(error));
+        let before = match change {
+            Change::Enable(_) => PointState::Off,
+            Change::Disable(_) => PointState::On,
+            Change::Reset(id) if !is_refused => return self.undone.forget(*id),
+            Change::Reset(_) | Change::SetAlpha(..) | Change::Fence(..) => return,
+        };
+        let Some(toggled) = self.toggled.get_mut(&change.point()) else { return };
+        if is_refused {
+            toggled.left = before;
+        } else if let Ok(Some(found)) = result
+            && !toggled.is_certain
+        {
+            (toggled.found, toggled.is_certain) = (*found, true);
+        }
     }
 
     /// Whether the point was on before this session switched it off.
@@ -150,19 +194,18 @@ impl Session {
     }
 
     /// Makes a change that stays when the viewer leaves. Changes by [`Self::switch`] are undone.
-    pub fn act(&mut self, change: Change) -> Result<Option<PointState>> {
-        match self.source.read_only() {
-            Some(why) => bail!("{why}"),
-            None => {
-                let done = self.source.act(change);
-                if let Change::Reset(id) = change
-                    && done.as_ref().err().is_none_or(Refusal::is_partly)
-                {
-                    self.undone.forget(id);
-                }
-                done
-            }
+    pub fn act(&mut self, change: Change) -> Result<Acted> {
+        if let Some(why) = self.source.read_only() {
+            bail!("{why}");
         }
+        let done = self.source.act(change);
+        if let Change::Reset(id) = change
+            && !matches!(done, Ok(Acted::Requested))
+            && done.as_ref().err().is_none_or(Refusal::is_partly)
+        {
+            self.undone.forget(id);
+        }
+        done
     }
 
     /// Restores toggled points now, unless the session was made with `keep`.

@@ -103,8 +103,9 @@ pub trait Source {
     }
 
     /// Whether the figures that [`Self::prepare`] has requested are still on their way, so that
-    /// [`Self::poll`] would return the last snapshot again, or fail without one. Never waits. False
-    /// for a source that delivers at once, and if the connection is lost.
+    /// [`Self::poll`] would return the last snapshot again, or fail without one; or whether a
+    /// requested change has no answer yet. Never waits. False for a source that delivers at once,
+    /// and if the connection is lost.
     fn awaits(&mut self) -> bool {
         false
     }
@@ -146,10 +147,18 @@ pub trait Source {
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
-    /// Makes a change in the process. If it switched a point, returns the state to restore later,
-    /// if known. An error explains to the user why the change failed.
-    fn act(&mut self, _change: Change) -> Result<Option<PointState>> {
+    /// Makes a change in the process, or requests it from another place. A source with an interval
+    /// (see [`Self::set_interval`]) never waits for the answer. An error explains to the user why
+    /// the change failed.
+    fn act(&mut self, _change: Change) -> Result<Acted> {
         bail!("{}", self.read_only().unwrap_or("nothing can be changed here"))
+    }
+
+    /// The answers to requested changes that have arrived since the last call, and the errors of
+    /// requests that will never be answered. After a poll that shows a requested change, the answer
+    /// is there. Never waits.
+    fn answers(&mut self) -> Vec<ChangeAnswer> {
+        Vec::new()
     }
 
     /// Whether the source is a process, running or ended, and not a file.
@@ -213,6 +222,24 @@ impl Change {
         | Self::Fence(id, _)) = self;
         id
     }
+}
+
+/// The result of a change that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acted {
+    /// The change was made. If it switched a point: the state to restore later, if known.
+    Made(Option<PointState>),
+    /// The change was requested from another place. [`Source::answers`] will return the answer.
+    Requested,
+}
+
+/// The answer to a change that was requested from another place.
+#[derive(Debug)]
+pub struct ChangeAnswer {
+    /// The change.
+    pub change: Change,
+    /// Why the change failed, or the state to restore later as in [`Acted::Made`].
+    pub result: Result<Option<PointState>>,
 }
 
 /// Finds processes and attaches to them. The viewer uses this interface and not the machine itself,

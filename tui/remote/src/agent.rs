@@ -25,7 +25,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use crate::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
 use pfp_read::session::Session;
 use pfp_read::snapshot::{PointState, Snapshot};
-use pfp_read::source::{Change, Finder, Refusal, Source};
+use pfp_read::source::{Acted, Change, ChangeAnswer, Finder, Refusal, Source};
 
 /// Size of the parts in which a reply is written. Each written part shows that the line works.
 const PART: usize = 16 << 10;
@@ -34,6 +34,10 @@ const PART: usize = 16 << 10;
 const WAITING: usize = 1 << 18;
 /// How long the agent continues to write replies after the input has ended.
 const LAST: Duration = Duration::from_secs(1);
+/// How long the agent waits for another agent to answer a change.
+const ANSWER: Duration = Duration::from_secs(1);
+/// Time between two looks whether that answer has arrived.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// Maximum number of queued events; senders block beyond that.
 const UNSEEN: usize = 64;
@@ -264,9 +268,10 @@ impl AgentServer<'_> {
                 let lanes = watched.session.source.new_records(last, &first);
                 return Ok((Answer::Records, Packer::pack_list(&lanes)?));
             }
-            Ask::Act { source, change } => {
-                let found = self.watched(source)?.act(change)?;
-                Answer::Changed { found }
+            Ask::Act { source, changes } => {
+                let results = self.watched(source)?.act(&changes).into_iter();
+                let results = results.map(|result| result.map_err(|error| Failure::of(&error)));
+                Answer::Changed { results: results.collect() }
             }
             Ask::Goodbye => Answer::Done,
         };
@@ -297,15 +302,39 @@ impl WatchedProcess {
         Ok(packed)
     }
 
-    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
+    fn act(&mut self, changes: &[Change]) -> Vec<Result<Option<PointState>>> {
+        let acted: Vec<_> = changes.iter().map(|change| self.act_once(*change)).collect();
+        let requested = acted.iter().filter(|it| matches!(it, Ok(Acted::Requested))).count();
+        let mut answers = self.wait_for_answers(requested).into_iter();
+        let of_answer = |answer: Option<ChangeAnswer>| answer.map_or(Ok(None), |it| it.result);
+        let result = |acted: Result<Acted>| match acted? {
+            Acted::Made(found) => Ok(found),
+            Acted::Requested => of_answer(answers.next()),
+        };
+        acted.into_iter().map(result).collect()
+    }
+
+    fn act_once(&mut self, change: Change) -> Result<Acted> {
         let state = |id: u32| Some(self.last.as_ref()?.point(id)?.state);
         match change {
             Change::Enable(id) | Change::Disable(id) => {
                 let on = matches!(change, Change::Enable(_));
                 let found = state(id).unwrap_or(PointState::Off);
-                self.session.switch(id, found, on).map(|toggled| Some(toggled.found))
+                self.session.switch(id, found, on)
             }
             other => self.session.act(other),
         }
+    }
+
+    /// Waits for this many answers of another agent, which runs in another room of this machine.
+    /// Answers that are late are left out.
+    fn wait_for_answers(&mut self, count: usize) -> Vec<ChangeAnswer> {
+        let start = Instant::now();
+        let mut answers = self.session.answers();
+        while answers.len() < count && start.elapsed() < ANSWER {
+            thread::sleep(LOOK);
+            answers.extend(self.session.answers());
+        }
+        answers
     }
 }

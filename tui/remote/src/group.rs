@@ -13,6 +13,7 @@
 //! three other processes have died after it. Nothing is removed once no process of the group runs.
 //! A sum never removes processes; an open sum folds the oldest of many ended processes into one.
 
+mod change;
 pub(super) mod files;
 mod fold;
 mod kept;
@@ -26,12 +27,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 
+use change::GroupChange;
 use pfp_read::local_time::unix_ns;
-use pfp_read::snapshot::{Cell, Drained, PointState, ProcessState, Snapshot};
+use pfp_read::snapshot::{Cell, Drained, ProcessState, Snapshot};
 use pfp_read::source::{
-    BadPlace, Candidate, Change, Discovery, Finder, LineStatus, ProcessGroup, Refusal, Source,
+    Acted, BadPlace, Candidate, Change, ChangeAnswer, Discovery, Finder, LineStatus, ProcessGroup,
+    Refusal, Source,
 };
-use pfp_read::text::first_names;
 
 /// How long the rows of a process stay after it has exited cleanly.
 const STAYS: Duration = Duration::from_secs(60);
@@ -70,6 +72,8 @@ pub(super) struct GroupSource {
     /// The group's age, in ticks of its clock.
     elapsed_ticks: u64,
     interval: Option<Duration>,
+    /// Changes that some members have not answered yet, the oldest first.
+    changes: Vec<GroupChange>,
 }
 
 /// The key that points of several processes share if they are summed.
@@ -135,6 +139,7 @@ impl GroupSource {
             counted: None,
             elapsed_ticks: 0,
             interval: None,
+            changes: Vec::new(),
         };
         let discovery = group.join()?;
         match (group.members.is_empty(), group.coming.len()) {
@@ -355,40 +360,51 @@ impl Source for GroupSource {
         all
     }
 
-    fn act(&mut self, mut change: Change) -> Result<Option<PointState>> {
-        let routes = self.routes.get(point_of(&mut change)).cloned().unwrap_or_default();
-        let mut refused = Vec::new();
-        let (mut done, mut is_over) = (0, false);
-        let mut found = None;
+    fn act(&mut self, change: Change) -> Result<Acted> {
+        let mut own = change;
+        let routes = self.routes.get(point_of(&mut own)).cloned().unwrap_or_default();
+        let mut made = GroupChange::new(change);
         for (place, id) in routes {
             let member = &mut self.members[place];
             // In a sum, ended members are skipped, since they cannot be changed.
             if member.last.process.state != ProcessState::Running {
-                is_over = true;
+                made.is_over = true;
                 continue;
             }
-            *point_of(&mut change) = id;
-            match member.source.act(change) {
-                Ok(before) => {
-                    done += 1;
-                    // A sum is on if any of its points is on.
-                    found = if before == Some(PointState::On) { before } else { found.or(before) };
-                }
-                Err(error) => refused.push((member.last.process.to_string(), error)),
+            *point_of(&mut own) = id;
+            match member.source.act(own) {
+                Ok(Acted::Made(before)) => made.add(&member.last.process, Ok(before)),
+                Ok(Acted::Requested) => made.requested.push((member.segment_id.clone(), own)),
+                Err(error) => made.add(&member.last.process, Err(error)),
             }
         }
-        let (failed, all) = (refused.len(), done + refused.len());
-        let names: Vec<String> = refused.iter().map(|(name, _)| name.clone()).collect();
-        match (done, refused.into_iter().next()) {
-            (0, Some((_, error))) => Err(error),
-            (_, Some((_, error))) => bail!(Refusal::Partly(format!(
-                "{failed} of {all} processes did not follow ({}): {error:#}",
-                first_names(&names)
-            ))),
-            (0, None) if is_over => bail!(ENDED),
-            (0, None) => bail!("no process has that point"),
-            (_, None) => Ok(found),
+        if made.requested.is_empty() {
+            return made.result().map(Acted::Made);
         }
+        self.changes.push(made);
+        Ok(Acted::Requested)
+    }
+
+    fn answers(&mut self) -> Vec<ChangeAnswer> {
+        for member in &mut self.members {
+            for ChangeAnswer { change, result } in member.source.answers() {
+                let asked = (member.segment_id.clone(), change);
+                if let Some(made) = self.changes.iter_mut().find(|made| made.awaits(&asked)) {
+                    made.requested.retain(|requested| *requested != asked);
+                    made.add(&member.last.process, result);
+                }
+            }
+        }
+        // No answer comes from a member that has left, or whose source was dropped.
+        let members = self.members.iter().filter(|member| !member.is_kept);
+        let there: HashSet<&str> = members.map(|member| member.segment_id.as_str()).collect();
+        for made in &mut self.changes {
+            let before = made.requested.len();
+            made.requested.retain(|(id, _)| there.contains(id.as_str()));
+            made.is_over |= made.requested.len() < before;
+        }
+        let answered = self.changes.extract_if(.., |made| made.requested.is_empty());
+        answered.map(|made| ChangeAnswer { change: made.change, result: made.result() }).collect()
     }
 }
 

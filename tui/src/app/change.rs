@@ -1,12 +1,15 @@
 //! Makes changes in the watched program, logs them, and undoes them.
+//!
+//! A process at another place answers later. Until then, the screen shows the change as if it were
+//! made, and says that it is not confirmed. [`App::hear`] logs it when the answer arrives.
 
 use anyhow::Result;
 
 use super::App;
 use crate::common::Severity;
-use pfp_read::session::BeforeReset;
+use pfp_read::session::{BeforeReset, Session};
 use pfp_read::snapshot::PointState;
-use pfp_read::source::{Change, Refusal, change_each};
+use pfp_read::source::{Acted, Change, ChangeAnswer, Refusal, change_each};
 use pfp_read::text;
 
 /// Maximum number of changes that can be undone.
@@ -19,6 +22,46 @@ pub(super) struct UndoEntry {
     back: Vec<Change>,
     /// The figures of points that were reset.
     figures: Vec<BeforeReset>,
+}
+
+impl UndoEntry {
+    /// Whether it undoes a change.
+    fn is_about(&self, change: Change) -> bool {
+        let is_reset = matches!(change, Change::Reset(_));
+        let resets = self.figures.iter().any(|figures| figures.point == change.point());
+        is_reset && resets || self.back.iter().any(|back| is_alike(*back, change))
+    }
+
+    /// Leaves out what undoes a change that was refused. Returns false if that is all.
+    fn forget(&mut self, refused: Change) -> bool {
+        let id = refused.point();
+        match refused {
+            Change::Reset(_) => self.figures.retain(|figures| figures.point != id),
+            _ => self.back.retain(|back| !is_alike(*back, refused)),
+        }
+        !self.back.is_empty() || !self.figures.is_empty()
+    }
+}
+
+/// Whether two changes set the same property of the same point.
+fn is_alike(one: Change, other: Change) -> bool {
+    use Change::{Disable, Enable, Fence, Reset, SetAlpha};
+    let is_same_kind = matches!(
+        (one, other),
+        (Enable(_) | Disable(_), Enable(_) | Disable(_))
+            | (Reset(_), Reset(_))
+            | (SetAlpha(..), SetAlpha(..))
+            | (Fence(..), Fence(..))
+    );
+    is_same_kind && one.point() == other.point()
+}
+
+/// Changes that were requested from another place and are not confirmed yet.
+#[derive(Default)]
+pub(super) struct Requested {
+    changes: Vec<Change>,
+    /// The message about the last of them, repeated when all are confirmed.
+    said: Option<String>,
 }
 
 impl App {
@@ -54,10 +97,53 @@ impl App {
     /// Says what was done, or what went wrong.
     pub(super) fn say_done(&mut self, done: Result<()>, said: &str) {
         match but_partly(done) {
-            Ok(None) => self.common.say(said),
+            Ok(None) if self.requested.changes.is_empty() => self.common.say(said),
+            Ok(None) => {
+                self.common.say(format!("{said}, not confirmed yet"));
+                self.requested.said = Some(said.to_owned());
+            }
             Ok(Some(why)) => self.common.notify(Severity::Failure, why),
             Err(error) => self.common.notify(Severity::Error, format!("{error:#}")),
         }
+    }
+
+    /// Handles the answers to requested changes. To be called after a poll, before its snapshot is
+    /// logged.
+    pub(super) fn hear(&mut self) {
+        let answers = self.common.session.as_mut().map(Session::answers).unwrap_or_default();
+        for ChangeAnswer { change, result } in answers {
+            // The session itself has requested the other changes.
+            let place = self.requested.changes.iter().position(|requested| *requested == change);
+            let Some(place) = place else { continue };
+            self.requested.changes.remove(place);
+            match but_partly(result.map(drop)) {
+                Ok(but) => {
+                    self.log_change(change, but.as_deref());
+                    if let Some(why) = but {
+                        self.requested.said = None;
+                        self.common.notify(Severity::Failure, why);
+                    }
+                }
+                Err(error) => self.refused(change, &error),
+            }
+        }
+        if self.requested.changes.is_empty()
+            && let Some(said) = self.requested.said.take()
+        {
+            self.common.say(said);
+        }
+    }
+
+    /// Reports a requested change that was not made, or may not have been made.
+    fn refused(&mut self, change: Change, error: &anyhow::Error) {
+        self.requested.said = None;
+        if let Some(place) = self.undo_stack.iter().rposition(|entry| entry.is_about(change))
+            && !self.undo_stack[place].forget(change)
+        {
+            self.undo_stack.remove(place);
+        }
+        let name = self.common.point_name(change.point());
+        self.common.notify(Severity::Error, format!("{name}: {error:#}"));
     }
 
     /// Undoes what the user did last.
@@ -68,13 +154,12 @@ impl App {
         let done = self.bring_back(&entry.figures);
         let done = done.and_then(|()| change_each(&entry.back, |change| self.change(*change)));
         self.next_poll = self.common.now;
-        match but_partly(done) {
-            Ok(None) => self.common.say(format!("undone: {}", entry.what)),
-            Ok(Some(why)) => self.common.notify(Severity::Failure, why),
-            Err(error) => {
+        match done {
+            Err(error) if !Refusal::is_partly(&error) => {
                 self.common.notify(Severity::Error, format!("not undone: {error:#}"));
                 self.undo_stack.push(entry);
             }
+            done => self.say_done(done, &format!("undone: {}", entry.what)),
         }
     }
 
@@ -92,28 +177,41 @@ impl App {
         Ok(())
     }
 
-    /// Makes a change to one point, and logs it.
+    /// Makes a change to one point and logs it, or requests it from another place.
     fn change(&mut self, change: Change) -> Result<()> {
-        let (id, unix_ns) = (change.point(), self.common.unix_ns());
+        let id = change.point();
         let Some(figures) = self.common.model.point(id) else { return Ok(()) };
-        let (name, shown) = (self.common.full_name(figures), figures.state());
+        let shown = figures.state();
         let Some(session) = &mut self.common.session else { return Ok(()) };
-        let mut switch = |on| {
-            let left = session.switch(id, shown, on)?.left;
+        let mut switch = |on, left| {
+            let acted = session.switch(id, shown, on)?;
             self.common.model.expect_state(id, left);
-            anyhow::Ok(())
+            anyhow::Ok(acted)
         };
         let done = match change {
-            Change::Enable(_) => switch(true),
-            Change::Disable(_) => switch(false),
-            _ => session.act(change).map(drop),
+            Change::Enable(_) => switch(true, PointState::On),
+            Change::Disable(_) => switch(false, PointState::Off),
+            _ => session.act(change),
         };
-        let but = match &done {
-            Ok(()) => None,
-            Err(error) if Refusal::is_partly(error) => Some(said(error)),
-            Err(_) => return done,
-        };
-        let (log, but) = (&mut self.common.log, but.as_deref());
+        match &done {
+            Ok(Acted::Made(_)) => self.log_change(change, None),
+            Ok(Acted::Requested) => {
+                self.requested.changes.push(change);
+                // Request a picture that shows the change.
+                self.next_poll = self.common.now;
+            }
+            Err(error) if Refusal::is_partly(error) => self.log_change(change, Some(&said(error))),
+            Err(_) => {}
+        }
+        done.map(drop)
+    }
+
+    /// Adds a change to the log. `but` says which processes did not follow.
+    fn log_change(&mut self, change: Change, but: Option<&str>) {
+        let (id, unix_ns) = (change.point(), self.common.unix_ns());
+        let Some(figures) = self.common.model.point(id) else { return };
+        let name = self.common.full_name(figures);
+        let log = &mut self.common.log;
         match change {
             Change::Enable(_) => log.toggled(unix_ns, id, &name, PointState::On, but),
             Change::Disable(_) => log.toggled(unix_ns, id, &name, PointState::Off, but),
@@ -121,7 +219,6 @@ impl App {
             Change::SetAlpha(_, alpha) => log.averaged(unix_ns, id, &name, alpha, but),
             Change::Fence(_, fenced) => log.fenced(unix_ns, id, &name, fenced, but),
         }
-        done
     }
 
     /// The change that will undo `change`, computed before `change` is made. `None` for a reset.
@@ -142,7 +239,7 @@ impl App {
 
 /// Takes a refusal by only some of the processes as success, and returns its message. `None` if no
 /// process refused the change.
-pub(super) fn but_partly(done: Result<()>) -> Result<Option<String>> {
+fn but_partly(done: Result<()>) -> Result<Option<String>> {
     match done {
         Ok(()) => Ok(None),
         Err(error) if Refusal::is_partly(&error) => Ok(Some(said(&error))),

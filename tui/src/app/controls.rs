@@ -1,14 +1,13 @@
 //! Changes that the user makes in the watched program, to one point or to all shown points.
 
 use super::App;
-use super::change::but_partly;
-use crate::common::{Errand, Overlay, Prompt, PromptSubject, Question, Severity};
+use crate::common::{Errand, Overlay, Prompt, PromptSubject, Question};
 use pfp_model::Figures;
 use pfp_model::alpha;
 use pfp_model::columns::{Available, Column};
 use pfp_model::left_over::LeftOver;
 use pfp_read::snapshot::PointState;
-use pfp_read::source::Change;
+use pfp_read::source::{Change, Refusal};
 
 impl App {
     /// A confirmation question in words, such as `reset parse?`.
@@ -132,19 +131,19 @@ impl App {
     /// Sets alpha from the typed text, or shows the error in it.
     pub(super) fn set_alpha(&mut self, id: u32, prompt: Prompt) {
         let name = self.common.point_name(id);
-        let set = alpha::parse(&prompt.text()).and_then(|alpha| {
-            let what = format!("set alpha of {name}");
-            let but = but_partly(self.make(&what, &[Change::SetAlpha(id, alpha)]));
-            but.map(|but| (alpha, but)).map_err(|error| format!("{error:#}"))
-        });
-        match set {
-            Ok((_, Some(why))) => self.common.notify(Severity::Failure, why),
-            Ok((Some(alpha), None)) => {
-                let alpha = alpha::written(alpha);
-                self.common.say(format!("{name} has an EWMA with alpha {alpha}"));
+        let alpha = match alpha::parse(&prompt.text()) {
+            Ok(alpha) => alpha,
+            Err(why) => return self.overlay = Some(prompt.refused(why)),
+        };
+        let said = match alpha.map(alpha::written) {
+            Some(alpha) => format!("{name} has an EWMA with alpha {alpha}"),
+            None => format!("{name} has no EWMA from now on"),
+        };
+        match self.make(&format!("set alpha of {name}"), &[Change::SetAlpha(id, alpha)]) {
+            Err(error) if !Refusal::is_partly(&error) => {
+                self.overlay = Some(prompt.refused(format!("{error:#}")));
             }
-            Ok((None, None)) => self.common.say(format!("{name} has no EWMA from now on")),
-            Err(why) => self.overlay = Some(prompt.refused(why)),
+            done => self.say_done(done, &said),
         }
     }
 

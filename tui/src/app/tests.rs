@@ -4,6 +4,7 @@ mod diff;
 mod files;
 mod filter;
 mod keys;
+mod late;
 mod leaving;
 mod load;
 mod log;
@@ -28,7 +29,7 @@ use pfp_model::filter::Filter;
 use pfp_read::files::json::read;
 use pfp_read::snapshot::{PointState, Process, Snapshot};
 use pfp_read::source::synthetic::Synthetic;
-use pfp_read::source::{Candidate, Change, Discovery, ProcessGroup, Selector};
+use pfp_read::source::{Acted, Candidate, Change, Discovery, ProcessGroup, Selector};
 
 /// Number of rows of a list that fit on the test's terminal.
 const ROWS: usize = 5;
@@ -57,7 +58,7 @@ impl Source for Shared {
         self.0.borrow_mut().open_stacks()
     }
 
-    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
+    fn act(&mut self, change: Change) -> Result<Acted> {
         self.0.borrow_mut().act(change)
     }
 }

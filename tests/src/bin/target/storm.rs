@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pfp_read::snapshot::{PointState, ProcessState, Snapshot};
-use pfp_read::source::{self, Change, Source};
+use pfp_read::snapshot::{ProcessState, Snapshot};
+use pfp_read::source::{self, Acted, Change, Source};
 use pfp_remote::Machine;
 use pfp_tests::script::{in_turn, pause, say};
 use pfp_tests::{os, stolen};
@@ -85,7 +85,7 @@ impl Source for Hurried {
         Ok(snapshot)
     }
 
-    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
+    fn act(&mut self, change: Change) -> Result<Acted> {
         self.process.act(change)
     }
 }

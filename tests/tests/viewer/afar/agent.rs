@@ -79,7 +79,7 @@ impl Agent {
     /// Attaches to a process, and disables one of its points.
     fn switch_off(&mut self, place: &Place, target: &Target, name: &str, keep: bool) {
         let hello = self.ask(json!({ "Hello": { "keep": keep } }));
-        assert_eq!(hello["Hello"]["version"], 6, "{hello}");
+        assert_eq!(hello["Hello"]["version"], 7, "{hello}");
         let snapshot = place.snapshot(target);
         let segment = &snapshot.process.segment_id;
         let point = snapshot.points.iter().find(|point| point.name == name).unwrap().id;
@@ -87,8 +87,8 @@ impl Agent {
         let attached = self.ask(attach);
         assert!(attached["Attached"].is_object(), "{attached}");
         assert!(self.picture(None)["Picture"].is_object());
-        let act = json!({ "Act": { "source": 0, "change": { "Disable": point } } });
-        assert_eq!(self.ask(act), json!({ "Changed": { "found": "on" } }));
+        let act = json!({ "Act": { "source": 0, "changes": [{ "Disable": point }] } });
+        assert_eq!(self.ask(act), json!({ "Changed": { "results": [{ "Ok": "on" }] } }));
     }
 
     /// Sends these last bytes, closes the connection, and waits for the agent's end.

@@ -28,11 +28,11 @@ use super::guard::clean_discovery;
 use super::namespaces::{effective_user, ids_here, is_own};
 use super::place::Objects;
 use super::usage;
-use super::{Candidate, Change, Discovery, Refusal, Source};
+use super::{Acted, Candidate, Change, Discovery, Refusal, Source};
 use crate::files::atomic_file::{self, Existing};
 use crate::files::zstd_file;
 use crate::local_time::unix_ns;
-use crate::snapshot::{Drained, End, LaneKind, PointState, ProcessState, Record, Snapshot};
+use crate::snapshot::{Drained, End, LaneKind, ProcessState, Record, Snapshot};
 use picture::{
     CellCache, Fate, add_calls, bound_resets, convert, convert_record, name_of, point_state,
     records, show_names, state_of, ticks_until, until_last_begin,
@@ -399,7 +399,7 @@ impl Source for LiveSource {
         })
     }
 
-    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
+    fn act(&mut self, change: Change) -> Result<Acted> {
         if self.dead {
             bail!("the process has ended; nothing can be changed in it");
         }
@@ -429,7 +429,7 @@ impl Source for LiveSource {
             self.switches.retract(point);
             bail!("the process has no point {point}");
         };
-        Ok(on.map(|on| self.switches.confirm(point, on, point_state(before))))
+        Ok(Acted::Made(on.map(|on| self.switches.confirm(point, on, point_state(before)))))
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use pfp_shm_layout::cell::average_of;
 
-use super::{Change, Source};
+use super::{Acted, Change, Source};
 use crate::snapshot::{
     Bucket, Cell, Clock, Edge, FORMAT, Lane, Point, PointState, Process, ProcessState, Snapshot,
     Stats, VERSION,
@@ -239,10 +239,10 @@ impl Source for Synthetic {
         Some(open.map(|lane| (lane.id, points(lane))).collect())
     }
 
-    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
+    fn act(&mut self, change: Change) -> Result<Acted> {
         let mut switch = |id, to| {
             let point = self.point_mut(id)?;
-            Ok(Some(std::mem::replace(&mut point.state, to)))
+            Ok(Acted::Made(Some(std::mem::replace(&mut point.state, to))))
         };
         match change {
             Change::Enable(id) => return switch(id, PointState::On),
@@ -257,6 +257,6 @@ impl Source for Synthetic {
                 self.snapshot.edges.retain(|edge| edge.point != id);
             }
         }
-        Ok(None)
+        Ok(Acted::Made(None))
     }
 }

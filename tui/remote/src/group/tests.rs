@@ -3,7 +3,7 @@ use std::rc::Rc;
 
 use super::*;
 use pfp_model::{Figures, Model};
-use pfp_read::snapshot::{Open, Record, total};
+use pfp_read::snapshot::{Open, PointState, Record, total};
 use pfp_read::source::Selector;
 use pfp_read::source::synthetic::Synthetic;
 
@@ -19,7 +19,7 @@ impl Source for Here {
         self.0.borrow_mut().open_stacks()
     }
 
-    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
+    fn act(&mut self, change: Change) -> Result<Acted> {
         self.0.borrow_mut().act(change)
     }
 }
@@ -46,6 +46,7 @@ struct Distant {
     refuses: Rc<std::cell::Cell<bool>>,
     has_died: Rc<std::cell::Cell<bool>>,
     last: Option<Snapshot>,
+    requested: Vec<Change>,
 }
 
 impl Source for Distant {
@@ -57,11 +58,26 @@ impl Source for Distant {
         Ok(self.last.insert(snapshot).clone())
     }
 
-    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
+    fn act(&mut self, change: Change) -> Result<Acted> {
         if self.refuses.get() {
             bail!("the connection is late");
         }
+        if self.is_late.get() {
+            self.requested.push(change);
+            return Ok(Acted::Requested);
+        }
         self.made.borrow_mut().act(change)
+    }
+
+    fn answers(&mut self) -> Vec<ChangeAnswer> {
+        if self.is_late.get() {
+            return Vec::new();
+        }
+        let answer = |change| match self.made.borrow_mut().act(change) {
+            Ok(Acted::Made(found)) => ChangeAnswer { change, result: Ok(found) },
+            other => panic!("{other:?}"),
+        };
+        self.requested.drain(..).map(answer).collect()
     }
 
     fn has_died(&self) -> bool {
@@ -117,7 +133,14 @@ impl Finder for Machines {
         }
         let (is_late, refuses) = (Rc::clone(&self.1), Rc::clone(&self.2));
         let has_died = Rc::clone(&self.3);
-        Ok(Box::new(Distant { made, is_late, refuses, has_died, last: None }))
+        Ok(Box::new(Distant {
+            made,
+            is_late,
+            refuses,
+            has_died,
+            last: None,
+            requested: Vec::new(),
+        }))
     }
 }
 
@@ -306,6 +329,40 @@ fn a_change_that_not_all_follow_says_how_many_did_not() {
     here.borrow_mut().snapshot_mut().process.state = ProcessState::Exited;
     group.poll().unwrap();
     assert_eq!(group.act(Change::Enable(id)).unwrap_err().to_string(), ENDED);
+}
+
+/// The group answers a change when all its processes have answered, or have ended.
+#[test]
+fn a_change_is_answered_after_the_last_process_has_answered() {
+    for ends in [false, true] {
+        let machines = Machines::default();
+        let [here, far] = [7, 8].map(|pid| machines.start(pid));
+        let mut group = machines.group(true);
+        let snapshot = group.poll().unwrap();
+        let id = snapshot.points.iter().find(|point| point.state == PointState::On).unwrap().id;
+        let states = || {
+            let state = |made: &Shared| made.borrow_mut().snapshot_mut().points[id as usize].state;
+            [state(&here), state(&far)]
+        };
+        machines.1.set(true);
+        assert_eq!(group.act(Change::Disable(id)).unwrap(), Acted::Requested);
+        assert!(group.answers().is_empty());
+        use PointState::{Off, On};
+        assert_eq!(states(), [Off, On]);
+        if ends {
+            machines.3.set(true);
+            group.poll().unwrap();
+        } else {
+            machines.1.set(false);
+        }
+        let answers = group.answers();
+        let [ChangeAnswer { change: Change::Disable(of), result: Ok(Some(On)) }] = answers[..]
+        else {
+            panic!("{answers:?}");
+        };
+        assert_eq!((of, states()), (id, [Off, if ends { On } else { Off }]));
+        assert!(group.answers().is_empty());
+    }
 }
 
 #[test]

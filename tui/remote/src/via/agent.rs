@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -117,8 +117,11 @@ pub(super) struct AgentProcess {
     pub(super) child: Child,
     /// Whether this program was sent to the place, to run there as the agent.
     pub(super) copies: bool,
-    /// Standard input of the agent. `None` once it is closed.
-    pub(super) requests: Option<ChildStdin>,
+    /// Requests for the thread that writes them to the agent's standard input, since a stalled line
+    /// blocks writes. `None` once no more follow; the thread then closes the input.
+    pub(super) requests: Option<Sender<Vec<u8>>>,
+    /// Disconnected once that thread has ended.
+    pub(super) all_written: Receiver<()>,
     pub(super) replies: Receiver<Result<(Reply, Vec<u8>)>>,
     /// Numbers of the requests without an answer yet whose answers [`Self::wait`] will return.
     pub(super) asked: HashSet<u32>,
@@ -175,7 +178,7 @@ impl AgentProcess {
         let mut child = waiting
             .spawn(&mut command)
             .map_err(|error| anyhow!("{via}: expected to start an agent, found: {error}"))?;
-        let mut requests = child.stdin.take();
+        let mut input = child.stdin.take();
         let said = Arc::new(Mutex::new(String::new()));
         let (until_all, all_said) = mpsc::sync_channel(0);
         if let Some(errors) = child.stderr.take() {
@@ -213,14 +216,26 @@ impl AgentProcess {
                 }
             });
         }
-        let copied = match &mut requests {
-            Some(requests) if way.copies => bring(requests, &heard),
+        let copied = match &mut input {
+            Some(input) if way.copies => bring(input, &heard),
             _ => Ok(()),
         };
+        let (requests, to_write) = mpsc::channel::<Vec<u8>>();
+        let (until_written, all_written) = mpsc::sync_channel(0);
+        thread::spawn(move || {
+            let _until_written: SyncSender<()> = until_written;
+            let Some(mut input) = input else { return };
+            for request in to_write {
+                if input.write_all(&request).is_err() {
+                    return;
+                }
+            }
+        });
         let mut line = Self {
             child,
             copies: way.copies,
-            requests,
+            requests: Some(requests),
+            all_written,
             replies,
             asked: HashSet::new(),
             early: VecDeque::new(),
@@ -303,10 +318,10 @@ impl AgentProcess {
     pub(super) fn send(&mut self, ask: Ask) -> Result<u32> {
         let number = self.next;
         self.next += 1;
-        let requests = self.requests.as_mut().ok_or_else(|| anyhow!("it has ended"))?;
-        match wire::write(requests, &Request { number, ask }) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => bail!("it has ended"),
-            result => result?,
+        let request = wire::message(&Request { number, ask }, &[])?;
+        let sent = self.requests.as_ref().map(|requests| requests.send(request));
+        if !matches!(sent, Some(Ok(()))) {
+            bail!("it has ended");
         }
         self.silent_since.get_or_insert_with(Instant::now);
         Ok(number)
@@ -434,6 +449,9 @@ impl Drop for AgentProcess {
                 let _ = self.send(Ask::Goodbye);
             }
             self.requests = None;
+            if !self.is_cut {
+                let _ = self.all_written.recv_timeout(TO_SAY_GOODBYE);
+            }
             if !self.is_cut && !is_late {
                 self.wait_for_end(TO_SAY_GOODBYE);
             }

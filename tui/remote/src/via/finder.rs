@@ -1,7 +1,7 @@
 //! Finds the processes of another place.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -168,7 +168,8 @@ impl RemoteFinder {
             asked: None,
             asked_for_records: None,
             for_records: FOR_RECORDS,
-            acts: Vec::new(),
+            unsent: Vec::new(),
+            acts: VecDeque::new(),
             last: None,
             is_base: false,
             came: Instant::now(),

@@ -1,31 +1,30 @@
 //! A source of pictures of one or several processes at another place.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use pfp_shm_layout::geometry::RING_SLOTS;
 
 use super::agent::{PATIENCE, SILENT};
 use super::far::{Connection, ConnectionState, PendingRequest};
 use super::scale::ClockScale;
 use super::way::at;
-use super::wire::{Answer, Ask, Unpacker};
+use super::wire::{Answer, Ask, Failure, Unpacker};
 use pfp_read::files::json::Existing;
 use pfp_read::snapshot::{Drained, Lane, PointState, Record, Snapshot};
-use pfp_read::source::{Change, LineStatus, ProcessGroup, Source};
+use pfp_read::source::{Acted, Change, ChangeAnswer, LineStatus, ProcessGroup, Source};
 
 /// How long a subcommand without a screen waits for a picture other than the first.
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
 /// How long a screen waits for records, if no other answer is overdue: too short for a user to
 /// notice after pressing a key.
 pub(super) const FOR_RECORDS: Duration = Duration::from_millis(40);
-/// How long a screen waits for records for a file or for the answer to a change, unless the line is
-/// late.
+/// How long a screen waits for records for a file, unless the line is late.
 const MORE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait until attached; and how long a subcommand without a screen waits for its first
 /// picture, for records and for changes.
@@ -70,8 +69,11 @@ pub(super) struct RemoteSource {
     pub(super) asked_for_records: Option<PendingRequest>,
     /// How long a screen waits for records.
     pub(super) for_records: Duration,
-    /// Requests for changes whose answers have not arrived yet, the oldest first.
-    pub(super) acts: Vec<PendingRequest>,
+    /// Changes that the next [`Source::prepare`] sends.
+    pub(super) unsent: Vec<Change>,
+    /// Changes that were sent together and whose answer has not arrived yet, the oldest first.
+    /// Without a request, the line was lost before.
+    pub(super) acts: VecDeque<(Vec<Change>, Option<PendingRequest>)>,
     /// The last picture, unconverted.
     pub(super) last: Option<Snapshot>,
     /// Whether the next picture will have only the differences from `last`.
@@ -126,14 +128,6 @@ impl RemoteSource {
         (self.asked, self.asked_for_records, self.is_base) = (None, None, false);
         // If this source is a group, another agent may give the lanes other ids.
         self.rings.clear();
-        let unanswered = std::mem::take(&mut self.acts);
-        if !unanswered.is_empty() {
-            bail!(
-                "{}: the connection was lost before the last change was confirmed; check whether \
-                 it was made, and repeat it if not",
-                far.way.name
-            );
-        }
         Ok(())
     }
 
@@ -228,17 +222,8 @@ impl RemoteSource {
         snapshot
     }
 
-    /// How long to wait for the answer to a change.
-    pub(super) fn more_patience(&self) -> Duration {
-        match self.interval {
-            None => MAX_PATIENCE,
-            Some(_) if self.far.borrow_mut().is_late() => Duration::ZERO,
-            Some(_) => MORE_PATIENCE,
-        }
-    }
-
-    /// Requests records. `None` if the records have not arrived yet. The next call waits for the
-    /// same records, whatever it asks for.
+    /// Requests records. `None` if they have not arrived yet: the next call waits for them,
+    /// whatever it asks for.
     pub(super) fn records(&mut self, ask: Ask) -> Result<Option<Vec<Drained>>> {
         self.attach()?;
         let patience = match self.interval {
@@ -269,28 +254,55 @@ impl RemoteSource {
         }
     }
 
-    /// Handles the answers to pending changes.
-    pub(super) fn look_after_acts(&mut self) -> Result<()> {
-        let mut far = self.far.borrow_mut();
-        while let Some(&asked) = self.acts.first() {
-            let answer = far.answer(asked, Duration::ZERO);
-            // If the line is lost, leave the change in the list: `attach` will report that it was
-            // not confirmed.
-            if !matches!(answer, Ok(None)) && matches!(far.state, ConnectionState::Up(_)) {
-                self.acts.remove(0);
-            }
-            if answer?.is_none() {
-                break;
-            }
+    /// Sends the changes that wait to be sent.
+    fn send_changes(&mut self) {
+        if !self.unsent.is_empty() {
+            let changes = std::mem::take(&mut self.unsent);
+            let ask = Ask::Act { source: self.id, changes: changes.clone() };
+            let asked = self.far.borrow_mut().ask(ask).ok();
+            self.acts.push_back((changes, asked));
         }
-        Ok(())
+    }
+
+    /// The results of changes that were sent together. `None` if the answer does not arrive in time.
+    fn results(
+        &self,
+        changes: &[Change],
+        asked: Option<PendingRequest>,
+        patience: Duration,
+    ) -> Option<Vec<Result<Option<PointState>>>> {
+        let mut far = self.far.borrow_mut();
+        let answer = asked.map(|asked| far.answer(asked, patience));
+        let is_same_line = asked.is_some_and(|asked| asked.opened == far.opened);
+        let is_up = is_same_line && matches!(far.state, ConnectionState::Up(_));
+        let name = &far.way.name;
+        let why = match answer {
+            Some(Ok(None)) => return None,
+            Some(Ok(Some((Answer::Changed { results }, _)))) if results.len() == changes.len() => {
+                let error = |why: Failure| why.into_error().context(name.clone());
+                return Some(results.into_iter().map(|result| result.map_err(error)).collect());
+            }
+            Some(Ok(Some(_))) => format!("{name}: expected results of changes, found other data"),
+            Some(Err(error)) if is_up => format!("{error:#}"),
+            // The reason for the loss is reported first.
+            _ if self.interval.is_some() && !matches!(far.state, ConnectionState::Up(_)) => {
+                return None;
+            }
+            Some(Err(_)) | None => format!(
+                "{name}: the connection was lost before the last change was confirmed; check \
+                 whether it was made, and repeat it if not"
+            ),
+        };
+        Some(changes.iter().map(|_| Err(anyhow!(why.clone()))).collect())
     }
 }
 
 impl Source for RemoteSource {
     fn prepare(&mut self) {
-        // If the line is lost, the poll reports it and attaches again. The attach request may still
-        // be pending here: the agent answers in order.
+        // The picture that is requested next shows the changes.
+        self.send_changes();
+        // If the connection is lost, the poll reports it, and attaches again. The agent answers in order,
+        // so the request to attach may still be pending.
         let is_attached = self.opened == self.far.borrow().opened;
         if is_attached && self.asked.is_none() {
             let _ = self.ask_for_picture();
@@ -298,7 +310,8 @@ impl Source for RemoteSource {
     }
 
     fn awaits(&mut self) -> bool {
-        let asked = [self.attaching, self.asked];
+        let last_act = self.acts.back().and_then(|(_, asked)| *asked);
+        let asked = [self.attaching, self.asked, last_act];
         let mut far = self.far.borrow_mut();
         asked.into_iter().flatten().any(|asked| far.awaits(asked))
     }
@@ -310,13 +323,12 @@ impl Source for RemoteSource {
     fn picture(&mut self) -> Result<Snapshot> {
         self.attach()?;
         self.missed += 1;
-        if self.is_attached(self.patience())? {
-            self.look_after_acts()?;
-            if let Some(snapshot) = self.next()? {
-                self.last = Some(snapshot);
-                self.came = Instant::now();
-                self.missed = 0;
-            }
+        if self.is_attached(self.patience())?
+            && let Some(snapshot) = self.next()?
+        {
+            self.last = Some(snapshot);
+            self.came = Instant::now();
+            self.missed = 0;
         }
         // If no new picture has arrived, return the last one.
         match self.last.clone() {
@@ -380,24 +392,33 @@ impl Source for RemoteSource {
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
-    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
+    /// For a screen, many changes become one request: an answer to each would take as many polls.
+    fn act(&mut self, change: Change) -> Result<Acted> {
         self.attach()?;
-        let patience = self.more_patience();
-        if !self.is_attached(patience)? {
-            bail!("{}: the connection is late; nothing was changed", self.far.borrow().way.name);
+        if self.interval.is_some() {
+            self.unsent.push(change);
+            return Ok(Acted::Requested);
         }
-        let mut far = self.far.borrow_mut();
-        let asked = far.ask(Ask::Act { source: self.id, change })?;
-        match far.answer(asked, patience)? {
-            Some((Answer::Changed { found }, _)) => Ok(found),
-            Some(_) => Ok(None),
-            None if self.interval.is_none() => Err(far.silence(asked)),
-            // The change is made when the line works again.
-            None => {
-                self.acts.push(asked);
-                Ok(None)
-            }
+        self.wait_until_attached()?;
+        let asked =
+            self.far.borrow_mut().ask(Ask::Act { source: self.id, changes: vec![change] })?;
+        match self.results(&[change], Some(asked), MAX_PATIENCE).and_then(|mut all| all.pop()) {
+            Some(result) => result.map(Acted::Made),
+            None => Err(self.far.borrow().silence(asked)),
         }
+    }
+
+    fn answers(&mut self) -> Vec<ChangeAnswer> {
+        self.send_changes();
+        let mut answers = Vec::new();
+        while let Some((changes, asked)) = self.acts.front()
+            && let Some(results) = self.results(changes, *asked, Duration::ZERO)
+        {
+            let answer = |(change, result)| ChangeAnswer { change, result };
+            let changes = self.acts.pop_front().map(|(changes, _)| changes).unwrap_or_default();
+            answers.extend(changes.into_iter().zip(results).map(answer));
+        }
+        answers
     }
 
     fn read_only(&self) -> Option<&str> {
@@ -424,6 +445,7 @@ impl Source for RemoteSource {
 
 impl Drop for RemoteSource {
     fn drop(&mut self) {
+        self.send_changes();
         let mut far = self.far.borrow_mut();
         if self.opened != far.opened {
             return;
@@ -432,7 +454,8 @@ impl Drop for RemoteSource {
         // toggled there. Cutting the line makes the agent restore them.
         let cuts = self.interval.is_some() && far.is_late();
         let owed = [self.attaching, self.asked, self.asked_for_records];
-        for asked in owed.into_iter().flatten().chain(self.acts.drain(..)) {
+        let acts = self.acts.drain(..).filter_map(|(_, asked)| asked);
+        for asked in owed.into_iter().flatten().chain(acts) {
             far.forget(asked);
         }
         if let ConnectionState::Up(line) = &mut far.state {

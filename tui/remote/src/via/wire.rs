@@ -32,8 +32,8 @@ use pfp_read::text::counted;
 
 /// The first bytes that an agent sends. A shell may print something before them.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
-/// The version of the protocol. Both ends must have the same version.
-pub(crate) const VERSION: u32 = 6;
+/// The version of the protocol. Both ends must have the same one.
+pub(crate) const VERSION: u32 = 7;
 
 /// Maximum length of a message, in bytes.
 const LIMIT: u32 = 64 << 20;
@@ -63,8 +63,8 @@ pub(crate) enum Ask {
     Picture { source: u32, within_s: Option<u64> },
     /// Asks for the records of these lanes' rings from these numbers on, up to the last picture.
     NewRecords { source: u32, from: Vec<(u32, u64)> },
-    /// Makes a change.
-    Act { source: u32, change: Change },
+    /// Makes changes, in this order.
+    Act { source: u32, changes: Vec<Change> },
     /// Ends the line. The agent leaves all points as they are.
     Goodbye,
 }
@@ -91,8 +91,8 @@ pub(crate) enum Answer {
     Records,
     /// The request was carried out.
     Done,
-    /// The change was made. `found` is the state to restore later, if a point was switched.
-    Changed { found: Option<PointState> },
+    /// For each change: the state to restore later, if it switched a point; or why it failed.
+    Changed { results: Vec<Result<Option<PointState>, Failure>> },
     /// The request failed, for this reason.
     Failed(Failure),
 }
@@ -317,13 +317,7 @@ pub(crate) fn message(head: &impl Serialize, rest: &[u8]) -> io::Result<Vec<u8>>
     Ok(message)
 }
 
-/// Writes a message that has only a head.
-pub(crate) fn write(out: &mut impl Write, head: &impl Serialize) -> io::Result<()> {
-    out.write_all(&message(head, &[])?)?;
-    out.flush()
-}
-
-/// Reads a message. `None` if the input ends before a message begins.
+/// Reads a message. `None` if the input ends before it.
 ///
 /// # Errors
 ///
