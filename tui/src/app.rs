@@ -72,6 +72,10 @@ pub struct App {
     undo_stack: Vec<change::UndoEntry>,
     /// The user's changes that another place has not confirmed yet.
     requested: change::Requested,
+    /// The job that reads the recording.
+    reading: Option<replay::Reading>,
+    /// The snapshot of the recording that is saved once it was read.
+    saving: Option<replay::Saving>,
     /// While requested figures are on their way: the moment from which the last ones are shown again.
     awaits_until: Option<Instant>,
 }
@@ -98,6 +102,8 @@ impl App {
             has_looked: false,
             undo_stack: Vec::new(),
             requested: change::Requested::default(),
+            reading: None,
+            saving: None,
             awaits_until: None,
         }
     }
@@ -144,6 +150,7 @@ impl App {
             Status::Replay if self.common.replay.as_ref().is_some_and(Replay::is_due) => {
                 Some(self.next_poll)
             }
+            Status::Replay if self.reading.is_some() => Some(self.next_poll),
             // While paused, figures stay as they are, but the end of the process is shown.
             Status::Paused if self.common.ended_unseen.is_none() => Some(self.next_poll),
             // The list of processes keeps changing, so polling continues while it is shown.

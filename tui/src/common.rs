@@ -301,15 +301,6 @@ impl Common {
         self.session.as_mut()?.source.recording()
     }
 
-    /// Reads a snapshot of the recording.
-    pub(crate) fn read(&mut self, place: usize) -> anyhow::Result<Snapshot> {
-        let session = self.session.as_mut().ok_or_else(|| anyhow::anyhow!("nothing is open"))?;
-        if let Some(recording) = session.source.recording() {
-            recording.seek(place);
-        }
-        session.poll()
-    }
-
     /// Shows a message about a success.
     pub(crate) fn say(&mut self, text: impl AsRef<str>) {
         self.notify(Severity::Info, text);

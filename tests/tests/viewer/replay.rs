@@ -4,15 +4,18 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pfp_read::local_time::time_of_day;
 use pfp_read::source::{Recording, Source};
+use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::needs_a_screen;
 use pfp_tests::os::signal;
 use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::pty::Pty;
 use pfp_tests::screen::{Screen, row};
 use pfp_tests::target::{Target, wait_for};
+use pfp_tests::tools::lacks;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
@@ -238,4 +241,42 @@ fn a_moment_of_a_recording_is_printed() {
     assert!(status == Some(0) && diff.contains("work"), "{diff}");
     assert_eq!(out(&["open", "a.pfprec", "--at", "#9999"]).0, Some(2));
     assert_eq!(out(&["diff", "a.pfprec", "a.pfprec"]).0, Some(2));
+}
+
+/// A preloaded library lets all reads of the recording hang. Keys still work, and so do Ctrl-C and q.
+#[test]
+fn keys_work_while_the_disk_hangs() {
+    if lacks("a disk that hangs", "cc") {
+        return;
+    }
+    let flags = ["-shared", "-fPIC"];
+    let sources = ["hanging_file.c"];
+    let preload = c::compile(Compiler::C, "hanging_file.so", &sources, Link::Without, flags);
+    let place = Place::new();
+    let target = place.start_watched(STEADY, &[]);
+    let file = place.path("a.pfprec");
+    let mut recorder = record(&place, &target, &file);
+    wait_for("snapshots", || read(&file).len() >= 10);
+    signal(recorder.id(), libc::SIGINT);
+    assert!(recorder.wait().unwrap().success());
+    let hangs = place.path("hangs");
+    for leave in ["q", "\x03"] {
+        let mut command = place.command(pfp_top());
+        command.args(["open", "a.pfprec"]).env("LD_PRELOAD", &preload);
+        let mut terminal = Pty::start(command.env("PFP_TEST_HANGS", &hangs), 120, 30);
+        terminal.wait_for("the table", |text| text.contains("tick"));
+        std::fs::write(&hangs, "").unwrap();
+        terminal.keys(",");
+        std::thread::sleep(Duration::from_secs(1));
+        // Ctrl-L draws the whole screen.
+        let start = Instant::now();
+        terminal.keys("\x0c");
+        terminal.wait_for("that it waits", |text| text.contains("waiting for the file: "));
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        terminal.keys(leave);
+        assert!(terminal.end().code().is_some(), "a signal ended it");
+        assert_eq!(terminal.settings(), terminal.settings_before());
+        std::fs::remove_file(&hangs).unwrap();
+    }
 }

@@ -40,7 +40,7 @@ pub use which::Which;
 
 pub use crate::files::Refusal;
 use crate::files::json::Existing;
-pub use crate::files::recording::{Moment, Recording};
+pub use crate::files::recording::{Frames, Growth, Moment, ReadingJob, Recording};
 pub use crate::snapshot::BadPlace;
 use crate::snapshot::{Drained, End, PointState, Snapshot};
 pub use discovery::{Candidate, Discovery, Refused};

@@ -202,6 +202,9 @@ impl App {
         if self.view().wants_records() {
             self.look_at_records();
         }
+        if self.common.replay.is_some() && !self.view().windows().is_empty() {
+            self.read_parts();
+        }
         let (view, common) = self.view_mut();
         view.begin(common);
         view.arrange(common);
@@ -218,6 +221,7 @@ impl App {
         };
         match status {
             Status::Paused => {}
+            Status::Replay => self.read_parts(),
             // A busy ring may have overwritten the records of the last poll by now, so poll again.
             Status::Live => match session.poll() {
                 Ok(mut snapshot) => {
@@ -319,21 +323,30 @@ impl App {
     }
 
     pub(super) fn write(&mut self, prompt: Prompt, overwrite: Existing) {
+        if prompt.text().is_empty() {
+            return self.overlay = Some(prompt.refused("a name is needed".into()));
+        }
+        if self.common.replay.is_some() {
+            return self.save_with_records(prompt, overwrite);
+        }
         let (Some(snapshot), Some(session)) =
             (self.common.model.snapshot(), &mut self.common.session)
         else {
             return;
         };
         let snapshot = session.whole(snapshot);
+        self.save(&snapshot, prompt, overwrite);
+    }
+
+    /// Saves a snapshot, or the segment of the process, as the name of the file says.
+    pub(super) fn save(&mut self, snapshot: &Snapshot, prompt: Prompt, overwrite: Existing) {
+        let Some(session) = &mut self.common.session else { return };
         let path = files::with_home(prompt.text());
-        if path.as_os_str().is_empty() {
-            return self.overlay = Some(prompt.refused("a name is needed".into()));
-        }
         let shown = pfp_read::text::clean(&prompt.text()).into_owned();
         let written = if is_raw(&path) {
             session.source.save_raw(&path, overwrite)
         } else {
-            json::write(&snapshot, &path, overwrite)
+            json::write(snapshot, &path, overwrite)
         };
         match written {
             Ok(()) => {

@@ -4,101 +4,261 @@
 //! depend on how the user reached the cursor. After a jump, parts of a screen that show earlier
 //! times (the history of a load, the windows of a histogram, the log) are read again, as far as
 //! that is quick.
+//!
+//! ```text
+//! key, poll -> Replay::goal -> a job in a thread reads -> poll -> the snapshots are shown
+//! ```
+//!
+//! One job runs at a time. Keys that are pressed while it runs move the goal, which the next job
+//! reads.
 
+mod job;
+
+use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::App;
+use anyhow::Error;
+
+pub(super) use self::job::Reading;
+use self::job::{Found, Order, Placed, Range};
+use super::{App, CHECK};
 use crate::common::replay::{NORMAL, SPEEDS};
 use crate::common::{Overlay, Prompt, PromptSubject, Replay, Screen, Severity};
 use pfp_model::Model;
 use pfp_model::log::EventLog;
+use pfp_read::files::json::Existing;
 use pfp_read::snapshot::Snapshot;
-use pfp_read::source::Moment;
+use pfp_read::source::{Growth, Moment};
 
 /// The shortest time between two frames while a recording plays.
 const FRAME: Duration = Duration::from_millis(100);
 /// Time between two checks whether the recording has grown.
 const LOOK: Duration = Duration::from_millis(500);
-/// After a jump, the maximum number of snapshots before the cursor that are read.
-const BEFORE: usize = 120;
-/// After a move of the cursor, the time limit for reading snapshots other than the one to show.
-const READ_LIMIT: Duration = Duration::from_millis(100);
+/// Age of a job from which on the screen says that it waits for the file.
+const LATE: Duration = Duration::from_millis(500);
+/// Time between two checks whether a late job has ended.
+const CHECK_LATE: Duration = Duration::from_millis(100);
 /// The largest step forward that reads the snapshots in between.
 const BETWEEN: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// A snapshot that is saved once its records were read.
+pub(super) struct Saving {
+    snapshot: Placed<Arc<Snapshot>>,
+    prompt: Prompt,
+    overwrite: Existing,
+}
+
 impl App {
     /// Sets up the replay, if the watched source is a recording.
     pub(super) fn begin_replay(&mut self) {
+        (self.reading, self.saving) = (None, None);
         if self.common.replay.take().is_some() {
             self.common.interval = self.common.options.interval;
         }
-        let session = self.common.session.as_mut();
-        let Some(recording) = session.and_then(|session| session.source.recording()) else {
-            return;
-        };
+        let Some(recording) = self.common.recording() else { return };
         let place = recording.cursor();
         self.common.replay = Some(Replay {
             at: None,
+            goal: Some(place),
+            lacks_parts: false,
+            late: None,
             len: recording.len(),
             unix_ns: recording.taken_unix_ns(place),
             since_first: recording.since_first(place),
             next: None,
             speed: NORMAL,
             playing: false,
-            grows: recording.grows(),
+            grows: None,
         });
-        if let Some(remark) = recording.remark() {
-            self.common.notify(Severity::Problem, remark);
-        }
     }
 
-    /// Shows the first snapshot. While playing, shows the next snapshot that is due.
+    /// Shows what was read. While playing, goes on to the next snapshot that is due.
     pub(super) fn play(&mut self) {
+        if let Some(reading) = &self.reading {
+            match reading.found() {
+                Some(found) => self.take_in(found.unwrap_or_else(Found::failed)),
+                None => {
+                    let age = Some(reading.age(self.common.now)).filter(|age| *age >= LATE);
+                    if let Some(replay) = &mut self.common.replay {
+                        replay.late = age;
+                    }
+                }
+            }
+            return self.read_on(false);
+        }
+        self.go_with_time();
+        self.read_on(true);
+    }
+
+    /// While playing, moves the goal to the next snapshot that is due.
+    fn go_with_time(&mut self) {
         let session = self.common.session.as_mut();
         let Some(recording) = session.and_then(|session| session.source.recording()) else {
             return;
         };
         let Some(replay) = &mut self.common.replay else { return };
-        if replay.grows {
-            // Check `grows` before the refresh. If the recording ended between a refresh and a
-            // later check, the snapshots written in between would never be read.
-            replay.grows = recording.grows();
-            if let Err(error) = recording.refresh() {
-                let error = format!("the recording cannot be read any more: {error}");
-                return self.common.notify(Severity::Error, error);
+        let (Some(at), last) = (replay.at, replay.len - 1) else { return };
+        if replay.playing && at < last {
+            // Skip as many snapshots as one frame covers at this speed.
+            let until = replay.since_first + FRAME.mul_f64(SPEEDS[replay.speed]);
+            let mut to = at + 1;
+            while to < last && recording.since_first(to) < until {
+                to += 1;
             }
-            replay.len = recording.len();
+            replay.goal = Some(to);
+            return self.screens.timeline.at.follow();
         }
-        let last = replay.len - 1;
-        match replay.at {
-            None => {
-                let place = recording.cursor();
-                self.move_to(place);
-            }
-            Some(at) if replay.playing && at < last => {
-                // Skip as many snapshots as one frame covers at this speed.
-                let until = replay.since_first + FRAME.mul_f64(SPEEDS[replay.speed]);
-                let mut to = at + 1;
-                while to < last && recording.since_first(to) < until {
-                    to += 1;
-                }
-                self.move_to(to);
-            }
-            Some(at) => {
-                replay.next = (at < last).then(|| recording.since_first(at + 1));
-                if replay.playing && !replay.grows && at >= last {
-                    replay.playing = false;
-                    self.common.say("this is the end of the recording");
-                }
-            }
+        replay.next = (at < last).then(|| recording.since_first(at + 1));
+        if replay.playing && replay.grows == Some(false) {
+            replay.playing = false;
+            self.common.say("this is the end of the recording");
         }
     }
 
-    /// How long the current snapshot stays on the screen.
+    /// Starts to read what the screen lacks, unless a job runs. With `refresh`, also looks for new
+    /// snapshots of a recording that may grow.
+    fn read_on(&mut self, refresh: bool) {
+        let wants_records = self.view().wants_records();
+        let windows = self.view().windows();
+        let shown = self.common.model.shared_snapshot();
+        let session = self.common.session.as_mut();
+        let (Some(recording), Some(replay), None) = (
+            session.and_then(|session| session.source.recording()),
+            &mut self.common.replay,
+            &self.reading,
+        ) else {
+            return;
+        };
+        let (at, lacks_parts) = (replay.at, mem::take(&mut replay.lacks_parts));
+        let range = replay.goal.map(|to| match at {
+            Some(at) if to > at && to - at <= BETWEEN => Range::Between(at, to),
+            _ => Range::Before(to),
+        });
+        let place = range.map(Range::last).or(at);
+        let looks_back = lacks_parts || matches!(range, Some(Range::Before(_)));
+        let begin = |place: usize, window: &Duration| {
+            let now = recording.since_first(place);
+            let begins = |place: &usize| recording.since_first(*place) + *window <= now;
+            (0..=place).rev().find(begins).unwrap_or(0)
+        };
+        let windows = place
+            .filter(|_| looks_back)
+            .map(|place| windows.iter().map(|window| begin(place, window)).collect());
+        let order = Order {
+            refresh: refresh && replay.grows != Some(false) || replay.grows.is_none(),
+            range,
+            with_records: wants_records,
+            records_of: at.filter(|_| lacks_parts && wants_records).zip(shown),
+            save: self.saving.as_ref().map(|saving| saving.snapshot.clone()),
+            windows: windows.unwrap_or_default(),
+        };
+        if order.is_empty() {
+            return;
+        }
+        match order.start(recording, self.common.now) {
+            Ok(reading) => self.reading = Some(reading),
+            Err(error) => self.cannot_read(&error.into()),
+        }
+    }
+
+    /// Shows what a job has read.
+    fn take_in(&mut self, mut found: Found) {
+        let Some(Reading { order, .. }) = self.reading.take() else { return };
+        if let Some(replay) = &mut self.common.replay {
+            replay.late = None;
+        }
+        match found.growth.take() {
+            Some(Ok((grows, growth))) => self.grow(grows, growth),
+            Some(Err(error)) => {
+                let error = format!("the recording cannot be read any more: {error}");
+                self.common.notify(Severity::Error, error);
+            }
+            None => {}
+        }
+        let snapshots = mem::take(&mut found.snapshots);
+        match order.range {
+            Some(Range::Before(_)) if !snapshots.is_empty() => self.jump(snapshots),
+            _ => self.go_on(snapshots),
+        }
+        if let (Some(last), Some(replay)) = (order.range.map(Range::last), &mut self.common.replay)
+        {
+            replay.goal = replay.goal.filter(|goal| *goal != last);
+            // If nothing can be read there, the snapshot on the screen stays, and playing continues
+            // from it.
+            replay.at.get_or_insert(last);
+        }
+        if let Some(error) = &found.error {
+            self.cannot_read(error);
+        }
+        if !order.windows.is_empty() {
+            let (view, common) = self.view_mut();
+            view.look_back(found.windows, common);
+        }
+        if let Some(whole) = found.with_records {
+            self.take_records(&whole);
+        }
+        if order.save.is_some()
+            && let Some(Saving { prompt, overwrite, .. }) = self.saving.take()
+            && let Some(whole) = found.to_save
+        {
+            self.save(&whole, prompt, overwrite);
+        }
+        match order.range {
+            Some(_) => self.update(),
+            None => self.sort(),
+        }
+    }
+
+    fn cannot_read(&mut self, error: &Error) {
+        self.stop_playing();
+        self.common.notify(Severity::Problem, format!("{error:#}"));
+    }
+
+    /// Adds the snapshots that were appended to the recording.
+    fn grow(&mut self, grows: bool, growth: Growth) {
+        let Some(recording) = self.common.recording() else { return };
+        recording.grow(growth);
+        let (len, remark) = (recording.len(), recording.remark_while(grows));
+        let Some(replay) = &mut self.common.replay else { return };
+        replay.len = len;
+        let is_first = replay.grows.replace(grows).is_none();
+        if let Some(remark) = remark.filter(|_| is_first) {
+            self.common.notify(Severity::Problem, remark);
+        }
+    }
+
+    /// Reads the parts of the snapshot on the screen that the screen shows: records, and the begins
+    /// of windows.
+    pub(super) fn read_parts(&mut self) {
+        if let Some(replay) = &mut self.common.replay {
+            replay.lacks_parts = true;
+        }
+        self.read_soon();
+    }
+
+    /// Saves the snapshot on the screen once its records were read.
+    pub(super) fn save_with_records(&mut self, prompt: Prompt, overwrite: Existing) {
+        let at = self.common.replay.as_ref().and_then(|replay| replay.at);
+        if let Some(snapshot) = at.zip(self.common.model.shared_snapshot()) {
+            self.saving = Some(Saving { snapshot, prompt, overwrite });
+            self.read_soon();
+        }
+    }
+
+    fn read_soon(&mut self) {
+        self.read_on(false);
+        self.next_poll = self.common.now + self.until_next_frame();
+    }
+
+    /// How long the current snapshot stays on the screen; while a job reads, the time until the next
+    /// check.
     pub(super) fn until_next_frame(&self) -> Duration {
         let Some(replay) = &self.common.replay else { return LOOK };
+        if self.reading.is_some() {
+            return if replay.late.is_some() { CHECK_LATE } else { CHECK };
+        }
         match replay.next.filter(|_| replay.playing) {
             Some(next) => {
                 let gap = next.saturating_sub(replay.since_first);
@@ -144,7 +304,7 @@ impl App {
         let Some((at, last)) = self.place() else { return };
         let Some(replay) = &mut self.common.replay else { return };
         replay.playing = !replay.playing;
-        if replay.playing && at == last && !replay.grows {
+        if replay.playing && at == last && replay.grows != Some(true) {
             self.move_to(0);
         }
         self.next_poll = self.common.now + self.until_next_frame();
@@ -186,11 +346,11 @@ impl App {
         }
     }
 
-    /// The index of the snapshot at the cursor and the last index. Without a recording, shows a
-    /// message and returns `None`.
+    /// The index of the snapshot to show and the last index. Without a recording, shows a message
+    /// and returns `None`.
     fn place(&mut self) -> Option<(usize, usize)> {
-        let place =
-            self.common.replay.as_ref().and_then(|replay| Some((replay.at?, replay.len - 1)));
+        let replay = self.common.replay.as_ref();
+        let place = replay.and_then(|replay| Some((replay.goal.or(replay.at)?, replay.len - 1)));
         if place.is_none() {
             self.common.say("not a recording: you cannot go back in time");
         }
@@ -203,44 +363,20 @@ impl App {
         }
     }
 
-    /// Shows the snapshot with this index.
+    /// Goes to the snapshot with this index, as soon as it was read.
     fn move_to(&mut self, to: usize) {
-        let at = self.common.replay.as_ref().and_then(|replay| replay.at);
         // The timeline follows the newest region again.
         self.screens.timeline.at.follow();
-        let moved = match at {
-            Some(at) if to > at && to - at <= BETWEEN => self.go_on(at, to),
-            _ => self.jump(to),
-        };
-        if let Err(error) = moved {
-            self.stop_playing();
-            self.common.notify(Severity::Problem, format!("{error:#}"));
-            // The snapshot on the screen stays, and playing continues from it.
-            let shown =
-                self.common.replay.as_mut().map_or(to, |replay| *replay.at.get_or_insert(to));
-            if let Some(recording) = self.common.recording() {
-                recording.seek(shown);
-            }
+        if let Some(replay) = &mut self.common.replay {
+            replay.goal = Some(to);
         }
-        if self.view().wants_records()
-            && let Some(snapshot) = self.common.model.snapshot()
-            && let Some(session) = &mut self.common.session
-        {
-            let whole = session.whole(snapshot);
-            self.take_records(&whole);
-        }
-        self.update();
-        self.next_poll = self.common.now + self.until_next_frame();
+        self.read_soon();
     }
 
-    /// Moves a little forward and takes in the snapshots in between, as far as that is quick.
-    fn go_on(&mut self, at: usize, to: usize) -> anyhow::Result<()> {
-        let start = Instant::now();
-        for place in at + 1..=to {
-            if place + 1 < to && start.elapsed() > READ_LIMIT {
-                continue;
-            }
-            let snapshot = Arc::new(self.common.read(place)?);
+    /// Goes on to the last of these snapshots, and takes in those before it.
+    fn go_on(&mut self, snapshots: Vec<Placed<Snapshot>>) {
+        for (place, snapshot) in snapshots {
+            let snapshot = Arc::new(snapshot);
             self.arrive(place, &snapshot);
             self.common.observe(&snapshot);
             let news = self.common.model.fold(snapshot);
@@ -248,36 +384,24 @@ impl App {
             let (view, common) = self.view_mut();
             view.update(common);
         }
-        Ok(())
     }
 
-    /// Jumps to any moment, and takes in as many snapshots before it as can be read quickly.
-    fn jump(&mut self, to: usize) -> anyhow::Result<()> {
-        let start = Instant::now();
-        let mut snapshots = vec![self.common.read(to)?];
-        for place in (0..to).rev().take(BEFORE) {
-            if snapshots.len() > 1 && start.elapsed() > READ_LIMIT {
-                break;
-            }
-            // Stop at a damaged snapshot: the history begins after it.
-            let Ok(snapshot) = self.common.read(place) else { break };
-            snapshots.push(snapshot);
+    /// Jumps to the last of these snapshots, and takes in those before it as its history.
+    fn jump(&mut self, snapshots: Vec<Placed<Snapshot>>) {
+        if let Some((place, snapshot)) = snapshots.last() {
+            self.arrive(*place, snapshot);
         }
-        self.common.read(to)?;
-        self.arrive(to, &snapshots[0]);
         self.common.model = Model::new(0.0);
         self.common.log = EventLog::default();
-        for snapshot in snapshots.into_iter().rev().map(Arc::new) {
+        for snapshot in snapshots.into_iter().map(|(_, snapshot)| Arc::new(snapshot)) {
             self.common.log.observe(snapshot.taken_unix_ns, &snapshot);
             self.common.model.fold(snapshot);
         }
         for screen in Screen::ALL {
-            self.screens.get_mut(screen).jump(&mut self.common, screen == self.screen);
+            self.screens.get_mut(screen).jump(&mut self.common);
         }
         // Entries from before the jump do not count as unread.
         self.common.log.read();
-        self.next_poll = self.common.now;
-        Ok(())
     }
 
     /// Records the new position of the cursor.
@@ -287,6 +411,7 @@ impl App {
             return;
         };
         let Some(replay) = &mut self.common.replay else { return };
+        recording.show(place, snapshot);
         let next = (place + 1 < recording.len()).then(|| recording.since_first(place + 1));
         (replay.at, replay.len, replay.unix_ns) =
             (Some(place), recording.len(), snapshot.taken_unix_ns);

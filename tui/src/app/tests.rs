@@ -9,6 +9,7 @@ mod leaving;
 mod load;
 mod log;
 mod picker;
+mod replay;
 mod several;
 mod switches;
 pub(crate) mod timeline;

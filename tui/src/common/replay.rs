@@ -14,6 +14,12 @@ pub(crate) const NORMAL: usize = 3;
 pub struct Replay {
     /// Index of the snapshot on the screen. `None` before the first one is shown.
     pub(crate) at: Option<usize>,
+    /// Index of the snapshot that is to be read and shown next.
+    pub(crate) goal: Option<usize>,
+    /// Whether the screen shows records or windows of the snapshot that were not read.
+    pub(crate) lacks_parts: bool,
+    /// How long the screen has waited for the file, if that is long.
+    pub(crate) late: Option<Duration>,
     pub(crate) len: usize,
     /// Time at which the snapshot on the screen was taken, nanoseconds since the Unix epoch.
     pub(crate) unix_ns: u64,
@@ -25,8 +31,8 @@ pub struct Replay {
     pub(crate) speed: usize,
     /// Whether the cursor moves by itself.
     pub(crate) playing: bool,
-    /// Whether the recording is still being written.
-    pub(crate) grows: bool,
+    /// Whether the recording is still being written. `None` before the first check.
+    pub(crate) grows: Option<bool>,
 }
 
 impl Replay {
@@ -37,13 +43,15 @@ impl Replay {
             (true, NORMAL) => "PLAYING".into(),
             (true, speed) => format!("PLAYING {}x", SPEEDS[speed]),
         };
-        let more = if self.grows { "+" } else { "" };
+        let more = if self.grows == Some(true) { "+" } else { "" };
         let number = self.at.map_or(0, |at| at + 1);
-        format!("{word} {} ({number} of {}{more})", time_of_day(self.unix_ns), self.len)
+        let late = self.late.map(|late| format!(", waiting for the file: {} s", late.as_secs()));
+        let late = late.unwrap_or_default();
+        format!("{word} {} ({number} of {}{more}){late}", time_of_day(self.unix_ns), self.len)
     }
 
     /// Whether the position will change without a key.
     pub(crate) fn is_due(&self) -> bool {
-        self.playing || self.grows
+        self.playing || self.grows != Some(false)
     }
 }

@@ -126,32 +126,6 @@ impl DetailView {
     fn text(&self, body: Rect, common: &Common) -> DetailText {
         DetailText::new(self, common, body.as_size())
     }
-
-    /// Reads the point's earlier figures from a recording, as far back as the windows of the
-    /// histogram reach.
-    fn look_back(&mut self, common: &mut Common) {
-        let Some(at) = common.replay.as_ref().and_then(|replay| replay.at) else { return };
-        let Some(recording) = common.recording() else { return };
-        let now = recording.since_first(at);
-        let places = WINDOWS.map(|window| {
-            let begins = |place: &usize| recording.since_first(*place) + window <= now;
-            (0..=at).rev().find(begins).unwrap_or(0)
-        });
-        self.history.rewind();
-        for place in places {
-            // A damaged snapshot is skipped.
-            let Ok(snapshot) = common.read(place) else { continue };
-            let (elapsed, rate) = (snapshot.elapsed_ticks, snapshot.clock.ticks_per_second);
-            let mut then = Model::new(0.0);
-            then.fold(snapshot);
-            if let Some(figures) = common.selected.and_then(|id| then.point(id)) {
-                self.history.follow(figures, elapsed, rate);
-            }
-        }
-        if let Some(recording) = common.recording() {
-            recording.seek(at);
-        }
-    }
 }
 
 impl View for DetailView {
@@ -171,7 +145,6 @@ impl View for DetailView {
         if self.shown != common.selected {
             (self.shown, self.offset) = (common.selected, 0);
         }
-        self.look_back(common);
         self.follow(common);
     }
 
@@ -185,11 +158,26 @@ impl View for DetailView {
         Outcome::Done
     }
 
-    fn jump(&mut self, common: &mut Common, is_shown: bool) {
+    fn jump(&mut self, _: &mut Common) {
         self.history.rewind();
-        if is_shown {
-            self.look_back(common);
+    }
+
+    fn windows(&self) -> &'static [Duration] {
+        &WINDOWS
+    }
+
+    /// Stores the point's earlier figures, from which the windows of its histogram begin.
+    fn look_back(&mut self, begins: Vec<Snapshot>, common: &mut Common) {
+        self.history.rewind();
+        for snapshot in begins {
+            let (elapsed, rate) = (snapshot.elapsed_ticks, snapshot.clock.ticks_per_second);
+            let mut then = Model::new(0.0);
+            then.fold(snapshot);
+            if let Some(figures) = common.selected.and_then(|id| then.point(id)) {
+                self.history.follow(figures, elapsed, rate);
+            }
         }
+        self.follow(common);
     }
 
     fn holds_point(&self) -> bool {

@@ -66,7 +66,7 @@ impl View for LogView {
         Outcome::Done
     }
 
-    fn jump(&mut self, common: &mut Common, _: bool) {
+    fn jump(&mut self, common: &mut Common) {
         self.back = 0;
         self.pushed = common.log.pushed();
     }

@@ -12,11 +12,13 @@
 
 mod delta;
 mod format;
+mod frames;
 mod reader;
 mod writer;
 
 pub use delta::{grown_buckets, merged_buckets};
 pub use format::{FILE_HEADER, FRAME_HEADER, MAGIC};
 pub use format::{read_text, write_text};
-pub use reader::{Moment, Recording};
+pub use frames::{Frames, Growth};
+pub use reader::{Moment, ReadingJob, Recording};
 pub use writer::Writer;

@@ -56,7 +56,7 @@ fn clean_process(process: &mut Process) {
     }
 }
 
-pub(super) fn clean_snapshot(snapshot: &mut Snapshot) {
+pub(crate) fn clean_snapshot(snapshot: &mut Snapshot) {
     clean_process(&mut snapshot.process);
     for member in &mut snapshot.process.members {
         clean_process(member);

@@ -3,30 +3,24 @@
 //! Opening reads only the headers of the frames. A snapshot is read on demand, together with its
 //! key frame.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::format::{FILE_HEADER, FRAME_HEADER, FileHeader, FrameHeader};
+use super::frames::{FileEnd, Frames, Growth, HeaderTimes, MAX_FRAMES};
 use crate::local_time;
-use crate::snapshot::{BadPlace, Drained, Record, Snapshot};
+use crate::snapshot::{BadPlace, Drained, Snapshot};
 use crate::units;
 
 const NS: u64 = 1_000_000_000;
 const DAY: u64 = 86_400;
-/// Maximum number of records of a lane that are shown: the capacity of its ring.
-const RING: usize = 2_047;
-/// Maximum number of snapshots of a recording: two weeks at three a second.
-const MAX_FRAMES: usize = 1 << 22;
-/// Number of frames that [`Recording::add_records`] searches for records.
-const LOOKED_AT: usize = 60;
 
 /// A moment of a recording, as the user names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,29 +73,35 @@ impl fmt::Display for Moment {
     }
 }
 
-/// The offset of a frame, and its header.
-#[derive(Clone, Copy, Debug)]
-struct FramePosition {
-    offset: u64,
-    header: FrameHeader,
-}
-
-/// A recording.
+/// A recording. The methods that read the file wait for it; a screen has [`Self::start`] instead.
 #[derive(Debug)]
 pub struct Recording {
-    file: File,
-    index: Vec<FramePosition>,
-    /// Offset at which the next frame will begin.
-    end: u64,
-    /// Whether the bytes at `end` are neither a frame nor the start of one.
-    damaged: bool,
-    /// Number of bytes beyond `end` at the last check.
-    rest: u64,
+    frames: Arc<Mutex<Frames>>,
+    times: Vec<HeaderTimes>,
+    /// The end of the file at the last [`Self::refresh`].
+    end: FileEnd,
     cursor: usize,
-    /// The last key frame that was read, and its index.
-    key: Option<(usize, Snapshot)>,
-    /// Places that were late in the snapshot that [`Recording::shown`] has returned last.
+    /// Places that were late in the snapshot that was shown last.
     late: Vec<BadPlace>,
+}
+
+/// A job that reads a recording in a thread of its own.
+#[derive(Debug)]
+pub struct ReadingJob<T>(Receiver<T>);
+
+impl<T> ReadingJob<T> {
+    /// The result, or `None` while the job runs. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// If the job has panicked.
+    pub fn result(&self) -> Option<Result<T>> {
+        match self.0.try_recv() {
+            Ok(result) => Some(Ok(result)),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(anyhow!("reading the recording failed"))),
+        }
+    }
 }
 
 impl Recording {
@@ -112,49 +112,50 @@ impl Recording {
     /// If the file is not a recording, has another version, or has no snapshot yet.
     pub fn read(file: File, path: &Path) -> Result<Self> {
         let shown = path.display();
-        let refused = || format!("{shown} is not a recording that can be shown");
-        let mut header = [0; FILE_HEADER];
-        let len = read_up_to(&file, &mut header).with_context(refused)?;
-        let header = FileHeader::decode(&header[..len]).with_context(refused)?;
-        let mut recording = Self {
-            file,
-            index: Vec::new(),
-            end: header.bytes.into(),
-            damaged: false,
-            rest: 0,
-            cursor: 0,
-            key: None,
-            late: Vec::new(),
-        };
-        recording.refresh().with_context(refused)?;
-        // After a power failure, the file may end with frames whose content was never written.
-        while let Some(last) = recording.index.last().copied() {
-            if recording.payload(last).is_ok() {
-                break;
-            }
-            recording.index.pop();
-            recording.rest += recording.end - last.offset;
-            recording.end = last.offset;
-        }
-        if recording.index.is_empty() {
+        let frames = Frames::read(file);
+        let (frames, Growth { times, end }) =
+            frames.with_context(|| format!("{shown} is not a recording that can be shown"))?;
+        let Some(cursor) = times.len().checked_sub(1) else {
             bail!(
                 "expected a recording with a snapshot, found that {shown} has no whole one ({} \
                  bytes behind its header); record again",
-                recording.rest
+                end.rest
             );
-        }
-        recording.cursor = recording.index.len() - 1;
-        Ok(recording)
+        };
+        let frames = Arc::new(Mutex::new(frames));
+        Ok(Self { frames, times, end, cursor, late: Vec::new() })
+    }
+
+    /// Starts a job in a thread of its own, which waits for earlier jobs. This function does not
+    /// wait for the file.
+    ///
+    /// # Errors
+    ///
+    /// If there is no thread.
+    pub fn start<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Frames) -> T + Send + 'static,
+    ) -> io::Result<ReadingJob<T>> {
+        let (frames, (sender, result)) = (Arc::clone(&self.frames), channel());
+        let read = move || drop(sender.send(job(&mut lock(&frames))));
+        thread::Builder::new().name("pfp-recording".to_owned()).spawn(read)?;
+        Ok(ReadingJob(result))
+    }
+
+    /// Adds the frames that a job has found by [`Frames::refresh`].
+    pub fn grow(&mut self, growth: Growth) {
+        self.times.extend(growth.times);
+        self.end = growth.end;
     }
 
     /// Number of snapshots; never 0.
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.times.len()
     }
 
     /// Always false: a recording has at least one snapshot.
     pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
+        self.times.is_empty()
     }
 
     /// The index of the current snapshot.
@@ -164,27 +165,27 @@ impl Recording {
 
     /// Moves the cursor to the snapshot with this index, at most to the last one.
     pub fn seek(&mut self, place: usize) {
-        self.cursor = place.min(self.index.len() - 1);
+        self.cursor = place.min(self.times.len() - 1);
     }
 
-    /// The frame with this index, or the last one if the index is too large.
-    fn at(&self, place: usize) -> &FramePosition {
-        &self.index[place.min(self.index.len() - 1)]
+    /// The times of the frame with this index, or of the last one.
+    fn at(&self, place: usize) -> HeaderTimes {
+        self.times[place.min(self.times.len() - 1)]
     }
 
     /// The time of the snapshot with this index, nanoseconds since the Unix epoch.
     pub fn taken_unix_ns(&self, place: usize) -> u64 {
-        self.at(place).header.taken_unix_ns
+        self.at(place).taken_unix_ns
     }
 
     /// The time from the first snapshot to this one, by a monotonic clock. The wall clock is only a
     /// label, since it may be set during the recording.
     pub fn since_first(&self, place: usize) -> Duration {
-        let (last, header) = (&self.at(usize::MAX).header, &self.at(place).header);
+        let (last, times) = (self.at(usize::MAX), self.at(place));
         // Older files have only the wall clock.
         let is_older = last.since_first_ns == 0;
-        let by_label = header.taken_unix_ns.saturating_sub(self.taken_unix_ns(0));
-        Duration::from_nanos(if is_older { by_label } else { header.since_first_ns })
+        let by_label = times.taken_unix_ns.saturating_sub(self.taken_unix_ns(0));
+        Duration::from_nanos(if is_older { by_label } else { times.since_first_ns })
     }
 
     /// The time from the previous snapshot to this one, to the millisecond; zero for the first.
@@ -196,41 +197,38 @@ impl Recording {
 
     /// Bytes up to the end of the last whole frame.
     pub fn whole_bytes(&self) -> u64 {
-        self.end
+        self.end.end
     }
 
     /// Whether bytes that are not a frame follow the last frame.
     pub fn is_damaged(&self) -> bool {
-        self.damaged
+        self.end.damaged
     }
 
     /// Whether a recorder is writing to the file now.
     pub fn grows(&self) -> bool {
-        let fd = self.file.as_raw_fd();
-        // SAFETY: `fd` is the descriptor of `self.file`, which is open.
-        let locked = unsafe { libc::flock(fd, libc::LOCK_SH | libc::LOCK_NB) } != 0;
-        if !locked {
-            // SAFETY: `fd` is the descriptor of `self.file`, which is open.
-            unsafe { libc::flock(fd, libc::LOCK_UN) };
-        }
-        locked
+        lock(&self.frames).grows()
     }
 
     /// A remark if the recording does not end with a whole frame, or is too long to be shown whole.
     pub fn remark(&self) -> Option<String> {
-        let (rest, n) = (self.rest, self.index.len());
+        self.remark_while(self.end.rest > 0 && self.grows())
+    }
+
+    /// Like [`Self::remark`], if a recorder writes to the file or not.
+    pub fn remark_while(&self, grows: bool) -> Option<String> {
+        let (FileEnd { end, damaged, rest }, n) = (self.end, self.times.len());
         if n == MAX_FRAMES {
             return Some(format!(
                 "a recording is shown up to snapshot #{n}; record into several files"
             ));
         }
-        if rest == 0 || (!self.damaged && self.grows()) {
+        if rest == 0 || (!damaged && grows) {
             None
-        } else if self.damaged {
+        } else if damaged {
             Some(format!(
-                "the recording is damaged after {n} snapshots: the {rest} bytes from byte {} on \
-                 cannot be read",
-                self.end
+                "the recording is damaged after {n} snapshots: the {rest} bytes from byte {end} on \
+                 cannot be read"
             ))
         } else {
             Some(format!(
@@ -246,27 +244,10 @@ impl Recording {
     ///
     /// If the file cannot be read any more.
     pub fn refresh(&mut self) -> io::Result<bool> {
-        let (known, len) = (self.index.len(), self.file.metadata()?.len());
-        while self.end.saturating_add(FRAME_HEADER as u64) <= len && self.index.len() < MAX_FRAMES {
-            let mut bytes = [0; FRAME_HEADER];
-            self.file.read_exact_at(&mut bytes, self.end)?;
-            let number = self.index.len();
-            let header = FrameHeader::decode(&bytes).filter(|header| {
-                let is_next = header.number == number as u64;
-                let key = number.checked_sub(header.back as usize);
-                let has_key =
-                    header.back == 0 || key.is_some_and(|key| self.index[key].header.back == 0);
-                is_next && has_key
-            });
-            self.damaged = header.is_none();
-            let Some(header) = header else { break };
-            let next = self.end.checked_add(FRAME_HEADER as u64 + header.payload());
-            let Some(next) = next.filter(|next| *next <= len) else { break };
-            self.index.push(FramePosition { offset: self.end, header });
-            self.end = next;
-        }
-        self.rest = len.saturating_sub(self.end);
-        Ok(self.index.len() > known)
+        let growth = lock(&self.frames).refresh()?;
+        let has_grown = !growth.times.is_empty();
+        self.grow(growth);
+        Ok(has_grown)
     }
 
     /// The index of the snapshot at the user's moment.
@@ -275,7 +256,7 @@ impl Recording {
     ///
     /// If the recording has no such moment.
     pub fn find(&self, moment: &Moment) -> Result<usize> {
-        let (last, n) = (self.index.len() - 1, self.index.len());
+        let (last, n) = (self.times.len() - 1, self.times.len());
         let (first_ns, last_ns) = (self.taken_unix_ns(0), self.taken_unix_ns(last));
         let end = self.since_first(last);
         let outside = || {
@@ -341,11 +322,7 @@ impl Recording {
     ///
     /// If the frame is damaged.
     pub fn events(&self, place: usize) -> Result<Vec<Drained>> {
-        let found = self.at(place);
-        if !found.header.has_events() {
-            return Ok(Vec::new());
-        }
-        found.header.events(&self.payload(*found)?).with_context(|| damaged(found))
+        lock(&self.frames).events(place.min(self.times.len() - 1))
     }
 
     /// The snapshot at the cursor.
@@ -354,78 +331,30 @@ impl Recording {
     ///
     /// If its frame is damaged.
     pub fn shown(&mut self) -> Result<Snapshot> {
-        let snapshot = self.snapshot(self.cursor)?;
+        let snapshot = lock(&self.frames).picture(self.cursor)?;
         self.late = snapshot.late_places();
         Ok(snapshot)
     }
 
-    /// Adds the last recorded records of each lane to a snapshot, as the rings may have held them
-    /// at the cursor's moment.
-    pub fn add_records(&mut self, snapshot: &mut Snapshot) {
-        let mut wanted: HashMap<u32, usize> =
-            snapshot.lanes.iter().map(|lane| (lane.id, RING)).collect();
-        let mut parts: Vec<Vec<Record>> = Vec::new();
-        for place in (0..=self.cursor).rev().take(LOOKED_AT) {
-            // Skip a damaged frame; the others still have their records.
-            let Ok(all) = self.events(place) else { continue };
-            for mut drained in all {
-                let Some(wanted) = wanted.get_mut(&drained.lane) else { continue };
-                let more = drained.records.len().saturating_sub(*wanted);
-                drained.records.drain(..more);
-                *wanted -= drained.records.len();
-                parts.push(drained.records);
-            }
-            if wanted.values().all(|wanted| *wanted == 0) {
-                break;
-            }
-        }
-        snapshot.records = parts.into_iter().rev().flatten().collect();
-        snapshot.records.sort_by_key(|record| record.lane);
+    /// Moves the cursor to the snapshot with this index, which a job has read.
+    pub fn show(&mut self, place: usize, snapshot: &Snapshot) {
+        self.seek(place);
+        self.late = snapshot.late_places();
     }
 
-    /// Places that were late in the snapshot that [`Self::shown`] has returned last.
+    /// Adds the last recorded records of each lane to a snapshot, as the rings may have held them
+    /// at the cursor's moment.
+    pub fn add_records(&self, snapshot: &mut Snapshot) {
+        lock(&self.frames).add_records(self.cursor, snapshot);
+    }
+
+    /// Places that were late in the snapshot that was shown last.
     pub fn late_places(&self) -> &[BadPlace] {
         &self.late
     }
-
-    fn payload(&self, place: FramePosition) -> Result<Vec<u8>> {
-        // The index contains only frames within the file, so this allocates at most the size of the
-        // file.
-        let mut payload = vec![0; usize::try_from(place.header.payload())?];
-        let offset = place.offset + FRAME_HEADER as u64;
-        self.file.read_exact_at(&mut payload, offset).with_context(|| damaged(&place))?;
-        ensure!(place.header.fits(&payload), damaged(&place));
-        Ok(payload)
-    }
-
-    fn snapshot(&mut self, at: usize) -> Result<Snapshot> {
-        let place = self.index[at];
-        let key_at = at - place.header.back as usize;
-        if self.key.as_ref().is_none_or(|(known, _)| *known != key_at) {
-            let place = self.index[key_at];
-            let key = place.header.snapshot(&self.payload(place)?, None);
-            self.key = Some((key_at, key.with_context(|| damaged(&place))?));
-        }
-        let Some((_, key)) = &self.key else { bail!(damaged(&place)) };
-        if key_at == at {
-            return Ok(key.clone());
-        }
-        let payload = self.payload(place)?;
-        place.header.snapshot(&payload, Some(key)).with_context(|| damaged(&place))
-    }
 }
 
-fn damaged(place: &FramePosition) -> String {
-    format!(
-        "expected snapshot #{} at byte {} as it was written, found it damaged; others can be shown",
-        place.header.number + 1,
-        place.offset
-    )
-}
-
-/// Reads the first bytes, up to the length of `bytes` or of the file.
-fn read_up_to(file: &File, bytes: &mut [u8]) -> io::Result<usize> {
-    let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX).min(bytes.len());
-    file.read_exact_at(&mut bytes[..len], 0)?;
-    Ok(len)
+/// Locks the frames, which a job that panics leaves as they are in the file.
+fn lock(frames: &Mutex<Frames>) -> MutexGuard<'_, Frames> {
+    frames.lock().unwrap_or_else(PoisonError::into_inner)
 }
