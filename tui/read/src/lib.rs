@@ -34,6 +34,7 @@
 //! | [`source`] | processes and files that snapshots come from | the views that show them |
 //! | [`snapshot`] | an immutable picture of one process, plain data | everything else |
 //! | [`files`] | snapshots and recordings, read and written | where snapshots come from |
+//! | [`waits`] | what threads wait for, sampled from outside | profile points |
 //! | [`session`] | a source, and what this program changed in it | the user interface |
 //! | [`pattern`] | how points, threads and processes are named | what the names belong to |
 //! | [`text`], [`units`], [`local_time`] | words, numbers and times for people | what the texts describe |
@@ -46,6 +47,7 @@ pub mod snapshot;
 pub mod source;
 pub mod text;
 pub mod units;
+pub mod waits;
 
 pub use snapshot::{Snapshot, total};
 pub use source::{Source, attach, discover, open};

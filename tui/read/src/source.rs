@@ -5,6 +5,7 @@
 //! [`attach`] and [`open()`] are the only entry points; everything that they return is validated
 //! and safe to show (see [`crate::text`]).
 
+pub(crate) mod address;
 mod choice;
 mod collecting;
 pub mod discovery;
@@ -124,6 +125,11 @@ pub trait Source {
     /// outermost first. `None` if only [`Self::poll`] can read them. A call takes microseconds and
     /// may be made many times between two polls.
     fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        None
+    }
+
+    /// Id of the running process in our `/proc`. `None` if it has ended, or has no id there.
+    fn pid_here(&self) -> Option<u32> {
         None
     }
 

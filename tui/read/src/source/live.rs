@@ -341,6 +341,10 @@ impl Source for LiveSource {
         (!self.dead).then(|| self.reader.open_stacks())
     }
 
+    fn pid_here(&self) -> Option<u32> {
+        self.pid.filter(|_| !self.dead)
+    }
+
     fn has_died(&self) -> bool {
         self.dead
     }

@@ -52,7 +52,7 @@ const DELETED: &str = " (deleted)";
 impl Objects {
     /// Opens the file that the process has loaded from this path. `None` if the path may lead to
     /// another file now.
-    fn open(self, path: &str) -> Option<File> {
+    pub(super) fn open(self, path: &str) -> Option<File> {
         if let Some(pid) = self.running {
             let process = Path::new("/proc").join(pid.to_string());
             let found = program(&process, path).or_else(|| library(&process, path));
@@ -85,28 +85,44 @@ fn program(process: &Path, path: &str) -> Option<File> {
 fn library(process: &Path, path: &str) -> Option<File> {
     let maps = fs::read_to_string(process.join("maps")).ok()?;
     let file = input::file(&process.join("root").join(path.trim_start_matches('/')));
+    let is_file = |it: &Mapping<'_>| it.path.starts_with('/');
     // The device is not compared: on an overlay, the mapping shows another device than the file.
     let is_loaded = |file: &File| {
         let inode = file.metadata().map_or(0, |about| about.ino());
-        mappings(&maps).any(|(_, its, path)| its == inode && !path.ends_with(DELETED))
+        mappings(&maps).any(|it| it.inode == inode && is_file(&it) && !it.path.ends_with(DELETED))
     };
     file.ok().filter(is_loaded).or_else(|| {
         // If the file was replaced, the loaded one can still be opened through `map_files`, with
         // the right to read it.
-        let is_it = |name: &str| name.strip_suffix(DELETED) == Some(path);
-        let (range, ..) = mappings(&maps).find(|(.., name)| is_it(name))?;
-        input::file(&process.join("map_files").join(range)).ok()
+        let it = mappings(&maps).find(|it| it.path.strip_suffix(DELETED) == Some(path))?;
+        input::file(&process.join("map_files").join(it.range)).ok()
     })
 }
 
-/// Range, inode and path of each mapping of a file.
-fn mappings(maps: &str) -> impl Iterator<Item = (&str, u64, &str)> {
+/// A line of `/proc/PID/maps`.
+pub(super) struct Mapping<'a> {
+    /// The first address, and the one after the last, as text.
+    range: &'a str,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Position of the first byte in the file.
+    pub(super) offset: u64,
+    inode: u64,
+    /// The path of the file, or a name such as `[heap]`; empty without a file.
+    pub(super) path: &'a str,
+}
+
+/// The mappings of a process.
+pub(super) fn mappings(maps: &str) -> impl Iterator<Item = Mapping<'_>> {
     maps.lines().filter_map(|line| {
         let mut fields = line.splitn(6, ' ');
         let range = fields.next()?;
-        let inode = fields.nth(3)?.parse().ok()?;
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let (start, end) = range.split_once('-')?;
+        let (start, end, offset) = (hex(start)?, hex(end)?, hex(fields.nth(1)?)?);
+        let inode = fields.nth(1)?.parse().ok()?;
         let path = fields.next()?.trim_start();
-        path.starts_with('/').then_some((range, inode, path))
+        Some(Mapping { range, start, end, offset, inode, path })
     })
 }
 

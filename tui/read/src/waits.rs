@@ -1,0 +1,235 @@
+//! What the threads of a process wait for, sampled from outside.
+//!
+//! A [`Sampler`] reads `/proc` of a process of this user. It does not stop the process, and the
+//! process need not be instrumented. For each thread, a sample has the CPU time and the time in the
+//! run queue, both exact, and the [`Wait`] of a thread that is off the CPU:
+//!
+//! ```text
+//! task/TID/schedstat   time on a CPU, time in the run queue, number of times on a CPU
+//! task/TID/syscall     the system call that waits, with its arguments, the stack and the code
+//! task/TID/wchan       the function of the kernel that waits: without the right to read `syscall`
+//! ```
+//!
+//! If a thread has not been on a CPU since the sample before, it is in the same wait. So a long wait
+//! costs one read for each sample, and its length is known to within one sample.
+
+mod calls;
+mod futex;
+mod names;
+mod process;
+
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use self::names::Names;
+use self::process::{Call, Process};
+
+/// The kind of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A mutex or a read-write lock.
+    Lock,
+    /// A condition variable.
+    Condition,
+    /// A semaphore.
+    Semaphore,
+    /// A barrier.
+    Barrier,
+    /// The end of another thread.
+    Join,
+    /// A futex of an unknown purpose: a lock, a condition, or a parked thread.
+    Futex,
+    /// A lock of a file.
+    FileLock,
+    /// A time.
+    Sleep,
+    /// Data to read.
+    Read,
+    /// Room to write.
+    Write,
+    /// A connection from a peer.
+    Accept,
+    /// An answer to a connection that the thread opens.
+    Connect,
+    /// One of several descriptors.
+    Poll,
+    /// A disk, until written data is stored.
+    Sync,
+    /// Memory: a page that must be read or made.
+    PageFault,
+    /// The end of a child process.
+    Child,
+    /// A signal.
+    Signal,
+    /// A signal that lets the stopped thread continue, or a debugger.
+    Stopped,
+    /// Something else, in the kernel's words if there are any.
+    Other,
+}
+
+impl Kind {
+    /// The kind in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Condition => "condition",
+            Self::Semaphore => "semaphore",
+            Self::Barrier => "barrier",
+            Self::Join => "join",
+            Self::Futex => "futex",
+            Self::FileLock => "file lock",
+            Self::Sleep => "sleep",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Accept => "accept",
+            Self::Connect => "connect",
+            Self::Poll => "poll",
+            Self::Sync => "fsync",
+            Self::PageFault => "page fault",
+            Self::Child => "child process",
+            Self::Signal => "signal",
+            Self::Stopped => "stopped",
+            Self::Other => "unknown",
+        }
+    }
+
+    /// Whether another thread ends the wait by releasing something that has an address.
+    pub fn has_address(self) -> bool {
+        use Kind::{Barrier, Condition, Futex, Lock, Semaphore};
+        matches!(self, Lock | Condition | Semaphore | Barrier | Futex)
+    }
+}
+
+/// Why a thread waits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Reason {
+    /// The kind of the wait.
+    pub kind: Kind,
+    /// What the thread waits for: a lock's name or address, a file, a peer, a thread; empty if
+    /// unknown.
+    pub detail: String,
+}
+
+/// `lock JOBS`
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.kind, self.detail.as_str()) {
+            (kind, "") => f.write_str(kind.words()),
+            (Kind::Other, detail) => f.write_str(detail),
+            (kind, detail) => write!(f, "{} {detail}", kind.words()),
+        }
+    }
+}
+
+/// A wait that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Why the thread waits.
+    pub reason: Rc<Reason>,
+    /// The address of the lock or the like, in the process's memory; 0 if the wait has none.
+    pub address: u64,
+    /// Kernel id of the thread that must act: a lock's owner, or a thread that is joined. `None` if
+    /// unknown.
+    pub owner: Option<u32>,
+}
+
+/// One thread at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadSample {
+    /// Kernel id of the thread.
+    pub tid: u32,
+    /// When it was read.
+    pub at: Instant,
+    /// Time on a CPU since the thread began, nanoseconds. The kernel counts the current run late,
+    /// by up to a tick (1 to 10 ms).
+    pub run_ns: u64,
+    /// Time in the run queue since the thread began, nanoseconds: it could run, but had no CPU.
+    pub queued_ns: u64,
+    /// How many times the thread was put on a CPU.
+    pub runs: u64,
+    /// The wait. `None` if the thread runs, or is in the run queue.
+    pub wait: Option<Wait>,
+}
+
+/// Samples the threads of one process.
+#[derive(Debug)]
+pub struct Sampler {
+    process: Process,
+    names: Names,
+    /// The last sample of each thread, for waits that continue.
+    last: HashMap<u32, ThreadSample>,
+    /// Whether the kernel refuses to show the system calls of the process.
+    refused: bool,
+}
+
+impl Sampler {
+    /// A sampler of the process with this id in our `/proc`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such process.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let process = Process::of(pid)?;
+        let names = Names::of(&process);
+        Ok(Self { process, names, last: HashMap::new(), refused: false })
+    }
+
+    /// Reads every thread of the process. A thread that ends meanwhile is left out.
+    ///
+    /// # Errors
+    ///
+    /// If the process has ended, or if its threads may not be read.
+    pub fn sample(&mut self) -> io::Result<Vec<ThreadSample>> {
+        let threads = self.process.threads()?;
+        self.process.keep_open(&threads);
+        self.names.refresh(&threads);
+        let samples: Vec<_> = threads.iter().filter_map(|tid| self.sample_one(*tid)).collect();
+        self.last = samples.iter().map(|sample| (sample.tid, sample.clone())).collect();
+        Ok(samples)
+    }
+
+    /// Why waits are known only by the kernel's function and not by the system call. `None` if
+    /// system calls can be read.
+    pub fn limit(&self) -> Option<String> {
+        self.refused.then(|| self.process.why_refused())
+    }
+
+    /// Name of a thread, cut to 15 bytes by the kernel; empty if the thread has ended.
+    pub fn name(&self, tid: u32) -> String {
+        self.process.name(tid)
+    }
+
+    fn sample_one(&mut self, tid: u32) -> Option<ThreadSample> {
+        let (at, schedule) = (Instant::now(), self.process.schedule(tid)?);
+        let (run_ns, queued_ns, runs) = schedule;
+        let before = self.last.get(&tid).filter(|before| before.runs == runs);
+        let wait = match before.and_then(|before| before.wait.clone()) {
+            Some(wait) => Some(self.names.renew(&self.process, wait)),
+            None => self.wait_of(tid),
+        };
+        Some(ThreadSample { tid, at, run_ns, queued_ns, runs, wait })
+    }
+
+    fn wait_of(&mut self, tid: u32) -> Option<Wait> {
+        if !self.refused {
+            match self.process.call(tid) {
+                Ok(Call::Runs) => return None,
+                Ok(call) => return Some(self.names.wait(&self.process, tid, &call)),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.refused = true;
+                }
+                // The thread has ended.
+                Err(_) => return None,
+            }
+        }
+        if self.process.state(tid)? == 'R' {
+            return None;
+        }
+        Some(self.names.wait_by_kernel(&self.process, tid))
+    }
+}

@@ -1,0 +1,150 @@
+//! What a thread that waits for a futex waits for.
+//!
+//! The arguments of the call and the words at the address show some purposes. For the others, the
+//! stack shows the library function that called the kernel; see `names`.
+
+use super::Kind;
+use super::process::Process;
+
+/// Commands of the futex call, without its flags.
+const COMMAND: u64 = 0x7f;
+const PRIVATE: u64 = 128;
+const LOCK_PI: u64 = 6;
+const LOCK_PI2: u64 = 13;
+
+/// The words of locks that contain the owner's thread id: the id, and a flag for waiting threads.
+const OWNER: u32 = 0x3fff_ffff;
+const HAS_WAITERS: u32 = 0x8000_0000;
+
+/// The value of a lock with waiting threads, in glibc, in Rust's standard library, and in most
+/// other implementations.
+const CONTENDED: u32 = 2;
+
+/// What a call shows of its purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Purpose {
+    /// The kind; [`Kind::Futex`] if only the stack can show it.
+    pub(super) kind: Kind,
+    /// The thread that owns the lock, or that is joined. `None` if unknown.
+    pub(super) owner: Option<u32>,
+}
+
+/// The purpose of a futex call with these arguments, of which `threads` are the ids of all threads
+/// of the process.
+pub(super) fn purpose(process: &Process, arguments: &[u64; 6], threads: &[u32]) -> Purpose {
+    let [address, operation, value, ..] = *arguments;
+    let value = value as u32;
+    let is_thread = |id: &u32| threads.contains(id);
+    if matches!(operation & COMMAND, LOCK_PI | LOCK_PI2) {
+        let owner = process.words::<1>(address).map(|[word]| word & OWNER);
+        return Purpose { kind: Kind::Lock, owner: owner.filter(is_thread) };
+    }
+    // The word of a robust lock contains its owner, and `pthread_join` waits for a word with the
+    // joined thread's id, which the kernel clears.
+    if value & HAS_WAITERS != 0 && is_thread(&(value & OWNER)) {
+        return Purpose { kind: Kind::Lock, owner: Some(value & OWNER) };
+    }
+    if operation & PRIVATE == 0 && is_thread(&value) {
+        return Purpose { kind: Kind::Join, owner: Some(value) };
+    }
+    match value {
+        CONTENDED => Purpose { kind: Kind::Lock, owner: owner(process, address, threads) },
+        _ => Purpose { kind: Kind::Futex, owner: None },
+    }
+}
+
+/// The thread that owns a lock, if the lock is a `pthread_mutex_t` of glibc: its words are the
+/// lock, the depth, the owner, the number of its users, and its type with flags.
+pub(super) fn owner(process: &Process, address: u64, threads: &[u32]) -> Option<u32> {
+    const TYPES: u32 = 0x1ff;
+    let [lock, depth, owner, users, kind] = process.words::<5>(address)?;
+    let most = threads.len() as u32;
+    let is_mutex =
+        lock != 0 && kind & !TYPES == 0 && (1..=most).contains(&users) && depth < 1 << 20;
+    (is_mutex && threads.contains(&owner)).then_some(owner)
+}
+
+/// The kind of a wait in a library's function of this name. `None` for a function that only passes
+/// the wait on.
+pub(super) fn kind_of_function(name: &str) -> Option<Kind> {
+    const STARTS: [(&str, Kind); 10] = [
+        ("pthread_mutex_", Kind::Lock),
+        ("pthread_rwlock_", Kind::Lock),
+        ("pthread_cond_", Kind::Condition),
+        ("cnd_", Kind::Condition),
+        ("mtx_", Kind::Lock),
+        ("sem_", Kind::Semaphore),
+        ("pthread_barrier_wait", Kind::Barrier),
+        ("pthread_join", Kind::Join),
+        ("pthread_timedjoin", Kind::Join),
+        ("take_gil", Kind::Lock),
+    ];
+    // In names of Rust's standard library and of parking_lot.
+    const PARTS: [(&str, Kind); 6] = [
+        ("::mutex::", Kind::Lock),
+        ("::rwlock::", Kind::Lock),
+        ("::raw_mutex::", Kind::Lock),
+        ("::raw_rwlock::", Kind::Lock),
+        ("::condvar::", Kind::Condition),
+        ("::Condvar::", Kind::Condition),
+    ];
+    // A library may have several names for one function.
+    let plain = name.trim_start_matches('_');
+    let starts = STARTS.iter().find(|(start, _)| plain.starts_with(start));
+    let found = starts.or_else(|| {
+        let is_library = name.contains("std::") || name.contains("parking_lot");
+        PARTS.iter().find(|(part, _)| is_library && name.contains(part))
+    });
+    found.map(|(_, kind)| *kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use super::*;
+
+    #[test]
+    fn arguments_show_the_purpose() {
+        let process = Process::of(std::process::id()).unwrap();
+        let threads = [process.pid, 7, 8];
+        let word = AtomicU32::new(7 | HAS_WAITERS);
+        let address = word.as_ptr().addr() as u64;
+        let purpose = |operation, value| {
+            let found = super::purpose(&process, &[address, operation, value, 0, 0, 0], &threads);
+            (found.kind, found.owner)
+        };
+        assert_eq!(purpose(LOCK_PI | PRIVATE, 0), (Kind::Lock, Some(7)));
+        assert_eq!(purpose(PRIVATE, u64::from(8 | HAS_WAITERS)), (Kind::Lock, Some(8)));
+        assert_eq!(purpose(9 | 256, 8), (Kind::Join, Some(8)));
+        assert_eq!(purpose(9 | 256 | PRIVATE, 8), (Kind::Futex, None));
+        word.store(9, Relaxed);
+        assert_eq!(purpose(LOCK_PI, 0), (Kind::Lock, None), "no thread has the id 9");
+    }
+
+    #[test]
+    fn a_mutex_shows_its_owner() {
+        let process = Process::of(std::process::id()).unwrap();
+        let owner = |words: [u32; 5]| owner(&process, words.as_ptr().addr() as u64, &[5, 6]);
+        assert_eq!(owner([2, 0, 6, 1, 0]), Some(6));
+        assert_eq!(owner([2, 1, 6, 1, 1]), Some(6), "recursive");
+        for other in [[2, 0, 7, 1, 0], [0, 0, 6, 1, 0], [2, 0, 6, 0, 0], [2, 0, 6, 1, 0x4000]] {
+            assert_eq!(owner(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn functions_show_the_kind() {
+        for (name, kind) in [
+            ("pthread_cond_timedwait", Some(Kind::Condition)),
+            ("sem_wait", Some(Kind::Semaphore)),
+            ("__pthread_mutex_lock", Some(Kind::Lock)),
+            ("std::sys::sync::mutex::futex::Mutex::lock_contended", Some(Kind::Lock)),
+            ("std::sys::sync::condvar::futex::Condvar::wait", Some(Kind::Condition)),
+            ("app::mutex::hold", None),
+            ("main", None),
+        ] {
+            assert_eq!(kind_of_function(name), kind, "{name}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Turns the arguments of a waiting system call into words.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::rc::Rc;
+
+use super::calls::{self, Detail};
+use super::futex::{self, Purpose};
+use super::process::{Call, Process};
+use super::{Kind, Reason, Wait};
+use crate::source::address::Addresses;
+use crate::text::clean;
+
+/// Number of bytes of a stack in which the function that waits is looked for.
+const STACK: usize = 1024;
+/// Maximum number of addresses and descriptors whose names are kept.
+const MOST: usize = 10_000;
+/// Maximum size of a variable that is one lock, in bytes. In a larger one, several locks may lie
+/// side by side, so a place in it is shown with its distance from the start.
+const ONE_LOCK: u64 = 64;
+
+/// Knows what the threads of a process wait for.
+#[derive(Debug)]
+pub(super) struct Names {
+    addresses: Addresses,
+    /// The ids of all threads.
+    threads: Vec<u32>,
+    /// The name of each descriptor, since the last sample.
+    descriptors: HashMap<u64, String>,
+    /// The kind that the function at a return address shows.
+    functions: HashMap<u64, Option<Kind>>,
+    /// The peer of each socket, by its inode.
+    sockets: HashMap<u64, String>,
+}
+
+impl Names {
+    pub(super) fn of(process: &Process) -> Self {
+        Self {
+            addresses: Addresses::of(process.pid),
+            threads: Vec::new(),
+            descriptors: HashMap::new(),
+            functions: HashMap::new(),
+            sockets: HashMap::new(),
+        }
+    }
+
+    /// Begins a sample: descriptors may have been closed and opened since the last one.
+    pub(super) fn refresh(&mut self, threads: &[u32]) {
+        self.threads = threads.to_vec();
+        self.descriptors.clear();
+        if self.functions.len() > MOST {
+            self.functions.clear();
+        }
+        if self.sockets.len() > MOST {
+            self.sockets.clear();
+        }
+    }
+
+    /// A wait that continues. A lock may have another owner now.
+    pub(super) fn renew(&self, process: &Process, wait: Wait) -> Wait {
+        match wait.reason.kind {
+            Kind::Lock => {
+                let owner = futex::owner(process, wait.address, &self.threads);
+                Wait { owner: owner.or(wait.owner), ..wait }
+            }
+            _ => wait,
+        }
+    }
+
+    /// The wait of a thread that is off the CPU in a call.
+    pub(super) fn wait(&mut self, process: &Process, tid: u32, call: &Call) -> Wait {
+        let Call::In { number, arguments, stack } = *call else {
+            return self.outside(process, tid);
+        };
+        let Some((kind, detail)) = calls::of_call(number) else {
+            let function = process.kernel_function(tid);
+            let kind = calls::of_kernel_function(&function).unwrap_or(Kind::Other);
+            let detail =
+                if kind == Kind::Other { call_words(number, &function) } else { String::new() };
+            return plain(kind, detail);
+        };
+        match detail {
+            Detail::None => plain(kind, String::new()),
+            Detail::Descriptor => plain(kind, self.descriptor(process, arguments[0])),
+            Detail::Poll => plain(kind, self.polled(process, arguments)),
+            Detail::Futex => self.futex(process, &arguments, stack),
+        }
+    }
+
+    /// The wait of a thread whose system calls may not be read.
+    pub(super) fn wait_by_kernel(&self, process: &Process, tid: u32) -> Wait {
+        let function = process.kernel_function(tid);
+        match calls::of_kernel_function(&function) {
+            Some(kind) => plain(kind, String::new()),
+            None => plain(Kind::Other, function),
+        }
+    }
+
+    /// A wait outside any system call: for memory, or of a stopped thread.
+    fn outside(&self, process: &Process, tid: u32) -> Wait {
+        let function = process.kernel_function(tid);
+        match calls::of_kernel_function(&function) {
+            Some(Kind::Stopped) => plain(Kind::Stopped, String::new()),
+            _ => plain(Kind::PageFault, String::new()),
+        }
+    }
+
+    fn futex(&mut self, process: &Process, arguments: &[u64; 6], stack: u64) -> Wait {
+        let address = arguments[0];
+        let Purpose { mut kind, owner } = futex::purpose(process, arguments, &self.threads);
+        if kind == Kind::Join {
+            let detail = owner.map(|tid| process.name(tid)).unwrap_or_default();
+            return Wait { reason: reason(kind, detail), address, owner };
+        }
+        if kind == Kind::Futex {
+            kind = self.kind_by_stack(process, stack).unwrap_or(kind);
+        }
+        let (name, address) = self.variable(address);
+        Wait { reason: reason(kind, name), address, owner }
+    }
+
+    /// The kind that the stack shows: the innermost return address that leads into a function of a
+    /// known purpose. A word that an earlier call left on the stack may be found first; that is
+    /// rare, because the frames of the waiting functions lie at the start.
+    fn kind_by_stack(&mut self, process: &Process, stack: u64) -> Option<Kind> {
+        let mut bytes = vec![0; STACK];
+        // The stack may end within these bytes.
+        while !process.memory(stack, &mut bytes) {
+            bytes.truncate(bytes.len() / 2);
+            if bytes.len() < size_of::<u64>() {
+                return None;
+            }
+        }
+        let words = bytes.chunks_exact(size_of::<u64>());
+        let words = words.filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)));
+        for address in words {
+            let addresses = &mut self.addresses;
+            let found = self.functions.entry(address).or_insert_with(|| {
+                // A call is before its return address.
+                futex::kind_of_function(&addresses.function(address.wrapping_sub(1))?)
+            });
+            if found.is_some() {
+                return *found;
+            }
+        }
+        None
+    }
+
+    /// The name of the variable at an address, and the address to identify it by. Without a name,
+    /// both are the address.
+    fn variable(&mut self, address: u64) -> (String, u64) {
+        match self.addresses.variable(address) {
+            // Several words of a lock may be waited for.
+            Some((name, distance, bytes)) if bytes <= ONE_LOCK => (name, address - distance),
+            Some((name, 0, _)) => (name, address),
+            Some((name, distance, _)) => (format!("{name}+{distance:#x}"), address),
+            None => (format!("{address:#x}"), address),
+        }
+    }
+
+    /// The file, socket or other object of a descriptor.
+    fn descriptor(&mut self, process: &Process, descriptor: u64) -> String {
+        if let Some(known) = self.descriptors.get(&descriptor) {
+            return known.clone();
+        }
+        // The kernel passes a descriptor as an int.
+        let descriptor = descriptor & u64::from(u32::MAX);
+        let link = fs::read_link(process.file(&format!("fd/{descriptor}"))).unwrap_or_default();
+        let link = link.to_string_lossy();
+        let name = match inode(&link) {
+            Some(("socket", inode)) => self.socket(process, inode),
+            Some((kind, _)) => kind.to_owned(),
+            None => match link.strip_prefix("anon_inode:") {
+                Some(kind) => kind.trim_matches(['[', ']']).to_owned(),
+                None => clean(&link).into_owned(),
+            },
+        };
+        self.descriptors.insert(descriptor, name.clone());
+        name
+    }
+
+    /// The only descriptor of a call that polls; else their number.
+    fn polled(&mut self, process: &Process, [address, count, ..]: [u64; 6]) -> String {
+        match count {
+            0 => String::new(),
+            1 => match process.words::<1>(address) {
+                Some([descriptor]) => self.descriptor(process, u64::from(descriptor)),
+                None => String::new(),
+            },
+            count => format!("{count} descriptors"),
+        }
+    }
+
+    /// The protocol and peer of a socket.
+    fn socket(&mut self, process: &Process, inode: u64) -> String {
+        if let Some(known) = self.sockets.get(&inode) {
+            return known.clone();
+        }
+        for (protocol, file) in
+            [("tcp", "net/tcp"), ("tcp", "net/tcp6"), ("udp", "net/udp"), ("udp", "net/udp6")]
+        {
+            let text = fs::read_to_string(process.file(file)).unwrap_or_default();
+            for line in text.lines().skip(1) {
+                if let Some((name, inode)) = peer(line) {
+                    self.sockets.insert(inode, format!("{protocol} {name}"));
+                }
+            }
+        }
+        let text = fs::read_to_string(process.file("net/unix")).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let mut words = line.split_ascii_whitespace().skip(6);
+            let Some(inode) = words.next().and_then(|inode| inode.parse().ok()) else { continue };
+            let path = words.next().map(|path| format!(" {}", clean(path)));
+            self.sockets.insert(inode, format!("unix{}", path.unwrap_or_default()));
+        }
+        self.sockets.entry(inode).or_insert_with(|| "socket".to_owned()).clone()
+    }
+}
+
+fn reason(kind: Kind, detail: String) -> Rc<Reason> {
+    Rc::new(Reason { kind, detail })
+}
+
+/// A wait for something without an address.
+fn plain(kind: Kind, detail: String) -> Wait {
+    Wait { reason: reason(kind, detail), address: 0, owner: None }
+}
+
+/// Words for a call of an unknown kind: the function of the kernel, or the number of the call.
+fn call_words(number: i64, function: &str) -> String {
+    if function.is_empty() { format!("system call {number}") } else { function.to_owned() }
+}
+
+/// The kind and the inode of a link such as `socket:[123]`.
+fn inode(link: &str) -> Option<(&str, u64)> {
+    let (kind, rest) = link.split_once(":[")?;
+    Some((kind, rest.strip_suffix(']')?.parse().ok()?))
+}
+
+/// The peer of a socket and the socket's inode, from a line of `/proc/PID/net/tcp`. Without a peer,
+/// the own address.
+fn peer(line: &str) -> Option<(String, u64)> {
+    let mut words = line.split_ascii_whitespace();
+    let (own, peer) = (words.nth(1)?, words.next()?);
+    let inode = words.nth(6)?.parse().ok()?;
+    let peer = address(peer)?;
+    let shown = if peer.ends_with(":0") { address(own)? } else { peer };
+    Some((shown, inode))
+}
+
+/// An address such as `0100007F:1F90`: words of 32 bits in the processor's order, and a port.
+fn address(text: &str) -> Option<String> {
+    let (host, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let mut bytes = Vec::new();
+    for word in host.as_bytes().chunks(8) {
+        let word = u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?;
+        bytes.extend(word.to_ne_bytes());
+    }
+    let mut shown = String::new();
+    match <[u8; 4]>::try_from(bytes.as_slice()) {
+        Ok(four) => write!(shown, "{}:{port}", std::net::Ipv4Addr::from(four)).ok()?,
+        Err(_) => {
+            let bytes = <[u8; 16]>::try_from(bytes.as_slice()).ok()?;
+            let host = std::net::Ipv6Addr::from(bytes);
+            match host.to_ipv4_mapped() {
+                Some(host) => write!(shown, "{host}:{port}").ok()?,
+                None => write!(shown, "[{host}]:{port}").ok()?,
+            }
+        }
+    }
+    Some(shown)
+}
+
+#[cfg(test)]
+#[cfg(target_endian = "little")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_are_named_by_their_peers() {
+        let line = "   0: 0100007F:1F90 0200000A:1538 01 00000000:00000000 00:00000000 00000000 \
+                    1000 0 4242 1 0000000000000000";
+        assert_eq!(peer(line), Some(("10.0.0.2:5432".into(), 4242)));
+        let listens = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 \
+                       1000 0 4243 1 0000000000000000";
+        assert_eq!(peer(listens), Some(("127.0.0.1:8080".into(), 4243)));
+        assert_eq!(address("00000000000000000000000001000000:0050").as_deref(), Some("[::1]:80"));
+        assert_eq!(peer("nonsense"), None);
+        assert_eq!(inode("socket:[12]"), Some(("socket", 12)));
+        assert_eq!(inode("/dev/null"), None);
+    }
+}
