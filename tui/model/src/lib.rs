@@ -43,6 +43,7 @@ mod stacks;
 pub mod threads;
 pub mod timeline;
 pub mod tree;
+pub mod waits;
 mod window;
 mod window_history;
 

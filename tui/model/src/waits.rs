@@ -1,0 +1,513 @@
+//! Where the time of a process went: run, queued, or waited for which reason, by point and by lock.
+//!
+//! [`WaitTimes`] adds up samples of [`pfp_read::waits`]. For each thread, the time between two
+//! samples is divided exactly, by the kernel's counts:
+//!
+//! ```text
+//! sample a             sample b
+//!   |----- run ---- queued -- waited --|      run + queued + waited = b - a
+//! ```
+//!
+//! Only the attribution is sampled. Half of the time belongs to the point and the reason of each of
+//! the two samples. If the thread was not on a CPU in between, all of it belongs to one wait. Waits
+//! that begin and end between two samples are divided in proportion to the other waits of the same
+//! point, or shown as short waits without a reason.
+
+mod report;
+mod watch;
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::time::Instant;
+
+use pfp_read::waits::{Kind, Reason, ThreadSample, Wait};
+
+pub use self::report::{
+    Link, LockReport, PointReport, RUN_QUEUE, ReasonReport, ReasonRow, Waiter, WaitsReport, verdict,
+};
+pub use self::watch::{WaitsThread, Watch};
+
+/// A thread's time in one point, nanoseconds.
+#[derive(Clone, Debug, Default)]
+struct Times {
+    run: u64,
+    queued: u64,
+    waited: HashMap<Reason, u64>,
+    /// Waits that began and ended between two samples.
+    short: u64,
+    longest: HashMap<Reason, u64>,
+}
+
+/// The waits for one lock, or for something else that has an address.
+#[derive(Clone, Debug, Default)]
+struct LockTimes {
+    /// Number of waits that were seen.
+    waits: u64,
+    longest: u64,
+    /// Nanoseconds by the waiting thread and its point.
+    waiters: HashMap<(u32, Option<u32>), u64>,
+    /// How often each thread was the owner, with the point that it was in.
+    owners: HashMap<(u32, Option<u32>), u64>,
+}
+
+/// A thread that is sampled.
+#[derive(Clone, Debug)]
+struct Thread {
+    sample: ThreadSample,
+    point: Option<u32>,
+    /// When the present wait began, as far as known.
+    since: Instant,
+    /// Its first sample.
+    begun: Instant,
+    /// Whether the thread was not on a CPU since the sample before the last.
+    is_unbroken: bool,
+    /// Time on a CPU or in the run queue that the kernel has not counted yet, by point.
+    /// Nanoseconds.
+    uncounted: Vec<(Option<u32>, u64)>,
+    /// Times on a CPU and in the run queue that the kernel has counted and that are in no interval
+    /// yet. Nanoseconds.
+    left: [u64; 2],
+}
+
+/// The times of some period.
+#[derive(Clone, Debug, Default)]
+struct Period {
+    first: Option<Instant>,
+    last: Option<Instant>,
+    samples: u64,
+    times: HashMap<(u32, Option<u32>), Times>,
+    locks: HashMap<(Reason, u64), LockTimes>,
+}
+
+impl Period {
+    fn lock(&mut self, wait: &Wait) -> &mut LockTimes {
+        self.locks.entry((wait.reason.as_ref().clone(), wait.address)).or_default()
+    }
+
+    fn times(&mut self, tid: u32, point: Option<u32>) -> &mut Times {
+        self.times.entry((tid, point)).or_default()
+    }
+
+    fn add_wait(&mut self, tid: u32, point: Option<u32>, wait: &Wait, waited: u64) {
+        let reason = wait.reason.as_ref().clone();
+        *self.times(tid, point).waited.entry(reason).or_default() += waited;
+        if wait.reason.kind.has_address() {
+            *self.lock(wait).waiters.entry((tid, point)).or_default() += waited;
+        }
+    }
+
+    /// Divides busy time by what the kernel has counted: time on a CPU, and in the run queue. Both
+    /// are divided among the points alike. Returns the counts that exceed the busy time.
+    fn settle(
+        &mut self,
+        tid: u32,
+        busy: &mut Vec<(Option<u32>, u64)>,
+        counted: [u64; 2],
+    ) -> [u64; 2] {
+        let all_busy: u64 = busy.iter().map(|(_, busy)| busy).sum();
+        let all_counted = counted[0] + counted[1];
+        let settled = all_busy.min(all_counted);
+        if settled == 0 {
+            return counted;
+        }
+        let part = |whole: u64, of: u64, all: u64| {
+            (u128::from(whole) * u128::from(of) / u128::from(all)) as u64
+        };
+        let mut left = counted;
+        for (point, busy) in busy.iter_mut() {
+            let settled = part(*busy, settled, all_busy);
+            let run = part(settled, counted[0], all_counted).min(left[0]);
+            let queued = (settled - run).min(left[1]);
+            let times = self.times(tid, *point);
+            times.run += run;
+            times.queued += queued;
+            *busy -= run + queued;
+            left = [left[0] - run, left[1] - queued];
+        }
+        busy.retain(|(_, busy)| *busy > 0);
+        left
+    }
+
+    /// Adds the times of a later period.
+    fn extend(&mut self, later: &Self) {
+        self.first = self.first.or(later.first);
+        self.last = later.last.or(self.last);
+        self.samples += later.samples;
+        for (&(tid, point), more) in &later.times {
+            let times = self.times(tid, point);
+            times.run += more.run;
+            times.queued += more.queued;
+            times.short += more.short;
+            add_each(&mut times.waited, &more.waited, |a, b| a + b);
+            add_each(&mut times.longest, &more.longest, u64::max);
+        }
+        for (key, more) in &later.locks {
+            let lock = self.locks.entry(key.clone()).or_default();
+            lock.waits += more.waits;
+            lock.longest = lock.longest.max(more.longest);
+            add_each(&mut lock.waiters, &more.waiters, |a, b| a + b);
+            add_each(&mut lock.owners, &more.owners, |a, b| a + b);
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        let (Some(first), Some(last)) = (self.first, self.last) else { return 0.0 };
+        last.duration_since(first).as_secs_f64()
+    }
+}
+
+fn add_each<K: Clone + Eq + Hash>(
+    all: &mut HashMap<K, u64>,
+    more: &HashMap<K, u64>,
+    sum: fn(u64, u64) -> u64,
+) {
+    for (key, more) in more {
+        let number = all.entry(key.clone()).or_default();
+        *number = sum(*number, *more);
+    }
+}
+
+/// The times of a process, from samples of its threads.
+#[derive(Clone, Debug, Default)]
+pub struct WaitTimes {
+    threads: HashMap<u32, Thread>,
+    /// The present period.
+    now: Period,
+    /// The periods before it.
+    before: VecDeque<Period>,
+}
+
+impl WaitTimes {
+    /// Begins another period, and drops all but the last `kept` earlier ones.
+    pub fn begin_period(&mut self, kept: usize) {
+        let next = Period { first: self.now.last, last: self.now.last, ..Period::default() };
+        self.before.push_back(std::mem::replace(&mut self.now, next));
+        while self.before.len() > kept {
+            self.before.pop_front();
+        }
+    }
+
+    /// Adds one sample of all threads. `point` returns the innermost open point of a thread.
+    pub fn add(&mut self, samples: &[ThreadSample], point: impl Fn(u32) -> Option<u32>) {
+        self.now.samples += 1;
+        for sample in samples {
+            self.now.first.get_or_insert(sample.at);
+            self.now.last = Some(sample.at);
+            let point = point(sample.tid);
+            let next = match self.threads.remove(&sample.tid) {
+                Some(before) => self.add_interval(&before, sample, point),
+                None => self.begin(sample, point),
+            };
+            self.threads.insert(sample.tid, next);
+        }
+        // A thread that has ended has no sample any more.
+        self.threads.retain(|tid, _| samples.iter().any(|sample| sample.tid == *tid));
+        for wait in samples.iter().filter_map(|sample| sample.wait.as_ref()) {
+            let Some(owner) = wait.owner else { continue };
+            let place = self.threads.get(&owner).and_then(|thread| thread.point);
+            *self.now.lock(wait).owners.entry((owner, place)).or_default() += 1;
+        }
+    }
+
+    /// Time of the present period so far, seconds.
+    pub fn seconds(&self) -> f64 {
+        self.now.seconds()
+    }
+
+    /// Begins with a thread that had no sample before.
+    fn begin(&mut self, sample: &ThreadSample, point: Option<u32>) -> Thread {
+        if let Some(wait) = sample.wait.as_ref().filter(|wait| wait.reason.kind.has_address()) {
+            self.now.lock(wait).waits += 1;
+        }
+        let (sample, since) = (sample.clone(), sample.at);
+        Thread {
+            sample,
+            point,
+            since,
+            begun: since,
+            is_unbroken: false,
+            uncounted: Vec::new(),
+            left: [0; 2],
+        }
+    }
+
+    /// Divides the time between two samples of a thread.
+    fn add_interval(
+        &mut self,
+        before: &Thread,
+        sample: &ThreadSample,
+        point: Option<u32>,
+    ) -> Thread {
+        let passed = nanoseconds(before.sample.at, sample.at);
+        let more =
+            |count: fn(&ThreadSample) -> u64| count(sample).saturating_sub(count(&before.sample));
+        let is_unbroken = before.sample.runs == sample.runs;
+        let (old, new) = (before.sample.wait.as_ref(), sample.wait.as_ref());
+        // The kernel counts the current run late, and a time in the run queue when it ends. A thread
+        // that does not wait, and was not put on a CPU in between, has not waited in between.
+        let counted =
+            [before.left[0] + more(|it| it.run_ns), before.left[1] + more(|it| it.queued_ns)];
+        let already: u64 = before.uncounted.iter().map(|(_, busy)| busy).sum();
+        let busy = match is_unbroken && old.is_none() && new.is_none() {
+            true => passed,
+            false => (counted[0] + counted[1]).saturating_sub(already).min(passed),
+        };
+        let waited = passed - busy;
+
+        let tid = sample.tid;
+        let points = [before.point, point];
+        let mut uncounted = before.uncounted.clone();
+        for (point, busy) in points.into_iter().zip(halves_of(busy)) {
+            match uncounted.iter_mut().find(|(other, _)| *other == point) {
+                Some((_, so_far)) => *so_far += busy,
+                None => uncounted.push((point, busy)),
+            }
+        }
+        let left = self.now.settle(tid, &mut uncounted, counted);
+        let continues = is_unbroken && old.is_some() && new.is_some();
+        let since = if continues { before.since } else { earlier(sample.at, waited) };
+        match (old, new) {
+            (_, Some(wait)) if continues => self.now.add_wait(tid, point, wait, waited),
+            (Some(old), Some(new)) => {
+                let [first, second] = halves_of(waited);
+                self.now.add_wait(tid, before.point, old, first);
+                self.now.add_wait(tid, point, new, second);
+            }
+            (Some(wait), None) => self.now.add_wait(tid, before.point, wait, waited),
+            (None, Some(wait)) => self.now.add_wait(tid, point, wait, waited),
+            (None, None) => {
+                for (point, part) in points.into_iter().zip(halves_of(waited)) {
+                    self.now.times(tid, point).short += part;
+                }
+            }
+        }
+        if let Some(wait) = new {
+            let length = nanoseconds(since, sample.at);
+            let reason = wait.reason.as_ref().clone();
+            let longest = self.now.times(tid, point).longest.entry(reason).or_default();
+            *longest = length.max(*longest);
+            if wait.reason.kind.has_address() {
+                let lock = self.now.lock(wait);
+                lock.waits += u64::from(!continues);
+                lock.longest = lock.longest.max(length);
+            }
+        }
+        let (sample, begun) = (sample.clone(), before.begun);
+        Thread { sample, point, since, begun, is_unbroken, uncounted, left }
+    }
+
+    /// The threads that have waited for one lock in all samples, without those in a deadlock.
+    fn stuck(&self) -> Vec<u32> {
+        let cycles = self.cycles();
+        let is_stuck = |tid: &u32, thread: &Thread| {
+            let is_for_lock = |wait: &Wait| wait.reason.kind == Kind::Lock;
+            thread.sample.wait.as_ref().is_some_and(is_for_lock)
+                && thread.is_unbroken
+                && thread.since <= thread.begun
+                && !cycles.iter().any(|cycle| cycle.contains(tid))
+        };
+        let stuck = self.threads.iter().filter(|(tid, thread)| is_stuck(tid, thread));
+        let mut stuck: Vec<u32> = stuck.map(|(tid, _)| *tid).collect();
+        stuck.sort_unstable();
+        stuck
+    }
+
+    /// The cycles of threads of which each waits for the next. No thread of a cycle was on a CPU
+    /// between the last two samples, so none of them can have released anything: the threads are in
+    /// a deadlock. Each cycle begins with its smallest thread id.
+    fn cycles(&self) -> Vec<Vec<u32>> {
+        let owner = |tid: u32| {
+            let thread = self.threads.get(&tid).filter(|thread| thread.is_unbroken)?;
+            thread.sample.wait.as_ref()?.owner
+        };
+        let mut cycles: Vec<Vec<u32>> = Vec::new();
+        let mut ids: Vec<u32> = self.threads.keys().copied().collect();
+        ids.sort_unstable();
+        for tid in ids {
+            let mut path = vec![tid];
+            while let Some(next) = path.last().and_then(|last| owner(*last)) {
+                if next == tid {
+                    cycles.push(path);
+                    break;
+                }
+                // A path into a cycle that does not contain its start, or one that was found.
+                if path.contains(&next) || next < tid {
+                    break;
+                }
+                path.push(next);
+            }
+        }
+        cycles
+    }
+}
+
+fn nanoseconds(from: Instant, until: Instant) -> u64 {
+    u64::try_from(until.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The moment some nanoseconds before another.
+fn earlier(at: Instant, nanoseconds: u64) -> Instant {
+    at.checked_sub(std::time::Duration::from_nanos(nanoseconds)).unwrap_or(at)
+}
+
+fn halves_of(number: u64) -> [u64; 2] {
+    [number / 2, number - number / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A sample of a thread after `ms` milliseconds, with its counts in milliseconds.
+    fn sample(
+        start: Instant,
+        tid: u32,
+        ms: u64,
+        [run, queued, runs]: [u64; 3],
+        wait: Option<Wait>,
+    ) -> ThreadSample {
+        let at = start + Duration::from_millis(ms);
+        let [run_ns, queued_ns] = [run, queued].map(|ms| ms * 1_000_000);
+        ThreadSample { tid, at, run_ns, queued_ns, runs, wait }
+    }
+
+    fn lock(name: &str, address: u64, owner: Option<u32>) -> Option<Wait> {
+        let reason = Rc::new(Reason { kind: Kind::Lock, detail: name.into() });
+        Some(Wait { reason, address, owner })
+    }
+
+    fn name(point: u32) -> String {
+        format!("p{point}")
+    }
+
+    #[test]
+    fn parts_add_up_to_the_time_that_passed() {
+        let start = Instant::now();
+        let mut times = WaitTimes::default();
+        let at = |ms, counts, wait| [sample(start, 1, ms, counts, wait)];
+        let jobs = || lock("JOBS", 16, None);
+        times.add(&at(0, [0, 0, 1], None), |_| Some(7));
+        times.add(&at(100, [20, 10, 3], jobs()), |_| Some(7));
+        times.add(&at(200, [20, 10, 3], jobs()), |_| Some(7));
+        times.add(&at(300, [110, 10, 5], None), |_| Some(8));
+        times.add(&at(400, [200, 10, 9], None), |_| Some(8));
+        let report = times.report(name, |_| String::new());
+        let [seven, eight] = report.points.as_slice() else { panic!("{report:?}") };
+        assert_eq!((seven.name.as_str(), eight.name.as_str()), ("p7", "p8"));
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        for point in [seven, eight] {
+            let parts = point.run_s + point.queued_s + point.waited_s;
+            assert!(near(parts, point.wall_s), "{point:?}");
+        }
+        assert!(near(seven.wall_s + eight.wall_s, 0.4), "{report:?}");
+        // 70 ms in the first interval, 100 in the second, 10 in the third.
+        assert!(near(seven.waited_s, 0.18), "{seven:?}");
+        assert_eq!(seven.reasons[0].reason, Kind::Lock);
+        assert!(near(seven.reasons[0].share, 0.18 / seven.wall_s));
+        // The last 10 ms of waiting were seen in no sample.
+        assert!(near(eight.waited_s, 0.01), "{eight:?}");
+        assert_eq!(eight.reasons[0].detail, "short waits");
+        let [jobs] = report.locks.as_slice() else { panic!("{report:?}") };
+        assert_eq!((jobs.name.as_str(), jobs.waits), ("JOBS", 1));
+        assert!(near(jobs.longest_s, 0.17) && near(jobs.total_s, 0.18), "{jobs:?}");
+    }
+
+    #[test]
+    fn time_that_the_kernel_counts_late_is_no_wait() {
+        let start = Instant::now();
+        let mut times = WaitTimes::default();
+        // The run of the first 10 ms is counted at 20 ms. From 30 to 60 ms, the thread is in the run
+        // queue.
+        let counts =
+            [[0, 0, 1], [0, 0, 1], [20, 0, 1], [30, 0, 1], [30, 0, 1], [30, 20, 2], [30, 30, 3]];
+        for (at, counts) in counts.into_iter().enumerate() {
+            times.add(&[sample(start, 1, at as u64 * 10, counts, None)], |_| None);
+        }
+        let report = times.report(name, |_| String::new());
+        let [outside] = report.points.as_slice() else { panic!("{report:?}") };
+        assert_eq!(outside.name, "(outside)");
+        assert!((outside.run_s - 0.03).abs() < 1e-9, "{outside:?}");
+        assert!((outside.queued_s - 0.03).abs() < 1e-9, "{outside:?}");
+        assert!(outside.waited_s < 1e-9, "{outside:?}");
+    }
+
+    #[test]
+    fn only_waits_without_a_run_in_between_are_a_deadlock() {
+        let start = Instant::now();
+        let mut times = WaitTimes::default();
+        let all = |ms, third| {
+            [
+                sample(start, 1, ms, [0, 0, 5], lock("A", 16, Some(2))),
+                sample(start, 2, ms, [0, 0, 5], lock("B", 32, Some(3))),
+                sample(start, 3, ms, [0, 0, third], lock("C", 48, Some(1))),
+                // This one waits for a thread of the cycle, but is not in it.
+                sample(start, 4, ms, [0, 0, 5], lock("A", 16, Some(2))),
+            ]
+        };
+        times.add(&all(0, 5), |_| None);
+        assert!(times.cycles().is_empty(), "one sample shows no order");
+        times.add(&all(10, 6), |_| None);
+        assert!(times.cycles().is_empty(), "the third has run");
+        times.add(&all(20, 6), |_| Some(9));
+        assert_eq!(times.cycles(), [[1, 2, 3]]);
+        let report = times.report(name, |tid| format!("t{tid}"));
+        let [cycle] = report.deadlocks.as_slice() else { panic!("{report:?}") };
+        let links: Vec<_> = cycle.iter().map(|it| (it.thread.as_str(), it.lock.as_str())).collect();
+        assert_eq!(links, [("t1", "lock A"), ("t2", "lock B"), ("t3", "lock C")]);
+        assert_eq!(cycle[0].held_by.as_deref(), Some("t2"));
+        let stuck: Vec<_> = report.stuck.iter().map(|it| it.thread.as_str()).collect();
+        assert_eq!(stuck, ["t4"]);
+    }
+
+    #[test]
+    fn the_verdict_names_what_most_threads_wait_for() {
+        let start = Instant::now();
+        let mut times = WaitTimes::default();
+        let all = |ms, run| {
+            let mut all: Vec<_> = (1..=6)
+                .map(|tid| sample(start, tid, ms, [0, 0, 1], lock("JOBS", 16, Some(7))))
+                .collect();
+            all.push(sample(start, 7, ms, [run, 0, 1], None));
+            all
+        };
+        times.add(&all(0, 0), |tid| Some(u32::from(tid == 7)));
+        times.add(&all(100, 100), |tid| Some(u32::from(tid == 7)));
+        let report = times.report(name, |tid| format!("t{tid}"));
+        assert_eq!(
+            verdict(&report).as_deref(),
+            Some("6 threads wait in p0 for lock JOBS, 100.0 % of their time; t7 holds it in p1")
+        );
+        assert_eq!(report.locks[0].owner.as_deref(), Some("t7"));
+        let [jobs] = report.reasons().try_into().expect("there is one reason");
+        assert_eq!((jobs.name.as_str(), jobs.held_by.as_str()), ("lock JOBS", "t7 in p1"));
+        assert_eq!((jobs.waits, jobs.points), (Some(6), vec![("p0".to_owned(), 6)]));
+    }
+
+    #[test]
+    fn a_busy_machine_is_the_verdict_if_the_run_queue_is_the_longest_wait() {
+        let start = Instant::now();
+        let mut times = WaitTimes::default();
+        for (ms, counts) in [(0, [0, 0, 1]), (100, [30, 60, 9])] {
+            times.add(&[sample(start, 1, ms, counts, lock("JOBS", 16, None))], |_| Some(1));
+        }
+        let verdict = verdict(&times.report(name, |_| String::new())).expect("there is one");
+        assert!(verdict.starts_with("the threads wait for a CPU 60.0 % of their time"), "{verdict}");
+    }
+
+    #[test]
+    fn old_periods_are_dropped() {
+        let start = Instant::now();
+        let mut times = WaitTimes::default();
+        for ms in 0..10 {
+            let wait = lock(if ms < 5 { "OLD" } else { "NEW" }, 16 * ms, None);
+            times.add(&[sample(start, 1, ms, [0, 0, ms], wait)], |_| None);
+            times.begin_period(2);
+        }
+        let report = times.report(name, |_| String::new());
+        assert!((report.seconds - 0.002).abs() < 1e-9 && report.samples == 2, "{report:?}");
+        assert!(report.locks.iter().all(|lock| lock.name == "NEW"), "{report:?}");
+    }
+}

@@ -1,0 +1,397 @@
+//! The report of all waits: plain data for tables and JSON.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+use super::{LockTimes, Period, Times, WaitTimes};
+use pfp_read::text::counted;
+use pfp_read::units;
+use pfp_read::waits::{Kind, Reason};
+
+/// Name of the time outside all points.
+const OUTSIDE: &str = "(outside)";
+/// The detail of waits that began and ended between two samples.
+const SHORT: &str = "short waits";
+
+/// Where the time of a process went.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct WaitsReport {
+    /// Time from the first sample to the last, seconds.
+    pub seconds: f64,
+    /// Number of samples of all threads.
+    pub samples: u64,
+    /// Number of threads at the last sample.
+    pub threads: usize,
+    /// The points, those with the most time waited and queued first.
+    pub points: Vec<PointReport>,
+    /// The locks and the like, those with the most time waited first.
+    pub locks: Vec<LockReport>,
+    /// The deadlocks: cycles of threads of which each waits for the next.
+    pub deadlocks: Vec<Vec<Link>>,
+    /// The other threads that have waited for one lock in all samples.
+    pub stuck: Vec<Link>,
+}
+
+/// The exclusive time of all threads in a point: time in nested regions belongs to their points.
+/// `wall_s` is the sum of `run_s`, `queued_s` and `waited_s`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PointReport {
+    /// The point's name, or `(outside)` for the time outside all points.
+    pub name: String,
+    /// Number of threads that were in it.
+    pub threads: usize,
+    /// Time by the clock, seconds, summed over the threads.
+    pub wall_s: f64,
+    /// Time on a CPU, seconds.
+    pub run_s: f64,
+    /// Time in the run queue, seconds: the thread could run, but had no CPU.
+    pub queued_s: f64,
+    /// Time in waits, seconds.
+    pub waited_s: f64,
+    /// The reasons, the longest first.
+    pub reasons: Vec<ReasonReport>,
+}
+
+/// A reason of a point's waits.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReasonReport {
+    /// The kind.
+    pub reason: Kind,
+    /// What was waited for; empty if unknown.
+    pub detail: String,
+    /// Share of the point's `wall_s`, from 0 to 1.
+    pub share: f64,
+    /// The longest wait, seconds, known to within one sample.
+    pub longest_s: f64,
+}
+
+/// The waits for one lock, or for something else that has an address.
+#[derive(Clone, Debug, Serialize)]
+pub struct LockReport {
+    /// The kind.
+    pub kind: Kind,
+    /// The name of the variable, or the address.
+    pub name: String,
+    /// The address in the process's memory, as in `0x55d0c8`.
+    pub address: String,
+    /// Number of waits that were seen. Waits that begin and end between two samples are not.
+    pub waits: u64,
+    /// Time waited, seconds, summed over the threads.
+    pub total_s: f64,
+    /// The longest wait, seconds, known to within one sample.
+    pub longest_s: f64,
+    /// The thread that was its owner most often. `None` if no owner is known.
+    pub owner: Option<String>,
+    /// The point that this thread was in most often as the owner. `None` outside all points.
+    pub owner_point: Option<String>,
+    /// The waiting threads, those with the most time first.
+    pub waiters: Vec<Waiter>,
+}
+
+/// A thread that waits for a lock.
+#[derive(Clone, Debug, Serialize)]
+pub struct Waiter {
+    /// The thread's name.
+    pub thread: String,
+    /// Kernel id of the thread.
+    pub tid: u32,
+    /// Its point, or `(outside)`.
+    pub point: String,
+    /// Time waited, seconds.
+    pub total_s: f64,
+}
+
+/// A thread that waits for a lock, and the thread that holds the lock.
+#[derive(Clone, Debug, Serialize)]
+pub struct Link {
+    /// The thread's name.
+    pub thread: String,
+    /// Kernel id of the thread.
+    pub tid: u32,
+    /// Its point, or `(outside)`.
+    pub point: String,
+    /// What it waits for, as in `lock JOBS`.
+    pub lock: String,
+    /// The thread that holds that; in a deadlock, the next one in the cycle. `None` if unknown.
+    pub held_by: Option<String>,
+}
+
+impl WaitTimes {
+    /// The report of the present period and of the earlier ones that are kept. `point` names a
+    /// point, and `thread` a thread.
+    pub fn report(
+        &self,
+        point: impl Fn(u32) -> String,
+        thread: impl Fn(u32) -> String,
+    ) -> WaitsReport {
+        let point = |id: Option<u32>| id.map_or_else(|| OUTSIDE.to_owned(), &point);
+        let thread = |tid: u32| match thread(tid) {
+            name if name.is_empty() => format!("thread {tid}"),
+            name => name,
+        };
+        let links = |threads: Vec<u32>| -> Vec<Link> {
+            threads.into_iter().filter_map(|tid| self.link(tid, &point, &thread)).collect()
+        };
+        let mut all = Period::default();
+        self.before.iter().chain([&self.now]).for_each(|period| all.extend(period));
+        WaitsReport {
+            seconds: all.seconds(),
+            samples: all.samples,
+            threads: self.threads.len(),
+            points: all.points(&point),
+            locks: all.lock_reports(&point, &thread),
+            deadlocks: self.cycles().into_iter().map(links).collect(),
+            stuck: links(self.stuck()),
+        }
+    }
+
+    fn link(
+        &self,
+        tid: u32,
+        point: &impl Fn(Option<u32>) -> String,
+        thread: &impl Fn(u32) -> String,
+    ) -> Option<Link> {
+        let it = self.threads.get(&tid)?;
+        let wait = it.sample.wait.as_ref()?;
+        Some(Link {
+            thread: thread(tid),
+            tid,
+            point: point(it.point),
+            lock: wait.reason.to_string(),
+            held_by: wait.owner.map(thread),
+        })
+    }
+}
+
+impl Period {
+    fn points(&self, name: &impl Fn(Option<u32>) -> String) -> Vec<PointReport> {
+        let mut points: BTreeMap<Option<u32>, Vec<&Times>> = BTreeMap::new();
+        for ((_, point), times) in &self.times {
+            points.entry(*point).or_default().push(times);
+        }
+        let all = points.into_iter();
+        let mut all: Vec<_> = all.map(|(id, times)| PointReport::of(name(id), &times)).collect();
+        all.sort_by(|a, b| {
+            let off = |it: &PointReport| it.queued_s + it.waited_s;
+            off(b).total_cmp(&off(a)).then_with(|| a.name.cmp(&b.name))
+        });
+        all
+    }
+
+    fn lock_reports(
+        &self,
+        point: &impl Fn(Option<u32>) -> String,
+        thread: &impl Fn(u32) -> String,
+    ) -> Vec<LockReport> {
+        let report = |((reason, address), times): (&(Reason, u64), &LockTimes)| {
+            let owner = times.owners.iter().max_by_key(|((tid, _), times)| (**times, *tid));
+            let mut waiters: Vec<_> = times.waiters.iter().collect();
+            waiters.sort_by_key(|(who, ns)| (std::cmp::Reverse(**ns), **who));
+            LockReport {
+                kind: reason.kind,
+                name: reason.detail.clone(),
+                address: format!("{address:#x}"),
+                waits: times.waits,
+                total_s: seconds(times.waiters.values().sum()),
+                longest_s: seconds(times.longest),
+                owner: owner.map(|((tid, _), _)| thread(*tid)),
+                owner_point: owner.and_then(|((_, id), _)| Some(point(Some((*id)?)))),
+                waiters: waiters
+                    .into_iter()
+                    .map(|((tid, id), ns)| Waiter {
+                        thread: thread(*tid),
+                        tid: *tid,
+                        point: point(*id),
+                        total_s: seconds(*ns),
+                    })
+                    .collect(),
+            }
+        };
+        let mut all: Vec<_> = self.locks.iter().map(report).collect();
+        all.sort_by(|a, b| b.total_s.total_cmp(&a.total_s).then_with(|| a.name.cmp(&b.name)));
+        all
+    }
+}
+
+impl PointReport {
+    fn of(name: String, threads: &[&Times]) -> Self {
+        let mut waited: HashMap<Reason, u64> = HashMap::new();
+        let mut longest: HashMap<Reason, u64> = HashMap::new();
+        let (mut run, mut queued, mut short) = (0, 0, 0);
+        for times in threads {
+            run += times.run;
+            queued += times.queued;
+            short += times.short;
+            for (reason, ns) in &times.waited {
+                *waited.entry(reason.clone()).or_default() += ns;
+            }
+            for (reason, ns) in &times.longest {
+                let longest = longest.entry(reason.clone()).or_default();
+                *longest = (*ns).max(*longest);
+            }
+        }
+        let seen: u64 = waited.values().sum();
+        let all_waited = seen + short;
+        let wall = run + queued + all_waited;
+        let share = |ns: f64| if wall == 0 { 0.0 } else { ns / wall as f64 };
+        // Short waits have the reasons of the other waits.
+        let grown = if seen == 0 { 1.0 } else { all_waited as f64 / seen as f64 };
+        let mut reasons: Vec<_> = waited
+            .into_iter()
+            .filter(|(_, ns)| *ns > 0)
+            .map(|(reason, ns)| ReasonReport {
+                share: share(ns as f64 * grown),
+                longest_s: seconds(longest.get(&reason).copied().unwrap_or(0)),
+                reason: reason.kind,
+                detail: reason.detail,
+            })
+            .collect();
+        if reasons.is_empty() && short > 0 {
+            let (reason, detail) = (Kind::Other, SHORT.to_owned());
+            reasons.push(ReasonReport {
+                reason,
+                detail,
+                share: share(short as f64),
+                longest_s: 0.0,
+            });
+        }
+        reasons.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.detail.cmp(&b.detail)));
+        Self {
+            name,
+            threads: threads.len(),
+            wall_s: seconds(wall),
+            run_s: seconds(run),
+            queued_s: seconds(queued),
+            waited_s: seconds(all_waited),
+            reasons,
+        }
+    }
+}
+
+impl ReasonReport {
+    /// The reason in words, as in `lock JOBS`.
+    pub fn words(&self) -> String {
+        Reason { kind: self.reason, detail: self.detail.clone() }.to_string()
+    }
+}
+
+/// What most threads wait for, in one sentence. `None` if the process runs more than it waits for
+/// any one thing. Waits outside all points count only if there are no points. A wait for work, as
+/// for a request, counts like any other.
+pub fn verdict(report: &WaitsReport) -> Option<String> {
+    let run: f64 = report.points.iter().map(|point| point.run_s).sum();
+    let has_points = report.points.iter().any(|point| point.name != OUTSIDE);
+    let points = report.points.iter().filter(|point| !has_points || point.name != OUTSIDE);
+    let waits = points.filter_map(|point| Some((point, point.reasons.first()?)));
+    let (point, reason) = waits.max_by(|(a, x), (b, y)| {
+        let order = (a.wall_s * x.share).total_cmp(&(b.wall_s * y.share));
+        order.then_with(|| b.name.cmp(&a.name))
+    })?;
+    let waited = point.wall_s * reason.share;
+    let queued: f64 = report.points.iter().map(|point| point.queued_s).sum();
+    if queued > waited.max(run) {
+        let wall: f64 = report.points.iter().map(|point| point.wall_s).sum();
+        let share = units::percent(queued / wall);
+        return Some(format!(
+            "the threads wait for a CPU {share} % of their time: more can run than there are CPUs"
+        ));
+    }
+    if waited <= run {
+        return None;
+    }
+    let threads = counted(point.threads, "thread");
+    let verb = if point.threads == 1 { "waits" } else { "wait" };
+    let share = units::percent(reason.share);
+    let their = if point.threads == 1 { "its" } else { "their" };
+    let (name, what) = (&point.name, reason.words());
+    let place = if name == OUTSIDE { String::new() } else { format!(" in {name}") };
+    let mut text = format!("{threads} {verb}{place} for {what}, {share} % of {their} time");
+    let lock = report.locks.iter().find(|it| it.kind == reason.reason && it.name == reason.detail);
+    if let Some((lock, owner)) = lock.and_then(|lock| Some((lock, lock.owner.as_ref()?))) {
+        let place = lock.owner_point.as_ref().map_or(String::new(), |point| format!(" in {point}"));
+        text += &format!("; {owner} holds it{place}");
+    }
+    Some(text)
+}
+
+/// Name of the time in the run queue among the reasons.
+pub const RUN_QUEUE: &str = "run queue";
+
+/// All waits for one reason, over all points.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReasonRow {
+    /// The reason in words, or [`RUN_QUEUE`].
+    pub name: String,
+    /// Time waited, seconds, summed over the threads.
+    pub total_s: f64,
+    /// Share of the time of all threads.
+    pub share: f64,
+    /// The longest wait, seconds. `None` if unknown.
+    pub longest_s: Option<f64>,
+    /// Number of waits that were seen. `None` if they are not counted.
+    pub waits: Option<u64>,
+    /// The thread that holds it, and that thread's point; empty if unknown.
+    pub held_by: String,
+    /// The points that wait, the longest first, each with the number of its threads.
+    pub points: Vec<(String, usize)>,
+}
+
+impl WaitsReport {
+    /// The reasons, those with the most time first.
+    pub fn reasons(&self) -> Vec<ReasonRow> {
+        let wall: f64 = self.points.iter().map(|point| point.wall_s).sum();
+        let mut rows: Vec<ReasonRow> = Vec::new();
+        let mut add = |name: String, point: &PointReport, total: f64, longest: Option<f64>| {
+            let place = rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
+                rows.push(ReasonRow { name, ..ReasonRow::default() });
+                rows.len() - 1
+            });
+            let row = &mut rows[place];
+            row.total_s += total;
+            row.longest_s = match (row.longest_s, longest) {
+                (Some(a), Some(b)) => Some(a.max(b)),
+                (a, b) => a.or(b),
+            };
+            row.points.push((point.name.clone(), point.threads));
+        };
+        for point in &self.points {
+            for reason in &point.reasons {
+                let total = reason.share * point.wall_s;
+                add(reason.words(), point, total, Some(reason.longest_s));
+            }
+            if point.queued_s > 0.0 {
+                add(RUN_QUEUE.to_owned(), point, point.queued_s, None);
+            }
+        }
+        for row in &mut rows {
+            row.share = if wall > 0.0 { row.total_s / wall } else { 0.0 };
+            let of_it = |lock: &&LockReport| lock.words() == row.name;
+            let locks: Vec<_> = self.locks.iter().filter(of_it).collect();
+            row.waits = locks.iter().map(|lock| lock.waits).reduce(|a, b| a + b);
+            row.held_by = locks.iter().find_map(|lock| lock.holder()).unwrap_or_default();
+        }
+        rows.sort_by(|a, b| b.total_s.total_cmp(&a.total_s).then_with(|| a.name.cmp(&b.name)));
+        rows
+    }
+}
+
+impl LockReport {
+    /// The lock in words, as in `lock JOBS`.
+    pub fn words(&self) -> String {
+        Reason { kind: self.kind, detail: self.name.clone() }.to_string()
+    }
+
+    /// The thread that held it most often, with its point, as in `worker-1 in flush`.
+    pub fn holder(&self) -> Option<String> {
+        let owner = self.owner.as_ref()?;
+        Some(match &self.owner_point {
+            Some(point) => format!("{owner} in {point}"),
+            None => owner.clone(),
+        })
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

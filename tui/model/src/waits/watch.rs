@@ -1,0 +1,239 @@
+//! Watches the waits of one process: for a while, or in a thread of its own for a screen.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{WaitTimes, WaitsReport};
+use pfp_read::snapshot::Snapshot;
+use pfp_read::source::{Refusal, Source, attach, discover};
+use pfp_read::text::clean;
+use pfp_read::waits::{Sampler, ThreadSample};
+
+/// Maximum part of a CPU that sampling takes.
+const BUDGET: f64 = 0.02;
+/// Time between two samples: at least, to see short waits, and at most, if there are so many threads
+/// that a sample takes long.
+const BETWEEN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(500));
+/// Time between two polls of the process, for new points and threads.
+const POLL: Duration = Duration::from_secs(1);
+/// A screen shows the last five periods of one second, and the present one.
+const PERIOD: Duration = Duration::from_secs(1);
+const PERIODS: usize = 5;
+/// Time between two reports for a screen.
+const REPORT: Duration = Duration::from_millis(250);
+
+/// Samples the waits of one process.
+pub struct Watch {
+    sampler: Sampler,
+    pid: u32,
+    /// Its points. `None` for a process without points.
+    source: Option<Box<dyn Source>>,
+    snapshot: Snapshot,
+    polled: Instant,
+    times: WaitTimes,
+    threads: HashMap<u32, String>,
+    between: Duration,
+}
+
+impl Watch {
+    /// Watches a process that `source` reads.
+    ///
+    /// # Errors
+    ///
+    /// If the process does not run on this machine.
+    pub fn of(mut source: Box<dyn Source>) -> Result<Self> {
+        let snapshot = source.poll()?;
+        let pid = source.pid_here().context(
+            "expected one running process that this machine's /proc shows, found another source",
+        )?;
+        Self::new(pid, Some(source), snapshot)
+    }
+
+    /// Watches a process without points.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such process.
+    pub fn of_any(pid: u32) -> Result<Self> {
+        Self::new(pid, None, Snapshot::default())
+    }
+
+    fn new(pid: u32, source: Option<Box<dyn Source>>, snapshot: Snapshot) -> Result<Self> {
+        let sampler = Sampler::of(pid).map_err(|error| {
+            Refusal::NoTarget(format!("expected a process with the id {pid}: {error}"))
+        })?;
+        let (times, threads) = (WaitTimes::default(), HashMap::new());
+        let (polled, between) = (Instant::now(), BETWEEN.0);
+        let mut watch = Self { sampler, pid, source, snapshot, polled, times, threads, between };
+        // The first sample reads the symbols of the program, and is not typical.
+        watch.look()?;
+        Ok(watch)
+    }
+
+    /// Id of the process in this machine's `/proc`.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Name of the process.
+    pub fn name(&self) -> String {
+        match self.snapshot.process.name.as_str() {
+            "" => clean(&self.sampler.name(self.pid)).into_owned(),
+            name => name.to_owned(),
+        }
+    }
+
+    /// Why less is known than usual; see [`Sampler::limit`].
+    pub fn limit(&self) -> Option<String> {
+        self.sampler.limit()
+    }
+
+    /// Takes one sample. Returns how long to wait for the next one. `None` if the process has
+    /// ended.
+    ///
+    /// # Errors
+    ///
+    /// If the process cannot be read at all.
+    pub fn sample(&mut self) -> Result<Option<Duration>> {
+        let started = cpu_time();
+        if self.polled.elapsed() > POLL {
+            self.polled = Instant::now();
+            if let Some(source) = &mut self.source {
+                self.snapshot = source.poll()?;
+            }
+        }
+        let stacks = self.stacks();
+        let samples = match self.look() {
+            Ok(samples) => samples,
+            Err(_) if self.times.seconds() > 0.0 => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        self.times.add(&samples, |tid| stacks.get(&tid).copied());
+        for sample in &samples {
+            let name = || clean(&self.sampler.name(sample.tid)).into_owned();
+            self.threads.entry(sample.tid).or_insert_with(name);
+        }
+        let cost = cpu_time().saturating_sub(started).div_f64(BUDGET);
+        // A quarter of the difference each time: one slow sample lowers the rate only a little.
+        self.between = ((self.between * 3 + cost) / 4).clamp(BETWEEN.0, BETWEEN.1);
+        Ok(Some(self.between))
+    }
+
+    fn look(&mut self) -> Result<Vec<ThreadSample>> {
+        self.sampler.sample().map_err(|error| {
+            let why = format!("the threads of [{}] cannot be read: {error}", self.pid);
+            Refusal::NoTarget(why).into()
+        })
+    }
+
+    /// The innermost open point of each thread that is in one.
+    fn stacks(&mut self) -> HashMap<u32, u32> {
+        let open = self.source.as_mut().and_then(|source| source.open_stacks()).unwrap_or_default();
+        let innermost = open.into_iter().filter_map(|(lane, points)| {
+            Some((self.snapshot.lane(lane)?.tid, points.last().copied()?))
+        });
+        innermost.collect()
+    }
+
+    /// The report of all samples that are kept.
+    pub fn report(&self) -> WaitsReport {
+        let point =
+            |id| self.snapshot.point(id).map_or_else(|| format!("#{id}"), |it| it.shown_name());
+        let thread = |tid| {
+            let Some(name) = self.threads.get(&tid) else { return String::new() };
+            match self.threads.values().filter(|other| *other == name).count() {
+                1 => name.clone(),
+                // Threads have the name of their program if they have none of their own.
+                _ => format!("{name} {tid}"),
+            }
+        };
+        self.times.report(point, thread)
+    }
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a live `timespec` that the call may fill.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+}
+
+/// The last report of a thread that samples, or why there is none.
+type Latest = Result<(WaitsReport, Option<String>), String>;
+
+/// A thread that samples a process for a screen, until this is dropped.
+#[derive(Debug)]
+pub struct WaitsThread {
+    latest: Arc<Mutex<Option<Latest>>>,
+    stops: Arc<AtomicBool>,
+}
+
+impl WaitsThread {
+    /// Samples the process with this segment.
+    ///
+    /// # Errors
+    ///
+    /// If no thread can be started.
+    pub fn start(segment_id: String) -> Result<Self> {
+        let (latest, stops) = (Arc::default(), Arc::<AtomicBool>::default());
+        let it = Self { latest: Arc::clone(&latest), stops: Arc::clone(&stops) };
+        let run = move || {
+            let publish =
+                |next| *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
+            if let Err(error) = run(&segment_id, &stops, |next| publish(Ok(next))) {
+                publish(Err(format!("{error:#}")));
+            }
+        };
+        thread::Builder::new()
+            .name("waits".into())
+            .spawn(run)
+            .context("no thread can be started")?;
+        Ok(it)
+    }
+
+    /// The report since the last call, with the reason if less is known than usual; or why nothing
+    /// can be sampled. `None` if there is nothing new.
+    pub fn take(&self) -> Option<Latest> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for WaitsThread {
+    fn drop(&mut self) {
+        self.stops.store(true, Relaxed);
+    }
+}
+
+fn run(
+    segment_id: &str,
+    stops: &AtomicBool,
+    publish: impl Fn((WaitsReport, Option<String>)),
+) -> Result<()> {
+    let found = discover()?.candidates;
+    let Some(process) = found.iter().find(|it| it.segment_id == segment_id) else {
+        bail!(
+            "waits are shown for one process of this machine: `pfp-top waits` there shows others"
+        );
+    };
+    let mut watch = Watch::of(attach(process)?)?;
+    let (mut reported, mut begun) = (Instant::now(), Instant::now());
+    while !stops.load(Relaxed) {
+        let Some(between) = watch.sample()? else { return Ok(()) };
+        if begun.elapsed() > PERIOD {
+            begun = Instant::now();
+            watch.times.begin_period(PERIODS);
+        }
+        if reported.elapsed() > REPORT {
+            reported = Instant::now();
+            publish((watch.report(), watch.limit()));
+        }
+        thread::sleep(between);
+    }
+    Ok(())
+}
