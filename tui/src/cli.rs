@@ -24,6 +24,7 @@ mod run;
 mod serve;
 mod show;
 mod target;
+mod waits;
 mod words;
 
 pub use command_line::{Cli, Command, Saving, parse};

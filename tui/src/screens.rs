@@ -23,6 +23,7 @@ mod timeline;
 mod tree;
 mod view;
 mod waiting;
+mod waits;
 
 pub use detail::{DetailView, LoadView};
 pub use diff::DiffView;
@@ -35,6 +36,7 @@ pub use timeline::{TimeView, TimelineView};
 pub use tree::TreeView;
 pub use view::{Outcome, View};
 pub use waiting::WaitingView;
+pub use waits::WaitsView;
 
 use crate::common::keys::KeyMap;
 use crate::common::{Screen, every_screen};

@@ -143,3 +143,23 @@ fn tables_match_their_schema() {
         assert!(line["points"].as_array().unwrap().len() > 2, "{text}");
     }
 }
+
+#[test]
+fn waits_match_their_schema() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["deadlocked"]);
+    target.reach("started");
+    let pid = target.pid().to_string();
+    let waits = ["waits", "-p", &pid, "-d", "200ms", "--json"];
+    let mut file = place.path("waits");
+    // The threads may not have reached their locks yet.
+    wait_for("both to wait", || {
+        file = written(&place, "waits", &waits);
+        let text = std::fs::read_to_string(&file).unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        value["stuck"].as_array().is_some_and(|stuck| stuck.len() == 2)
+    });
+    let Some(found) = validated(&file, "waits.schema.json") else { return };
+    let known = [".limit", ".verdict"];
+    assert!(optional(&found).iter().all(|place| known.contains(place)), "{found}");
+}

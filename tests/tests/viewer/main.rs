@@ -22,3 +22,4 @@ mod table;
 mod terminal;
 mod time;
 mod timeline;
+mod waits;

@@ -21,6 +21,7 @@ use super::roofline::RooflineArgs;
 use super::run::RunArgs;
 use super::serve::ServeArgs;
 use super::target::{TargetArgs, ViaArgs};
+use super::waits::WaitsArgs;
 use crate::variables;
 use pfp_read::files::input;
 use pfp_read::source::{Moment, Which};
@@ -133,7 +134,8 @@ const EXIT_CODES: &str = "Settings: $XDG_CONFIG_HOME/pfp-top/config.toml, or the
                           success; 1 a gate failed, a point is slower than --fail-over allows, or \
                           `doctor` found a problem; 2 wrong usage or another error; 3 no such \
                           process, point, place or file; 4 no permission; 5 a layout or format \
-                          version that this pfp-top cannot read. `run` exits with the status of \
+                          version that this pfp-top cannot read; 6 `waits` found a \
+                          deadlock. `run` exits with the status of \
                           the program.";
 
 /// What to save, and where.
@@ -242,6 +244,12 @@ pub enum Command {
     /// Measure this machine's ceilings (peak bandwidth and FLOP/s), and how close the points of a
     /// program come to them.
     Roofline(RooflineArgs),
+    /// Show what the threads of a process wait for: locks and who holds them, files, peers, sleeps,
+    /// the run queue. The process need not be instrumented.
+    ///
+    /// Samples the process from outside, without stopping it. The exit status is 6 if some of its
+    /// threads are in a deadlock.
+    Waits(WaitsArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

@@ -10,7 +10,7 @@ use super::missing::missing;
 use super::output::{overwrite, print, written};
 use super::target::ViaArgs;
 use super::{
-    demo, diff, doctor, export, gate, manual, record, roofline, run as program, serve, show,
+    demo, diff, doctor, export, gate, manual, record, roofline, run as program, serve, show, waits,
 };
 use crate::interrupt::Interrupt;
 use pfp_export::list;
@@ -40,6 +40,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Export(export)) => export::run(&export),
         Some(Command::Serve(serve)) => serve::run(&serve),
         Some(Command::Roofline(asked)) => roofline::run(&asked),
+        Some(Command::Waits(asked)) => waits::run(&asked),
         #[cfg(feature = "otlp")]
         Some(Command::Push(push)) => super::push::run(&push),
         Some(Command::Gate(asked)) => gate::run(&asked),

@@ -108,6 +108,11 @@ impl TargetArgs {
         self.names_any() || !self.via.is_here()
     }
 
+    /// Whether the process runs on this machine.
+    pub(super) fn is_here(&self) -> bool {
+        self.via.is_here()
+    }
+
     /// Whether any process was named.
     pub(super) fn names_any(&self) -> bool {
         !self.pid.is_empty() || self.name.is_some() || self.all || self.sum

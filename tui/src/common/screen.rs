@@ -18,6 +18,8 @@ macro_rules! every_screen {
                     "how close points come to the machine's ceilings";
                 Tree tree TreeView, "Tree", [Char('8'), Char('t'), Named(KeyCode::F(5))],
                     "the call tree; f there: a flame graph";
+                Waits waits WaitsView, "Waits", [Char('9')],
+                    "what the threads wait for, and who holds it";
             }
             others {
                 /// The processes to choose from.

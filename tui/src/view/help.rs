@@ -62,8 +62,10 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
         let shows = || all.iter().filter(|it| matches!(it.action, Action::Show(_)));
         let entries = all.iter().filter_map(|binding| match binding.action {
             Action::Show(_) if shows().next().map(|it| it.action) == Some(binding.action) => {
-                let last = shows().next_back().map_or(String::new(), names);
-                Some((format!("{} .. {last}", binding.key_name()), "the screens named below"))
+                let last = shows().next_back().map_or(String::new(), Binding::key_name);
+                let others = shows().flat_map(|it| it.keys.iter().skip(1)).map(|key| key.name());
+                let keys = [format!("{} .. {last}", binding.key_name())].into_iter().chain(others);
+                Some((keys.collect::<Vec<_>>().join(" "), "the screens named below"))
             }
             Action::Show(_) => None,
             action => {

@@ -23,27 +23,33 @@ pub(super) fn has_room(app: &App, height: u16) -> bool {
 
 /// The screen whose name is at this column of the line.
 pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Screen> {
-    let all = names(app, true);
-    let fits = all.iter().map(|name| name.chars().count()).sum::<usize>() <= width;
     let mut right = 0;
-    let place = names(app, fits).iter().position(|name| {
+    let place = names(app, width).iter().position(|name| {
         right += name.chars().count();
         column < right
     });
     place.map(|place| Screen::TABS[place].screen)
 }
 
-/// The text of each tab.
-fn names(app: &App, named: bool) -> Vec<String> {
-    let name = |tab: &Tab| {
-        let (key, name) = (app.key_to(tab.screen), tab.name);
-        match (tab.screen == app.screen, named) {
-            (true, _) => format!("[{key} {name}]"),
-            (false, true) => format!(" {key} {name} "),
-            (false, false) => format!(" {key} "),
-        }
+/// The text of each tab: with its name and blanks around it, with one blank, or without its name, as
+/// the width permits.
+fn names(app: &App, width: usize) -> Vec<String> {
+    let forms: [fn(&str, &str) -> String; 3] = [
+        |key, name| format!(" {key} {name} "),
+        |key, name| format!(" {key} {name}"),
+        |key, _| format!(" {key} "),
+    ];
+    let names = |form: fn(&str, &str) -> String| -> Vec<String> {
+        let name = |tab: &Tab| {
+            let (key, name) = (app.key_to(tab.screen), tab.name);
+            if tab.screen == app.screen { format!("[{key} {name}]") } else { form(&key, name) }
+        };
+        Screen::TABS.iter().map(name).collect()
     };
-    Screen::TABS.iter().map(name).collect()
+    let fits =
+        |names: &Vec<String>| names.iter().map(|name| name.chars().count()).sum::<usize>() <= width;
+    let [long, short, shortest] = forms;
+    [long, short].into_iter().map(names).find(fits).unwrap_or_else(|| names(shortest))
 }
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
@@ -51,14 +57,10 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     if area.is_empty() {
         return;
     }
-    let tabs = |named: bool| {
-        let spans = names(app, named).into_iter().zip(Screen::TABS).map(|(name, tab)| {
-            let is_on = tab.screen == app.screen;
-            Span::styled(name, if is_on { styles.theme.key } else { styles.theme.faint })
-        });
-        Line::from_iter(spans)
-    };
-    let whole = tabs(true);
-    let fits = whole.width() <= usize::from(area.width);
-    frame.render_widget(if fits { whole } else { tabs(false) }, area);
+    let names = names(app, area.width.into()).into_iter();
+    let spans = names.zip(Screen::TABS).map(|(name, tab)| {
+        let is_on = tab.screen == app.screen;
+        Span::styled(name, if is_on { styles.theme.key } else { styles.theme.faint })
+    });
+    frame.render_widget(Line::from_iter(spans), area);
 }

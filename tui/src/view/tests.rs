@@ -578,6 +578,7 @@ mod roofline;
 mod sizes;
 mod timeline;
 mod tree;
+mod waits;
 mod way_out;
 
 /// A process that is watched at several places, some of which are unreachable.

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         "storm" => storm::run(number(1) as usize),
         "watch" => storm::watch(number(1) as u32, number(2)),
         "locked" => manners::locked(),
+        "deadlocked" => manners::deadlocked(),
         "emissions" => emissions::run(number(1) as usize, number(2)),
         "drain" => emissions::drain(number(1) as u32),
         "short-of-room" => emissions::short_of_room(number(1)),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::mem;
 use std::process::ExitCode;
 use std::ptr;
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -46,6 +47,31 @@ fn work(seed: u64) -> u64 {
         sum = (sum ^ round).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
     }
     sum
+}
+
+static ACCOUNTS: Mutex<()> = Mutex::new(());
+static JOURNAL: Mutex<()> = Mutex::new(());
+
+/// Two threads that wait for each other's mutex for ever.
+pub(crate) fn deadlocked() {
+    let both = Barrier::new(2);
+    let lock = |first: &'static Mutex<()>, second: &'static Mutex<()>| {
+        let _first = first.lock();
+        both.wait();
+        let _second = second.lock();
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            pfp::scope!("transfer");
+            lock(&ACCOUNTS, &JOURNAL);
+        });
+        scope.spawn(|| {
+            pfp::scope!("audit");
+            lock(&JOURNAL, &ACCOUNTS);
+        });
+        pause("started");
+        std::process::exit(0);
+    });
 }
 
 /// A host that has locked all its memory, present and future. Prints a line if the system does not

@@ -1,0 +1,236 @@
+//! `pfp-top waits`: what the threads of a process wait for.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+
+use super::arguments::interval_from;
+use super::output::print;
+use super::target::TargetArgs;
+use crate::interrupt::Interrupt;
+use pfp_model::waits::{LockReport, PointReport, WaitsReport, Watch, verdict};
+use pfp_read::source::{Refusal, Which};
+use pfp_read::text::{clean, counted, cut_middle, fit, warn};
+use pfp_read::units;
+
+/// Exit status if there is a deadlock.
+pub(super) const DEADLOCK: u8 = 6;
+
+/// Maximum number of columns of a name.
+const NAME: usize = 32;
+/// Maximum number of reasons that the table shows for a point.
+const REASONS: usize = 4;
+
+/// What to sample.
+#[derive(Args, Clone, Debug)]
+pub struct WaitsArgs {
+    /// Which process.
+    #[command(flatten)]
+    target: TargetArgs,
+    /// How long to sample.
+    #[arg(short, long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    duration: Duration,
+    /// Print JSON; docs/waits.schema.json describes it.
+    #[arg(long)]
+    json: bool,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    interval_from(Duration::from_millis(100), text)
+}
+
+/// The report as JSON.
+#[derive(Serialize)]
+struct Printed<'a> {
+    process: &'a str,
+    pid: u32,
+    /// Why less is known than usual; empty if nothing is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<String>,
+    #[serde(flatten)]
+    report: &'a WaitsReport,
+}
+
+/// Samples a process, and prints where its time went.
+pub(super) fn run(asked: &WaitsArgs) -> Result<u8> {
+    let mut watch = watch(&asked.target)?;
+    let interrupt = Interrupt::install()?;
+    let end = Instant::now() + asked.duration;
+    while let Some(between) = watch.sample()? {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || !interrupt.sleep(between.min(left)) {
+            break;
+        }
+    }
+    let (report, limit) = (watch.report(), watch.limit());
+    if asked.json {
+        let printed = Printed {
+            process: &watch.name(),
+            pid: watch.pid(),
+            limit: limit.as_deref(),
+            verdict: verdict(&report),
+            report: &report,
+        };
+        print(&(serde_json::to_string(&printed)? + "\n"))?;
+    } else {
+        print(&text(&watch, &report))?;
+        limit.into_iter().for_each(|limit| warn(&limit));
+    }
+    Ok(if report.deadlocks.is_empty() { 0 } else { DEADLOCK })
+}
+
+fn watch(target: &TargetArgs) -> Result<Watch> {
+    if !target.is_here() {
+        bail!(
+            "expected a process of this machine: run `pfp-top waits` at the other place, as in \
+             `ssh node1 pfp-top waits -p PID`"
+        );
+    }
+    match (target.resolve(), target.wanted().which) {
+        (Ok(source), _) => Watch::of(source),
+        // A process without points, or whose points cannot be read, has waits, too.
+        (Err(error), Some(Which::Pid(pid))) => {
+            let watch = Watch::of_any(pid)?;
+            if !matches!(error.downcast_ref(), Some(Refusal::NoTarget(_))) {
+                warn(&format!("no points: {error:#}"));
+            }
+            Ok(watch)
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+fn text(watch: &Watch, report: &WaitsReport) -> String {
+    let mut text = format!(
+        "{}[{}]: {}, {}, {} samples\n",
+        watch.name(),
+        watch.pid(),
+        counted(report.threads, "thread"),
+        units::duration(report.seconds),
+        units::count(report.samples),
+    );
+    let mut line = |line: String| {
+        text += line.trim_end();
+        text.push('\n');
+    };
+    for cycle in &report.deadlocks {
+        line(String::new());
+        line("DEADLOCK: none of these threads can continue".into());
+        for link in cycle {
+            let (thread, point) = (&link.thread, &link.point);
+            let holder = link.held_by.as_deref().unwrap_or("?");
+            line(format!("  {thread} in {point} waits for {}, held by {holder}", link.lock));
+        }
+    }
+    if !report.stuck.is_empty() {
+        line(String::new());
+        line("These threads have waited for one lock all the time:".into());
+        for link in &report.stuck {
+            let holder = match &link.held_by {
+                Some(holder) => format!("held by {holder}"),
+                None => "whose holder is not known".into(),
+            };
+            let (thread, point) = (&link.thread, &link.point);
+            line(format!("  {thread} in {point} waits for {}, {holder}", link.lock));
+        }
+    }
+    if !report.deadlocks.is_empty() || !report.stuck.is_empty() {
+        line(String::new());
+    }
+    if let Some(verdict) = verdict(report) {
+        line(verdict);
+    }
+    line(String::new());
+    let width = |names: &mut dyn Iterator<Item = &str>| {
+        names.map(pfp_read::text::width).max().unwrap_or(0).clamp(8, NAME)
+    };
+    let columns = width(&mut report.points.iter().map(|point| point.name.as_str()));
+    line(format!(
+        "{}  {:>7}  {:>6}  {:>8}  {:>8}  {:>7}  Waits for",
+        fit("Point", columns, '.'),
+        "Time",
+        "Run%",
+        "Queued%",
+        "Waited%",
+        "Threads"
+    ));
+    report.points.iter().for_each(|point| line(point_line(point, columns)));
+    if report.locks.is_empty() {
+        return text;
+    }
+    let mut line = |line: String| {
+        text += line.trim_end();
+        text.push('\n');
+    };
+    line(String::new());
+    let names: Vec<_> = report.locks.iter().map(lock_name).collect();
+    let columns = width(&mut names.iter().map(String::as_str));
+    line(format!(
+        "{}  {:>7}  {:>7}  {:>6}  {:<NAME$}  Waiting",
+        fit("Lock", columns, '.'),
+        "Time",
+        "Longest",
+        "Waits",
+        "Held by"
+    ));
+    for (lock, name) in report.locks.iter().zip(&names) {
+        line(lock_line(lock, name, columns));
+    }
+    text
+}
+
+fn share(part: f64, all: f64) -> String {
+    units::percent(if all > 0.0 { part / all } else { 0.0 })
+}
+
+fn point_line(point: &PointReport, columns: usize) -> String {
+    let reasons: Vec<_> = point.reasons.iter().filter(|it| it.share >= 0.0005).collect();
+    let mut words: Vec<_> = reasons
+        .iter()
+        .take(REASONS)
+        .map(|it| format!("{} {} %", clean(&it.words()), units::percent(it.share)))
+        .collect();
+    if reasons.len() > REASONS {
+        words.push(format!("and {} more", reasons.len() - REASONS));
+    }
+    format!(
+        "{}  {:>7}  {:>6}  {:>8}  {:>8}  {:>7}  {}",
+        fit(&cut_middle(&point.name, columns, '~'), columns, '~'),
+        units::duration(point.wall_s),
+        share(point.run_s, point.wall_s),
+        share(point.queued_s, point.wall_s),
+        share(point.waited_s, point.wall_s),
+        point.threads,
+        words.join(", ")
+    )
+}
+
+fn lock_name(lock: &LockReport) -> String {
+    clean(&lock.words()).into_owned()
+}
+
+fn lock_line(lock: &LockReport, name: &str, columns: usize) -> String {
+    let owner = lock.holder().unwrap_or_else(|| "?".into());
+    let mut points: Vec<(&str, usize)> = Vec::new();
+    for waiter in &lock.waiters {
+        match points.iter_mut().find(|(point, _)| *point == waiter.point) {
+            Some((_, threads)) => *threads += 1,
+            None => points.push((&waiter.point, 1)),
+        }
+    }
+    let waiting =
+        points.iter().map(|(point, threads)| format!("{} in {point}", counted(*threads, "thread")));
+    format!(
+        "{}  {:>7}  {:>7}  {:>6}  {}  {}",
+        fit(&cut_middle(name, columns, '~'), columns, '~'),
+        units::duration(lock.total_s),
+        units::duration(lock.longest_s),
+        units::count(lock.waits),
+        fit(&cut_middle(&owner, NAME, '~'), NAME, '~'),
+        waiting.collect::<Vec<_>>().join(", ")
+    )
+}

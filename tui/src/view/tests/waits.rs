@@ -1,0 +1,85 @@
+//! Tests of the screen of waits, as text.
+
+use super::*;
+use pfp_model::waits::{Link, LockReport, PointReport, ReasonReport, Waiter, WaitsReport};
+use pfp_read::waits::Kind;
+
+/// A report of six threads that wait for a lock, and of one that holds it and waits for a disk.
+pub(super) fn report() -> WaitsReport {
+    let point = |name: &str, threads, parts: [f64; 3], reasons: &[(Kind, &str, f64)]| PointReport {
+        name: name.into(),
+        threads,
+        wall_s: parts.iter().sum(),
+        run_s: parts[0],
+        queued_s: parts[1],
+        waited_s: parts[2],
+        reasons: reasons
+            .iter()
+            .map(|(reason, detail, share)| ReasonReport {
+                reason: *reason,
+                detail: (*detail).into(),
+                share: *share,
+                longest_s: 1.21,
+            })
+            .collect(),
+    };
+    WaitsReport {
+        seconds: 5.0,
+        samples: 1_420,
+        threads: 7,
+        points: vec![
+            point(
+                "handle_request",
+                6,
+                [0.3, 0.2, 29.5],
+                &[(Kind::Lock, "JOBS", 0.91), (Kind::Read, "tcp 10.0.0.1:5432", 0.07)],
+            ),
+            point("flush", 1, [0.2, 0.0, 4.8], &[(Kind::Sync, "/var/lib/app/wal.log", 0.96)]),
+        ],
+        locks: vec![LockReport {
+            kind: Kind::Lock,
+            name: "JOBS".into(),
+            address: "0x55d0c8".into(),
+            waits: 88,
+            total_s: 27.3,
+            longest_s: 1.21,
+            owner: Some("worker-1".into()),
+            owner_point: Some("flush".into()),
+            waiters: vec![Waiter {
+                thread: "worker-2".into(),
+                tid: 7,
+                point: "handle_request".into(),
+                total_s: 4.5,
+            }],
+        }],
+        deadlocks: Vec::new(),
+        stuck: Vec::new(),
+    }
+}
+
+#[test]
+fn reasons_of_waits() {
+    let mut desk = desk();
+    desk.press("9");
+    desk.screens.waits.take(report());
+    check_all("waits", &mut desk);
+}
+
+#[test]
+fn a_deadlock_comes_first() {
+    let mut desk = desk();
+    desk.press("9");
+    let link = |thread: &str, point: &str, lock: &str, held_by: &str| Link {
+        thread: thread.into(),
+        tid: 1,
+        point: point.into(),
+        lock: lock.into(),
+        held_by: Some(held_by.into()),
+    };
+    let cycle = vec![
+        link("payer", "transfer", "lock JOURNAL", "auditor"),
+        link("auditor", "audit", "lock ACCOUNTS", "payer"),
+    ];
+    desk.screens.waits.take(WaitsReport { deadlocks: vec![cycle], ..report() });
+    check("waits-deadlock", &screen(&mut desk, false, SIZES[1]), SIZES[1]);
+}
