@@ -10,6 +10,7 @@ mod prompt;
 pub(crate) mod replay;
 mod screen;
 mod target;
+mod waits;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub use self::replay::Replay;
 pub(crate) use self::screen::every_screen;
 pub use self::screen::{Screen, Tab};
 pub use self::target::MouseTarget;
+pub use self::waits::Waits;
 use crate::styles::Styles;
 use pfp_model::filter::Filter;
 use pfp_model::grid::{CellContext, Scroll};
@@ -125,6 +127,8 @@ pub struct Common {
     pub toast: Option<Toast>,
     /// The log of events.
     pub log: EventLog,
+    /// What the threads wait for.
+    pub waits: Waits,
     /// The last result of looking for processes.
     pub discovery: Discovery,
     /// The position in a recording. `None` if the source is not a recording.
@@ -170,6 +174,7 @@ impl Common {
             paused: false,
             toast: None,
             log: EventLog::default(),
+            waits: Waits::default(),
             discovery: Discovery::default(),
             replay: None,
             errand: None,
@@ -183,6 +188,22 @@ impl Common {
             began: (now, unix_ns(SystemTime::now())),
             now,
             styles: Styles::new(true, false),
+        }
+    }
+
+    /// Samples what the threads of the watched process wait for, if it runs on this machine. The
+    /// last report of a process that has ended, or is paused, stays.
+    pub(crate) fn follow_waits(&mut self, is_shown: bool) {
+        match self.status() {
+            Status::Live => {
+                let is_here =
+                    self.session.as_ref().is_some_and(|it| it.source.pid_here().is_some());
+                let snapshot = self.model.snapshot().filter(|_| is_here);
+                let id = snapshot.map(|it| it.process.segment_id.clone());
+                self.waits.follow(id.as_deref(), is_shown);
+            }
+            Status::Paused | Status::Exited | Status::Crashed => {}
+            Status::Waiting | Status::File | Status::Replay => self.waits.follow(None, false),
         }
     }
 

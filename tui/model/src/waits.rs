@@ -23,7 +23,8 @@ use std::time::Instant;
 use pfp_read::waits::{Kind, Reason, ThreadSample, Wait};
 
 pub use self::report::{
-    Link, LockReport, PointReport, RUN_QUEUE, ReasonReport, ReasonRow, Waiter, WaitsReport, verdict,
+    Link, LockReport, PointReport, RUN_QUEUE, ReasonReport, ReasonRow, Waiter, Waiting,
+    WaitsReport, held_up, verdict,
 };
 pub use self::watch::{WaitsThread, Watch};
 
@@ -481,6 +482,13 @@ mod tests {
             Some("6 threads wait in p0 for lock JOBS, 100.0 % of their time; t7 holds it in p1")
         );
         assert_eq!(report.locks[0].owner.as_deref(), Some("t7"));
+        assert_eq!(
+            held_up(&report).as_deref(),
+            Some("6 threads wait for lock JOBS: 100.0 % of p0")
+        );
+        let [first, ..] = report.now.as_slice() else { panic!("{report:?}") };
+        assert_eq!((first.tid, first.reason.as_str()), (1, "lock JOBS"));
+        assert!((first.seconds - 0.1).abs() < 1e-9 && report.now.len() == 6, "{report:?}");
         let [jobs] = report.reasons().try_into().expect("there is one reason");
         assert_eq!((jobs.name.as_str(), jobs.held_by.as_str()), ("lock JOBS", "t7 in p1"));
         assert_eq!((jobs.waits, jobs.points), (Some(6), vec![("p0".to_owned(), 6)]));
@@ -494,7 +502,10 @@ mod tests {
             times.add(&[sample(start, 1, ms, counts, lock("JOBS", 16, None))], |_| Some(1));
         }
         let verdict = verdict(&times.report(name, |_| String::new())).expect("there is one");
-        assert!(verdict.starts_with("the threads wait for a CPU 60.0 % of their time"), "{verdict}");
+        assert!(
+            verdict.starts_with("the threads wait for a CPU 60.0 % of their time"),
+            "{verdict}"
+        );
     }
 
     #[test]

@@ -148,7 +148,11 @@ impl View for ThreadsView {
     has_table!(self.table);
 
     fn offers(&self, key: &str, common: &Common) -> bool {
-        key != "process" || common.model.snapshot().is_some_and(|it| !it.process.members.is_empty())
+        match key {
+            "process" => common.model.snapshot().is_some_and(|it| !it.process.members.is_empty()),
+            "waits" => common.waits.report.is_some(),
+            _ => true,
+        }
     }
 
     fn grid(&self, width: usize, common: &Common) -> Option<Grid> {

@@ -1,8 +1,8 @@
 //! What the threads wait for: a line for each reason, below the deadlocks and a sentence on what
-//! most threads wait for. A thread of the viewer samples the process while this screen is shown.
+//! most threads wait for.
 
 use crate::screens::prelude::*;
-use pfp_model::waits::{Link, ReasonRow, WaitsReport, WaitsThread, verdict};
+use pfp_model::waits::{Link, ReasonRow, WaitsReport, verdict};
 use pfp_read::text::{clean, counted};
 
 /// Columns of the mark of the cursor.
@@ -48,13 +48,13 @@ fn waiting(row: &ReasonRow, _: &Common) -> String {
 /// The reasons of waits.
 #[derive(Debug)]
 pub struct WaitsView {
-    thread: Option<WaitsThread>,
-    /// The last report. `None` before the first.
-    pub report: Option<WaitsReport>,
-    /// Why nothing or less than usual is known.
-    note: Option<String>,
     /// The rows, sorted.
     rows: Vec<ReasonRow>,
+    /// The lines above the rows: on deadlocks, and on why less is known than usual. Each with
+    /// whether it is a heading.
+    remarks: Vec<(String, bool)>,
+    /// Names of the rows in their order, which stays while the cursor moves.
+    order: Vec<String>,
     /// Name of the row under the cursor.
     selected: Option<String>,
     table: TableLayout,
@@ -63,65 +63,41 @@ pub struct WaitsView {
 impl Default for WaitsView {
     fn default() -> Self {
         Self {
-            thread: None,
-            report: None,
-            note: None,
             rows: Vec::new(),
+            remarks: Vec::new(),
+            order: Vec::new(),
             selected: None,
             table: TABLE.usual("share"),
         }
     }
 }
 
+/// See [`WaitsView::remarks`].
+fn remarks(common: &Common) -> Vec<(String, bool)> {
+    let Some(report) = &common.waits.report else { return Vec::new() };
+    let link = |link: &Link| {
+        let holder = link.held_by.as_deref().unwrap_or("an unknown thread");
+        let (thread, point, lock) = (&link.thread, &link.point, &link.lock);
+        clean(&format!("   {thread} in {point} waits for {lock}, held by {holder}")).into_owned()
+    };
+    let mut lines = Vec::new();
+    for cycle in &report.deadlocks {
+        lines.push((" DEADLOCK: none of these threads can continue".into(), true));
+        lines.extend(cycle.iter().map(|it| (link(it), false)));
+    }
+    if lines.len() > CYCLES {
+        lines.truncate(CYCLES - 1);
+        lines.push(("   and more: pfp-top waits lists all".into(), false));
+    }
+    lines.extend(common.waits.note.iter().map(|note| (format!(" {note}"), false)));
+    lines
+}
+
 impl WaitsView {
-    /// Lines on deadlocks, each with whether it is a heading.
-    fn cycles(&self) -> Vec<(String, bool)> {
-        let Some(report) = &self.report else { return Vec::new() };
-        let link = |link: &Link| {
-            let holder = link.held_by.as_deref().unwrap_or("an unknown thread");
-            let (thread, point, lock) = (&link.thread, &link.point, &link.lock);
-            clean(&format!("   {thread} in {point} waits for {lock}, held by {holder}"))
-                .into_owned()
-        };
-        let mut lines = Vec::new();
-        for cycle in &report.deadlocks {
-            lines.push((" DEADLOCK: none of these threads can continue".into(), true));
-            lines.extend(cycle.iter().map(|it| (link(it), false)));
-        }
-        if lines.len() > CYCLES {
-            lines.truncate(CYCLES - 1);
-            lines.push(("   and more: pfp-top waits lists all".into(), false));
-        }
-        lines
-    }
-
-    /// The areas of the sentence, the deadlocks, the titles and the rows.
+    /// The areas of the sentence, the remarks, the titles and the rows.
     fn parts(&self, body: Rect) -> [Rect; 4] {
-        let cycles = u16::try_from(self.cycles().len()).unwrap_or(0).min(body.height / 2);
-        vertical![==1, ==cycles, ==1, *=0].areas(body)
-    }
-
-    /// Shows another report.
-    pub fn take(&mut self, report: WaitsReport) {
-        self.rows = report.reasons();
-        self.report = Some(report);
-    }
-
-    /// Starts to sample the watched process, if it runs here.
-    fn start(&mut self, common: &mut Common) {
-        let runs = common.status() == Status::Live || common.status() == Status::Paused;
-        let Some(snapshot) = common.model.snapshot().filter(|_| runs && self.thread.is_none())
-        else {
-            return;
-        };
-        if !snapshot.process.members.is_empty() {
-            self.note = Some(ONLY_HERE.into());
-            return;
-        }
-        match WaitsThread::start(snapshot.process.segment_id.clone()) {
-            Ok(thread) => self.thread = Some(thread),
-            Err(error) => self.note = Some(format!(" {error:#}")),
-        }
+        let remarks = u16::try_from(self.remarks.len()).unwrap_or(u16::MAX).min(body.height / 2);
+        vertical![==1, ==remarks, ==1, *=0].areas(body)
     }
 }
 
@@ -137,32 +113,24 @@ impl View for WaitsView {
 
     fn begin(&mut self, common: &mut Common) {
         common.scroll = Scroll::default();
-        self.start(common);
+        self.update(common);
     }
 
     fn update(&mut self, common: &mut Common) -> Outcome {
-        self.start(common);
-        let Some(latest) = self.thread.as_ref().and_then(WaitsThread::take) else {
-            return Outcome::Done;
-        };
-        match latest {
-            Ok((report, limit)) => {
-                self.take(report);
-                self.note = limit.map(|limit| format!(" {limit}"));
-            }
-            Err(why) => self.note = Some(format!(" {why}")),
-        }
+        self.rows = common.waits.report.as_ref().map_or(Vec::new(), WaitsReport::reasons);
+        self.remarks = remarks(common);
         Outcome::Arrange
     }
 
     fn arrange(&mut self, common: &mut Common) {
-        let known: Vec<String> = self.rows.iter().map(|row| row.name.clone()).collect();
         let mut sorted: Vec<&ReasonRow> = self.rows.iter().collect();
         TABLE.sort(&self.table, &mut sorted, common);
         if common.frozen_until.is_some() {
-            sorted.sort_by_key(|row| known.iter().position(|name| *name == row.name));
+            let place = |row: &&ReasonRow| self.order.iter().position(|name| *name == row.name);
+            sorted.sort_by_key(|row| place(row).unwrap_or(usize::MAX));
         }
         self.rows = sorted.into_iter().cloned().collect();
+        self.order = self.rows.iter().map(|row| row.name.clone()).collect();
         let is_there = |name: &String| self.rows.iter().any(|row| row.name == *name);
         if !self.selected.as_ref().is_some_and(is_there) {
             self.selected = self.rows.first().map(|row| row.name.clone());
@@ -196,31 +164,31 @@ impl View for WaitsView {
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
         let (styles, theme) = (&common.styles, &common.styles.theme);
-        let [top, cycles, head, list] = self.parts(body);
+        let [top, remarks, head, list] = self.parts(body);
+        let report = common.waits.report.as_ref();
         let ellipsis = styles.glyphs.ellipsis;
-        let sentence = self.report.as_ref().and_then(verdict);
-        let sentence = match (&self.report, sentence) {
+        let sentence = match (report, report.and_then(verdict)) {
             (None, _) => String::new(),
             (Some(_), Some(verdict)) => format!(" {verdict}"),
             (Some(_), None) => " the threads run more than they wait for any one thing".into(),
         };
         let sentence = text::cut(&clean(&sentence), body.width.into(), ellipsis);
         frame.render_widget(Line::styled(sentence, theme.process), top);
-        for (area, (line, is_heading)) in cycles.rows().zip(self.cycles()) {
-            let line = text::cut(&line, body.width.into(), ellipsis);
-            let style = if is_heading { theme.error } else { theme.warn };
+        for (area, (line, is_heading)) in remarks.rows().zip(&self.remarks) {
+            let line = text::cut(line, body.width.into(), ellipsis);
+            let style = if *is_heading { theme.error } else { theme.warn };
             frame.render_widget(Line::styled(line, style), area);
         }
         let fit = TABLE.fit(&self.table, MARK, body.width.into(), ellipsis);
         frame.render_widget(fit.heading(&self.table, styles), head);
         if self.rows.is_empty() {
-            let text = match (&self.note, &self.report) {
-                (Some(note), _) => note,
-                (None, Some(_)) => NOTHING,
-                (None, None) if self.thread.is_some() => LOOKING,
-                (None, None) => ONLY_HERE,
+            let text = match (&common.waits.note, report) {
+                (Some(note), None) => format!(" {note}"),
+                (_, Some(_)) => NOTHING.into(),
+                (None, None) if common.waits.has_begun() => LOOKING.into(),
+                (None, None) => ONLY_HERE.into(),
             };
-            return view::draw_empty(frame, list, text, common);
+            return view::draw_empty(frame, list, &text, common);
         }
         let seen = self.rows.iter().skip(common.scroll.offset);
         for (area, row) in list.rows().zip(seen) {

@@ -1,4 +1,5 @@
-//! A line about the process above the table: its use of the machine, and the hottest point.
+//! A line about the process above the table: its use of the machine, what holds it up more than it
+//! runs, and the hottest point.
 //!
 //! ```text
 //!  CPU 131 % of 2 ██████▌░░░  parse 56.8 % for 12 s  memory 14.2 MiB  8 threads
@@ -11,6 +12,7 @@ use ratatui::text::{Line, Span};
 
 use crate::app::App;
 use crate::styles::{Styles, chart};
+use pfp_model::waits::held_up;
 use pfp_model::{Basis, Figures};
 use pfp_read::text;
 use pfp_read::units;
@@ -69,6 +71,9 @@ fn parts(app: &App) -> Vec<Vec<Span<'static>>> {
         && let Some(load) = in_points
     {
         parts.push(in_regions(&percent(load), styles));
+    }
+    if let Some(words) = app.common.waits.report.as_ref().and_then(held_up) {
+        parts.push(vec![Span::styled(text::clean(&words).into_owned(), theme.warn)]);
     }
     if let Some(hottest) = app.common.model.hottest() {
         parts.push(hot(app, hottest));

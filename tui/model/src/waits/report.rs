@@ -31,6 +31,21 @@ pub struct WaitsReport {
     pub deadlocks: Vec<Vec<Link>>,
     /// The other threads that have waited for one lock in all samples.
     pub stuck: Vec<Link>,
+    /// The threads that waited at the last sample, in the order of their ids.
+    pub now: Vec<Waiting>,
+}
+
+/// A thread that waits.
+#[derive(Clone, Debug, Serialize)]
+pub struct Waiting {
+    /// The thread's name.
+    pub thread: String,
+    /// Kernel id of the thread.
+    pub tid: u32,
+    /// What it waits for, as in `lock JOBS`.
+    pub reason: String,
+    /// For how long, as far as known, seconds.
+    pub seconds: f64,
 }
 
 /// The exclusive time of all threads in a point: time in nested regions belongs to their points.
@@ -143,7 +158,22 @@ impl WaitTimes {
             locks: all.lock_reports(&point, &thread),
             deadlocks: self.cycles().into_iter().map(links).collect(),
             stuck: links(self.stuck()),
+            now: self.waiting(&thread),
         }
+    }
+
+    fn waiting(&self, thread: &impl Fn(u32) -> String) -> Vec<Waiting> {
+        let waiting = self.threads.iter().filter_map(|(tid, it)| {
+            Some(Waiting {
+                thread: thread(*tid),
+                tid: *tid,
+                reason: it.sample.wait.as_ref()?.reason.to_string(),
+                seconds: it.sample.at.duration_since(it.since).as_secs_f64(),
+            })
+        });
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_by_key(|it| it.tid);
+        waiting
     }
 
     fn link(
@@ -389,6 +419,35 @@ impl LockReport {
             Some(point) => format!("{owner} in {point}"),
             None => owner.clone(),
         })
+    }
+}
+
+/// What holds the points up more than they run, in a few words: a lock, a disk, memory, or the run
+/// queue. `None` if nothing does. Waits for work, as in a pool of threads or for a request, do not
+/// count.
+pub fn held_up(report: &WaitsReport) -> Option<String> {
+    let points = || report.points.iter().filter(|point| point.name != OUTSIDE);
+    let run: f64 = points().map(|point| point.run_s).sum();
+    let queued: f64 = points().map(|point| point.queued_s).sum();
+    let is_hold_up = |it: &&ReasonReport| match it.reason {
+        Kind::Lock | Kind::FileLock | Kind::Sync | Kind::PageFault => true,
+        Kind::Read | Kind::Write => it.detail.starts_with('/'),
+        _ => false,
+    };
+    let waits = points().filter_map(|point| {
+        let reason = point.reasons.iter().find(is_hold_up)?;
+        Some((point.wall_s * reason.share, point, reason))
+    });
+    let longest = waits.max_by(|(a, ..), (b, ..)| a.total_cmp(b));
+    match longest {
+        Some((waited, point, reason)) if waited > run.max(queued) => {
+            let threads = counted(point.threads, "thread");
+            let verb = if point.threads == 1 { "waits" } else { "wait" };
+            let (share, words) = (units::percent(reason.share), reason.words());
+            Some(format!("{threads} {verb} for {words}: {share} % of {}", point.name))
+        }
+        _ if queued > run => Some(format!("{RUN_QUEUE}: more threads can run than there are CPUs")),
+        _ => None,
     }
 }
 

@@ -14,8 +14,9 @@ use pfp_read::source::{Refusal, Source, attach, discover};
 use pfp_read::text::clean;
 use pfp_read::waits::{Sampler, ThreadSample};
 
-/// Maximum part of a CPU that sampling takes.
+/// Maximum part of a CPU that sampling takes; less while no screen shows the details.
 const BUDGET: f64 = 0.02;
+const LOW_BUDGET: f64 = 0.004;
 /// Time between two samples: at least, to see short waits, and at most, if there are so many threads
 /// that a sample takes long.
 const BETWEEN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(500));
@@ -38,6 +39,8 @@ pub struct Watch {
     times: WaitTimes,
     threads: HashMap<u32, String>,
     between: Duration,
+    /// Part of a CPU that sampling takes.
+    budget: f64,
 }
 
 impl Watch {
@@ -68,8 +71,9 @@ impl Watch {
             Refusal::NoTarget(format!("expected a process with the id {pid}: {error}"))
         })?;
         let (times, threads) = (WaitTimes::default(), HashMap::new());
-        let (polled, between) = (Instant::now(), BETWEEN.0);
-        let mut watch = Self { sampler, pid, source, snapshot, polled, times, threads, between };
+        let (polled, between, budget) = (Instant::now(), BETWEEN.0, BUDGET);
+        let mut watch =
+            Self { sampler, pid, source, snapshot, polled, times, threads, between, budget };
         // The first sample reads the symbols of the program, and is not typical.
         watch.look()?;
         Ok(watch)
@@ -118,7 +122,7 @@ impl Watch {
             let name = || clean(&self.sampler.name(sample.tid)).into_owned();
             self.threads.entry(sample.tid).or_insert_with(name);
         }
-        let cost = cpu_time().saturating_sub(started).div_f64(BUDGET);
+        let cost = cpu_time().saturating_sub(started).div_f64(self.budget);
         // A quarter of the difference each time: one slow sample lowers the rate only a little.
         self.between = ((self.between * 3 + cost) / 4).clamp(BETWEEN.0, BETWEEN.1);
         Ok(Some(self.between))
@@ -172,6 +176,7 @@ type Latest = Result<(WaitsReport, Option<String>), String>;
 pub struct WaitsThread {
     latest: Arc<Mutex<Option<Latest>>>,
     stops: Arc<AtomicBool>,
+    is_thorough: Arc<AtomicBool>,
 }
 
 impl WaitsThread {
@@ -181,12 +186,14 @@ impl WaitsThread {
     ///
     /// If no thread can be started.
     pub fn start(segment_id: String) -> Result<Self> {
-        let (latest, stops) = (Arc::default(), Arc::<AtomicBool>::default());
-        let it = Self { latest: Arc::clone(&latest), stops: Arc::clone(&stops) };
+        let it =
+            Self { latest: Arc::default(), stops: Arc::default(), is_thorough: Arc::default() };
+        let [stops, is_thorough] = [&it.stops, &it.is_thorough].map(Arc::clone);
+        let latest = Arc::clone(&it.latest);
         let run = move || {
             let publish =
                 |next| *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
-            if let Err(error) = run(&segment_id, &stops, |next| publish(Ok(next))) {
+            if let Err(error) = run(&segment_id, &stops, &is_thorough, |next| publish(Ok(next))) {
                 publish(Err(format!("{error:#}")));
             }
         };
@@ -195,6 +202,11 @@ impl WaitsThread {
             .spawn(run)
             .context("no thread can be started")?;
         Ok(it)
+    }
+
+    /// Samples as often as a screen of waits needs, or only as often as a summary does.
+    pub fn be_thorough(&self, is_thorough: bool) {
+        self.is_thorough.store(is_thorough, Relaxed);
     }
 
     /// The report since the last call, with the reason if less is known than usual; or why nothing
@@ -213,6 +225,7 @@ impl Drop for WaitsThread {
 fn run(
     segment_id: &str,
     stops: &AtomicBool,
+    is_thorough: &AtomicBool,
     publish: impl Fn((WaitsReport, Option<String>)),
 ) -> Result<()> {
     let found = discover()?.candidates;
@@ -224,6 +237,7 @@ fn run(
     let mut watch = Watch::of(attach(process)?)?;
     let (mut reported, mut begun) = (Instant::now(), Instant::now());
     while !stops.load(Relaxed) {
+        watch.budget = if is_thorough.load(Relaxed) { BUDGET } else { LOW_BUDGET };
         let Some(between) = watch.sample()? else { return Ok(()) };
         if begun.elapsed() > PERIOD {
             begun = Instant::now();

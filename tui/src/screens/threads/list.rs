@@ -34,10 +34,20 @@ pub(super) static TABLE: Table<Thread, Common> = table! {
         "clock of its process: rseq, perf, cputime or wall";
     "in", "In", 14, Text(within).left(32).cut().rank(2).unsorted(),
         "the innermost open region, and for how long";
-    "most", "Hottest point", 16,
-        Text(|thread, common| top(common, thread)).left(24).rank(1).unsorted(),
+    "waits", "Waits for", 16, Text(waits).left(32).cut().rank(2).unsorted(),
+        "what it waits for now, and for how long";
+    "most", "Hottest point", 16, Text(|thread, common| top(common, thread)).left(24).rank(1).unsorted(),
         "its busiest point, and that point's share of its load";
 };
+
+/// What the thread waits for, and for how long; empty while it runs.
+fn waits(thread: &Thread, common: &Common) -> String {
+    let now = common.waits.report.as_ref().map_or(&[][..], |report| &report.now);
+    let found = now.iter().find(|waiting| waiting.tid == thread.lane.tid);
+    found.map_or(String::new(), |it| {
+        format!("{} {}", units::duration(it.seconds), text::clean(&it.reason))
+    })
+}
 
 fn tid(thread: &Thread) -> Option<f64> {
     Some(thread.lane.tid.into()).filter(|tid| *tid > 0.0)

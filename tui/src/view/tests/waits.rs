@@ -1,7 +1,7 @@
 //! Tests of the screen of waits, as text.
 
 use super::*;
-use pfp_model::waits::{Link, LockReport, PointReport, ReasonReport, Waiter, WaitsReport};
+use pfp_model::waits::{Link, LockReport, PointReport, ReasonReport, Waiter, Waiting, WaitsReport};
 use pfp_read::waits::Kind;
 
 /// A report of six threads that wait for a lock, and of one that holds it and waits for a disk.
@@ -54,21 +54,37 @@ pub(super) fn report() -> WaitsReport {
         }],
         deadlocks: Vec::new(),
         stuck: Vec::new(),
+        now: vec![Waiting {
+            thread: "worker 1".into(),
+            tid: 4711,
+            reason: "lock JOBS".into(),
+            seconds: 0.0012,
+        }],
     }
+}
+
+#[test]
+fn the_table_of_points_says_what_holds_them_up() {
+    let mut desk = desk();
+    desk.common.waits.report = Some(report());
+    let points = screen(&mut desk, false, (130, 30));
+    assert!(points.contains("6 threads wait for lock JOBS: 91.0 % of handle_request"), "{points}");
+    desk.press("3");
+    let threads = screen(&mut desk, false, (180, 30));
+    assert!(threads.contains("1.20ms lock JOBS"), "{threads}");
 }
 
 #[test]
 fn reasons_of_waits() {
     let mut desk = desk();
+    desk.common.waits.report = Some(report());
     desk.press("9");
-    desk.screens.waits.take(report());
     check_all("waits", &mut desk);
 }
 
 #[test]
 fn a_deadlock_comes_first() {
     let mut desk = desk();
-    desk.press("9");
     let link = |thread: &str, point: &str, lock: &str, held_by: &str| Link {
         thread: thread.into(),
         tid: 1,
@@ -80,6 +96,7 @@ fn a_deadlock_comes_first() {
         link("payer", "transfer", "lock JOURNAL", "auditor"),
         link("auditor", "audit", "lock ACCOUNTS", "payer"),
     ];
-    desk.screens.waits.take(WaitsReport { deadlocks: vec![cycle], ..report() });
+    desk.common.waits.report = Some(WaitsReport { deadlocks: vec![cycle], ..report() });
+    desk.press("9");
     check("waits-deadlock", &screen(&mut desk, false, SIZES[1]), SIZES[1]);
 }

@@ -1,0 +1,40 @@
+//! What the threads of the watched process wait for.
+
+use pfp_model::waits::{WaitsReport, WaitsThread};
+
+/// The last report of the thread that samples the watched process.
+#[derive(Debug, Default)]
+pub struct Waits {
+    /// The report. `None` before the first.
+    pub report: Option<WaitsReport>,
+    /// Why nothing, or less than usual, is known.
+    pub note: Option<String>,
+    thread: Option<(String, WaitsThread)>,
+}
+
+impl Waits {
+    /// Samples the process with this segment from now on, or no process. Takes the next report, if
+    /// there is one. `is_shown` is set while a screen shows all of it.
+    pub(super) fn follow(&mut self, segment_id: Option<&str>, is_shown: bool) {
+        if self.thread.as_ref().map(|(id, _)| id.as_str()) != segment_id {
+            *self = Self::default();
+            match segment_id.map(|id| WaitsThread::start(id.to_owned())) {
+                Some(Ok(thread)) => self.thread = segment_id.map(|id| (id.to_owned(), thread)),
+                Some(Err(error)) => self.note = Some(format!("{error:#}")),
+                None => {}
+            }
+        }
+        let Some((_, thread)) = &self.thread else { return };
+        thread.be_thorough(is_shown);
+        match thread.take() {
+            Some(Ok((report, limit))) => (self.report, self.note) = (Some(report), limit),
+            Some(Err(why)) => self.note = Some(why),
+            None => {}
+        }
+    }
+
+    /// Whether a process is sampled.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.thread.is_some()
+    }
+}
