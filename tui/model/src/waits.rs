@@ -16,7 +16,7 @@
 mod report;
 mod watch;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::time::Instant;
 
@@ -202,7 +202,8 @@ impl WaitTimes {
             self.threads.insert(sample.tid, next);
         }
         // A thread that has ended has no sample any more.
-        self.threads.retain(|tid, _| samples.iter().any(|sample| sample.tid == *tid));
+        let there: HashSet<u32> = samples.iter().map(|sample| sample.tid).collect();
+        self.threads.retain(|tid, _| there.contains(tid));
         for wait in samples.iter().filter_map(|sample| sample.wait.as_ref()) {
             let Some(owner) = wait.owner else { continue };
             let place = self.threads.get(&owner).and_then(|thread| thread.point);
@@ -372,7 +373,7 @@ mod tests {
     ) -> ThreadSample {
         let at = start + Duration::from_millis(ms);
         let [run_ns, queued_ns] = [run, queued].map(|ms| ms * 1_000_000);
-        ThreadSample { tid, at, run_ns, queued_ns, runs, wait }
+        ThreadSample { tid, id_inside: tid, at, run_ns, queued_ns, runs, wait }
     }
 
     fn lock(name: &str, address: u64, owner: Option<u32>) -> Option<Wait> {

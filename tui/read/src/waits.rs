@@ -143,6 +143,8 @@ pub struct Wait {
 pub struct ThreadSample {
     /// Kernel id of the thread.
     pub tid: u32,
+    /// Its id in its own pid namespace, which is the one that the process itself knows.
+    pub id_inside: u32,
     /// When it was read.
     pub at: Instant,
     /// Time on a CPU since the thread began, nanoseconds. The kernel counts the current run late,
@@ -163,6 +165,8 @@ pub struct Sampler {
     names: Names,
     /// The last sample of each thread, for waits that continue.
     last: HashMap<u32, ThreadSample>,
+    /// Whether the process is in another pid namespace than our `/proc`.
+    is_elsewhere: bool,
     /// Whether the kernel refuses to show the system calls of the process.
     refused: bool,
 }
@@ -176,7 +180,8 @@ impl Sampler {
     pub fn of(pid: u32) -> io::Result<Self> {
         let process = Process::of(pid)?;
         let names = Names::of(&process);
-        Ok(Self { process, names, last: HashMap::new(), refused: false })
+        let is_elsewhere = process.id_inside(pid).is_some();
+        Ok(Self { process, names, last: HashMap::new(), is_elsewhere, refused: false })
     }
 
     /// Reads every thread of the process. A thread that ends meanwhile is left out.
@@ -187,8 +192,10 @@ impl Sampler {
     pub fn sample(&mut self) -> io::Result<Vec<ThreadSample>> {
         let threads = self.process.threads()?;
         self.process.keep_open(&threads);
-        self.names.refresh(&threads);
-        let samples: Vec<_> = threads.iter().filter_map(|tid| self.sample_one(*tid)).collect();
+        let ids: Vec<_> = threads.iter().map(|tid| (self.id_inside(*tid), *tid)).collect();
+        self.names.refresh(&ids);
+        let samples: Vec<_> =
+            ids.iter().filter_map(|(inside, tid)| self.sample_one(*tid, *inside)).collect();
         self.last = samples.iter().map(|sample| (sample.tid, sample.clone())).collect();
         Ok(samples)
     }
@@ -204,7 +211,16 @@ impl Sampler {
         self.process.name(tid)
     }
 
-    fn sample_one(&mut self, tid: u32) -> Option<ThreadSample> {
+    /// Id of a thread in its own pid namespace.
+    fn id_inside(&self, tid: u32) -> u32 {
+        if !self.is_elsewhere {
+            return tid;
+        }
+        let known = self.last.get(&tid).map(|sample| sample.id_inside);
+        known.or_else(|| self.process.id_inside(tid)).unwrap_or(tid)
+    }
+
+    fn sample_one(&mut self, tid: u32, id_inside: u32) -> Option<ThreadSample> {
         let (at, schedule) = (Instant::now(), self.process.schedule(tid)?);
         let (run_ns, queued_ns, runs) = schedule;
         let before = self.last.get(&tid).filter(|before| before.runs == runs);
@@ -212,7 +228,7 @@ impl Sampler {
             Some(wait) => Some(self.names.renew(&self.process, wait)),
             None => self.wait_of(tid),
         };
-        Some(ThreadSample { tid, at, run_ns, queued_ns, runs, wait })
+        Some(ThreadSample { tid, id_inside, at, run_ns, queued_ns, runs, wait })
     }
 
     fn wait_of(&mut self, tid: u32) -> Option<Wait> {

@@ -25,8 +25,9 @@ const POLL: Duration = Duration::from_secs(1);
 /// A screen shows the last five periods of one second, and the present one.
 const PERIOD: Duration = Duration::from_secs(1);
 const PERIODS: usize = 5;
-/// Time between two reports for a screen.
+/// Time between two reports: for the screen of waits, and for others.
 const REPORT: Duration = Duration::from_millis(250);
+const RARE_REPORT: Duration = Duration::from_secs(1);
 
 /// Samples the waits of one process.
 pub struct Watch {
@@ -117,7 +118,8 @@ impl Watch {
             Err(_) if self.times.seconds() > 0.0 => return Ok(None),
             Err(error) => return Err(error),
         };
-        self.times.add(&samples, |tid| stacks.get(&tid).copied());
+        let inside: HashMap<u32, u32> = samples.iter().map(|it| (it.tid, it.id_inside)).collect();
+        self.times.add(&samples, |tid| stacks.get(inside.get(&tid)?).copied());
         for sample in &samples {
             let name = || clean(&self.sampler.name(sample.tid)).into_owned();
             self.threads.entry(sample.tid).or_insert_with(name);
@@ -135,7 +137,8 @@ impl Watch {
         })
     }
 
-    /// The innermost open point of each thread that is in one.
+    /// The innermost open point of each thread that is in one, by the thread's id in its own pid
+    /// namespace.
     fn stacks(&mut self) -> HashMap<u32, u32> {
         let open = self.source.as_mut().and_then(|source| source.open_stacks()).unwrap_or_default();
         let innermost = open.into_iter().filter_map(|(lane, points)| {
@@ -148,10 +151,12 @@ impl Watch {
     pub fn report(&self) -> WaitsReport {
         let point =
             |id| self.snapshot.point(id).map_or_else(|| format!("#{id}"), |it| it.shown_name());
+        let mut alike: HashMap<&str, usize> = HashMap::new();
+        self.threads.values().for_each(|name| *alike.entry(name).or_default() += 1);
         let thread = |tid| {
             let Some(name) = self.threads.get(&tid) else { return String::new() };
-            match self.threads.values().filter(|other| *other == name).count() {
-                1 => name.clone(),
+            match alike.get(name.as_str()) {
+                Some(1) => name.clone(),
                 // Threads have the name of their program if they have none of their own.
                 _ => format!("{name} {tid}"),
             }
@@ -237,13 +242,17 @@ fn run(
     let mut watch = Watch::of(attach(process)?)?;
     let (mut reported, mut begun) = (Instant::now(), Instant::now());
     while !stops.load(Relaxed) {
-        watch.budget = if is_thorough.load(Relaxed) { BUDGET } else { LOW_BUDGET };
+        let (budget, report) = match is_thorough.load(Relaxed) {
+            true => (BUDGET, REPORT),
+            false => (LOW_BUDGET, RARE_REPORT),
+        };
+        watch.budget = budget;
         let Some(between) = watch.sample()? else { return Ok(()) };
         if begun.elapsed() > PERIOD {
             begun = Instant::now();
             watch.times.begin_period(PERIODS);
         }
-        if reported.elapsed() > REPORT {
+        if reported.elapsed() > report {
             reported = Instant::now();
             publish((watch.report(), watch.limit()));
         }

@@ -3,6 +3,8 @@
 //! The arguments of the call and the words at the address show some purposes. For the others, the
 //! stack shows the library function that called the kernel; see `names`.
 
+use std::collections::HashMap;
+
 use super::Kind;
 use super::process::Process;
 
@@ -29,23 +31,41 @@ pub(super) struct Purpose {
     pub(super) owner: Option<u32>,
 }
 
-/// The purpose of a futex call with these arguments, of which `threads` are the ids of all threads
-/// of the process.
-pub(super) fn purpose(process: &Process, arguments: &[u64; 6], threads: &[u32]) -> Purpose {
+/// The threads of a process: each id in the process's own pid namespace, with the id in our
+/// `/proc`.
+#[derive(Debug, Default)]
+pub(super) struct Threads(HashMap<u32, u32>);
+
+impl Threads {
+    pub(super) fn new(ids: &[(u32, u32)]) -> Self {
+        Self(ids.iter().copied().collect())
+    }
+
+    /// The id in our `/proc`. `None` if the process has no such thread.
+    fn find(&self, id_inside: u32) -> Option<u32> {
+        self.0.get(&id_inside).copied()
+    }
+}
+
+/// The purpose of a futex call with these arguments.
+pub(super) fn purpose(process: &Process, arguments: &[u64; 6], threads: &Threads) -> Purpose {
     let [address, operation, value, ..] = *arguments;
     let value = value as u32;
-    let is_thread = |id: &u32| threads.contains(id);
     if matches!(operation & COMMAND, LOCK_PI | LOCK_PI2) {
         let owner = process.words::<1>(address).map(|[word]| word & OWNER);
-        return Purpose { kind: Kind::Lock, owner: owner.filter(is_thread) };
+        return Purpose { kind: Kind::Lock, owner: owner.and_then(|id| threads.find(id)) };
     }
     // The word of a robust lock contains its owner, and `pthread_join` waits for a word with the
     // joined thread's id, which the kernel clears.
-    if value & HAS_WAITERS != 0 && is_thread(&(value & OWNER)) {
-        return Purpose { kind: Kind::Lock, owner: Some(value & OWNER) };
+    if value & HAS_WAITERS != 0
+        && let Some(owner) = threads.find(value & OWNER)
+    {
+        return Purpose { kind: Kind::Lock, owner: Some(owner) };
     }
-    if operation & PRIVATE == 0 && is_thread(&value) {
-        return Purpose { kind: Kind::Join, owner: Some(value) };
+    if operation & PRIVATE == 0
+        && let Some(joined) = threads.find(value)
+    {
+        return Purpose { kind: Kind::Join, owner: Some(joined) };
     }
     match value {
         CONTENDED => Purpose { kind: Kind::Lock, owner: owner(process, address, threads) },
@@ -55,13 +75,13 @@ pub(super) fn purpose(process: &Process, arguments: &[u64; 6], threads: &[u32]) 
 
 /// The thread that owns a lock, if the lock is a `pthread_mutex_t` of glibc: its words are the
 /// lock, the depth, the owner, the number of its users, and its type with flags.
-pub(super) fn owner(process: &Process, address: u64, threads: &[u32]) -> Option<u32> {
+pub(super) fn owner(process: &Process, address: u64, threads: &Threads) -> Option<u32> {
     const TYPES: u32 = 0x1ff;
     let [lock, depth, owner, users, kind] = process.words::<5>(address)?;
-    let most = threads.len() as u32;
+    let most = threads.0.len() as u32;
     let is_mutex =
         lock != 0 && kind & !TYPES == 0 && (1..=most).contains(&users) && depth < 1 << 20;
-    (is_mutex && threads.contains(&owner)).then_some(owner)
+    threads.find(owner).filter(|_| is_mutex)
 }
 
 /// The kind of a wait in a library's function of this name. `None` for a function that only passes
@@ -107,7 +127,7 @@ mod tests {
     #[test]
     fn arguments_show_the_purpose() {
         let process = Process::of(std::process::id()).unwrap();
-        let threads = [process.pid, 7, 8];
+        let threads = Threads::new(&[(7, 7), (8, 80)]);
         let word = AtomicU32::new(7 | HAS_WAITERS);
         let address = word.as_ptr().addr() as u64;
         let purpose = |operation, value| {
@@ -115,8 +135,8 @@ mod tests {
             (found.kind, found.owner)
         };
         assert_eq!(purpose(LOCK_PI | PRIVATE, 0), (Kind::Lock, Some(7)));
-        assert_eq!(purpose(PRIVATE, u64::from(8 | HAS_WAITERS)), (Kind::Lock, Some(8)));
-        assert_eq!(purpose(9 | 256, 8), (Kind::Join, Some(8)));
+        assert_eq!(purpose(PRIVATE, u64::from(8 | HAS_WAITERS)), (Kind::Lock, Some(80)));
+        assert_eq!(purpose(9 | 256, 8), (Kind::Join, Some(80)));
         assert_eq!(purpose(9 | 256 | PRIVATE, 8), (Kind::Futex, None));
         word.store(9, Relaxed);
         assert_eq!(purpose(LOCK_PI, 0), (Kind::Lock, None), "no thread has the id 9");
@@ -125,7 +145,8 @@ mod tests {
     #[test]
     fn a_mutex_shows_its_owner() {
         let process = Process::of(std::process::id()).unwrap();
-        let owner = |words: [u32; 5]| owner(&process, words.as_ptr().addr() as u64, &[5, 6]);
+        let threads = Threads::new(&[(5, 5), (6, 6)]);
+        let owner = |words: [u32; 5]| owner(&process, words.as_ptr().addr() as u64, &threads);
         assert_eq!(owner([2, 0, 6, 1, 0]), Some(6));
         assert_eq!(owner([2, 1, 6, 1, 1]), Some(6), "recursive");
         for other in [[2, 0, 7, 1, 0], [0, 0, 6, 1, 0], [2, 0, 6, 0, 0], [2, 0, 6, 1, 0x4000]] {

@@ -6,7 +6,7 @@ use std::fs;
 use std::rc::Rc;
 
 use super::calls::{self, Detail};
-use super::futex::{self, Purpose};
+use super::futex::{self, Purpose, Threads};
 use super::process::{Call, Process};
 use super::{Kind, Reason, Wait};
 use crate::source::address::Addresses;
@@ -24,8 +24,7 @@ const ONE_LOCK: u64 = 64;
 #[derive(Debug)]
 pub(super) struct Names {
     addresses: Addresses,
-    /// The ids of all threads.
-    threads: Vec<u32>,
+    threads: Threads,
     /// The name of each descriptor, since the last sample.
     descriptors: HashMap<u64, String>,
     /// The kind that the function at a return address shows.
@@ -38,16 +37,17 @@ impl Names {
     pub(super) fn of(process: &Process) -> Self {
         Self {
             addresses: Addresses::of(process.pid),
-            threads: Vec::new(),
+            threads: Threads::default(),
             descriptors: HashMap::new(),
             functions: HashMap::new(),
             sockets: HashMap::new(),
         }
     }
 
-    /// Begins a sample: descriptors may have been closed and opened since the last one.
-    pub(super) fn refresh(&mut self, threads: &[u32]) {
-        self.threads = threads.to_vec();
+    /// Begins a sample of these threads, each with its id in its own pid namespace and in our
+    /// `/proc`. Descriptors may have been closed and opened since the last sample.
+    pub(super) fn refresh(&mut self, ids: &[(u32, u32)]) {
+        self.threads = Threads::new(ids);
         self.descriptors.clear();
         if self.functions.len() > MOST {
             self.functions.clear();

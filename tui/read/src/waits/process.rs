@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use crate::source::namespaces::id_inside;
+
 /// Maximum number of threads whose files stay open between samples.
 const MOST_OPEN: usize = 256;
 
@@ -51,12 +53,13 @@ impl Process {
         Ok(Self { pid, folder, open: HashMap::new() })
     }
 
-    /// The ids of its threads.
+    /// The ids of its threads, the least first.
     pub(super) fn threads(&self) -> io::Result<Vec<u32>> {
         let mut found = Vec::new();
         for thread in fs::read_dir(self.folder.join("task"))? {
             found.extend(thread?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
         }
+        found.sort_unstable();
         match found.is_empty() {
             true => Err(io::ErrorKind::NotFound.into()),
             false => Ok(found),
@@ -75,9 +78,9 @@ impl Process {
         fs::read_to_string(self.path(tid, file))
     }
 
-    /// Closes the files of threads that have ended.
+    /// Closes the files of threads that are not among these, the least first.
     pub(super) fn keep_open(&mut self, threads: &[u32]) {
-        self.open.retain(|tid, _| threads.contains(tid));
+        self.open.retain(|tid, _| threads.binary_search(tid).is_ok());
     }
 
     /// Reads a file of a thread that stays open. The kernel makes its contents anew for each read.
@@ -120,6 +123,11 @@ impl Process {
     pub(super) fn call(&mut self, tid: u32) -> io::Result<Call> {
         parse_call(&self.read_again(tid, "syscall", |files| &mut files.call)?)
             .ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Id of a thread in its own pid namespace. `None` if that is the namespace of our `/proc`.
+    pub(super) fn id_inside(&self, tid: u32) -> Option<u32> {
+        id_inside(&self.read(tid, "status").ok()?)
     }
 
     /// The letter of the thread's state, such as `S`. `None` if the thread has ended.
