@@ -176,9 +176,14 @@ impl Sampler {
     ///
     /// # Errors
     ///
-    /// If there is no such process.
+    /// If there is no such process, or if the kernel does not count times in the run queue.
     pub fn of(pid: u32) -> io::Result<Self> {
-        let process = Process::of(pid)?;
+        let mut process = Process::of(pid)?;
+        if process.schedule(pid).is_none() {
+            let why = "the kernel has no /proc/PID/schedstat (CONFIG_SCHED_INFO), or the process has \
+                       just ended";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
         let names = Names::of(&process);
         let is_elsewhere = process.id_inside(pid).is_some();
         Ok(Self { process, names, last: HashMap::new(), is_elsewhere, refused: false })
