@@ -281,7 +281,7 @@ mod tests {
         for wrong in ["", "4318", "127.0.0.1:4318", "ftp://host", "http://", "unix:/x", "/v1"] {
             assert!(endpoint(wrong).is_err(), "{wrong}");
         }
-        assert!(endpoint("https://host").unwrap_err().contains("encrypted"));
+        assert!(endpoint("https://host").unwrap_err().contains("https is not supported"));
     }
 
     #[test]
