@@ -60,7 +60,8 @@ struct Thread {
     since: Instant,
     /// Its first sample.
     begun: Instant,
-    /// Whether the thread was not on a CPU since the sample before the last.
+    /// Whether the thread was in the same wait at the sample before the last, and not on a CPU in
+    /// between.
     is_unbroken: bool,
     /// Time on a CPU or in the run queue that the kernel has not counted yet, by point.
     /// Nanoseconds.
@@ -92,7 +93,7 @@ impl Period {
     fn add_wait(&mut self, tid: u32, point: Option<u32>, wait: &Wait, waited: u64) {
         let reason = wait.reason.as_ref().clone();
         *self.times(tid, point).waited.entry(reason).or_default() += waited;
-        if wait.reason.kind.has_address() {
+        if wait.has_address() {
             *self.lock(wait).waiters.entry((tid, point)).or_default() += waited;
         }
     }
@@ -171,6 +172,8 @@ fn add_each<K: Clone + Eq + Hash>(
 /// The times of a process, from samples of its threads.
 #[derive(Clone, Debug, Default)]
 pub struct WaitTimes {
+    /// The end of the first sample.
+    started: Option<Instant>,
     threads: HashMap<u32, Thread>,
     /// The present period.
     now: Period,
@@ -204,7 +207,9 @@ impl WaitTimes {
         // A thread that has ended has no sample any more.
         let there: HashSet<u32> = samples.iter().map(|sample| sample.tid).collect();
         self.threads.retain(|tid, _| there.contains(tid));
-        for wait in samples.iter().filter_map(|sample| sample.wait.as_ref()) {
+        self.started = self.started.or(self.now.last);
+        let waits = samples.iter().filter_map(|sample| sample.wait.as_ref());
+        for wait in waits.filter(|wait| wait.has_address()) {
             let Some(owner) = wait.owner else { continue };
             let place = self.threads.get(&owner).and_then(|thread| thread.point);
             *self.now.lock(wait).owners.entry((owner, place)).or_default() += 1;
@@ -218,7 +223,7 @@ impl WaitTimes {
 
     /// Begins with a thread that had no sample before.
     fn begin(&mut self, sample: &ThreadSample, point: Option<u32>) -> Thread {
-        if let Some(wait) = sample.wait.as_ref().filter(|wait| wait.reason.kind.has_address()) {
+        if let Some(wait) = sample.wait.as_ref().filter(|wait| wait.has_address()) {
             self.now.lock(wait).waits += 1;
         }
         let (sample, since) = (sample.clone(), sample.at);
@@ -288,57 +293,64 @@ impl WaitTimes {
             let reason = wait.reason.as_ref().clone();
             let longest = self.now.times(tid, point).longest.entry(reason).or_default();
             *longest = length.max(*longest);
-            if wait.reason.kind.has_address() {
+            if wait.has_address() {
                 let lock = self.now.lock(wait);
                 lock.waits += u64::from(!continues);
                 lock.longest = lock.longest.max(length);
             }
         }
+        let is_unbroken = is_unbroken && old == new;
         let (sample, begun) = (sample.clone(), before.begun);
         Thread { sample, point, since, begun, is_unbroken, uncounted, left }
     }
 
-    /// The threads that have waited for one lock in all samples, without those in a deadlock.
-    fn stuck(&self) -> Vec<u32> {
-        let cycles = self.cycles();
-        let is_stuck = |tid: &u32, thread: &Thread| {
-            let is_for_lock = |wait: &Wait| wait.reason.kind == Kind::Lock;
+    /// The threads that have waited for one lock in all samples, without those in these cycles.
+    fn stuck(&self, cycles: &[Vec<u32>]) -> Vec<u32> {
+        let in_cycles: HashSet<u32> = cycles.iter().flatten().copied().collect();
+        let is_stuck = |thread: &Thread| {
+            let is_for_lock = |wait: &Wait| wait.reason.kind == Kind::Lock && !wait.is_timed;
             thread.sample.wait.as_ref().is_some_and(is_for_lock)
                 && thread.is_unbroken
                 && thread.since <= thread.begun
-                && !cycles.iter().any(|cycle| cycle.contains(tid))
+                && self.started.is_some_and(|started| thread.begun <= started)
         };
-        let stuck = self.threads.iter().filter(|(tid, thread)| is_stuck(tid, thread));
-        let mut stuck: Vec<u32> = stuck.map(|(tid, _)| *tid).collect();
+        let stuck = self.threads.iter().filter(|(_, thread)| is_stuck(thread));
+        let stuck = stuck.map(|(tid, _)| *tid).filter(|tid| !in_cycles.contains(tid));
+        let mut stuck: Vec<u32> = stuck.collect();
         stuck.sort_unstable();
         stuck
     }
 
-    /// The cycles of threads of which each waits for the next. No thread of a cycle was on a CPU
-    /// between the last two samples, so none of them can have released anything: the threads are in
-    /// a deadlock. Each cycle begins with its smallest thread id.
+    /// The cycles of threads of which each waits for the next. Each thread of a cycle was in the
+    /// same wait at the last two samples, for a lock with the same owner, and not on a CPU in
+    /// between. So none of them can have released anything: the threads are in a deadlock. Each
+    /// cycle begins with its smallest thread id.
     fn cycles(&self) -> Vec<Vec<u32>> {
         let owner = |tid: u32| {
             let thread = self.threads.get(&tid).filter(|thread| thread.is_unbroken)?;
-            thread.sample.wait.as_ref()?.owner
+            let wait = thread.sample.wait.as_ref().filter(|wait| !wait.is_timed)?;
+            wait.owner.filter(|owner| *owner != tid)
         };
         let mut cycles: Vec<Vec<u32>> = Vec::new();
         let mut ids: Vec<u32> = self.threads.keys().copied().collect();
         ids.sort_unstable();
-        for tid in ids {
-            let mut path = vec![tid];
-            while let Some(next) = path.last().and_then(|last| owner(*last)) {
-                if next == tid {
-                    cycles.push(path);
-                    break;
-                }
-                // A path into a cycle that does not contain its start, or one that was found.
-                if path.contains(&next) || next < tid {
-                    break;
-                }
-                path.push(next);
+        // The first thread of the path on which each thread was met.
+        let mut met: HashMap<u32, u32> = HashMap::new();
+        for first in ids {
+            let (mut path, mut next) = (Vec::new(), Some(first));
+            while let Some(tid) = next.filter(|tid| !met.contains_key(tid)) {
+                met.insert(tid, first);
+                path.push(tid);
+                next = owner(tid);
             }
+            // The path has met itself, or it leads to an earlier one or to a thread that runs.
+            let Some(back) = next.filter(|tid| met.get(tid) == Some(&first)) else { continue };
+            let mut cycle = path.split_off(path.iter().position(|tid| *tid == back).unwrap_or(0));
+            let least = (0..cycle.len()).min_by_key(|at| cycle[*at]).unwrap_or(0);
+            cycle.rotate_left(least);
+            cycles.push(cycle);
         }
+        cycles.sort_unstable();
         cycles
     }
 }
@@ -378,7 +390,7 @@ mod tests {
 
     fn lock(name: &str, address: u64, owner: Option<u32>) -> Option<Wait> {
         let reason = Rc::new(Reason { kind: Kind::Lock, detail: name.into() });
-        Some(Wait { reason, address, owner })
+        Some(Wait { reason, address, owner, is_timed: false })
     }
 
     fn name(point: u32) -> String {
@@ -462,6 +474,37 @@ mod tests {
         assert_eq!(cycle[0].held_by.as_deref(), Some("t2"));
         let stuck: Vec<_> = report.stuck.iter().map(|it| it.thread.as_str()).collect();
         assert_eq!(stuck, ["t4"]);
+    }
+
+    #[test]
+    fn timed_waits_and_changed_owners_are_no_deadlock() {
+        let start = Instant::now();
+        let timed = |wait: Option<Wait>| wait.map(|wait| Wait { is_timed: true, ..wait });
+        let changed = |ms| lock("B", 32, Some(if ms == 0 { 3 } else { 1 }));
+        for (first, second) in [
+            (timed(lock("A", 16, Some(2))), lock("B", 32, Some(1))),
+            // A thread that was woken has no wait any more.
+            (lock("A", 16, Some(2)), None),
+            // A lock of its own, by a stale owner.
+            (lock("A", 16, Some(1)), None),
+        ] {
+            let mut times = WaitTimes::default();
+            for ms in [0, 10] {
+                let [first, second] = [first.clone(), second.clone()];
+                let all = [
+                    sample(start, 1, ms, [0, 0, 5], first),
+                    sample(start, 2, ms, [0, 0, 5], second),
+                ];
+                times.add(&all, |_| None);
+            }
+            assert!(times.cycles().is_empty());
+        }
+        let mut times = WaitTimes::default();
+        for ms in [0, 10] {
+            let first = sample(start, 1, ms, [0, 0, 5], lock("A", 16, Some(2)));
+            times.add(&[first, sample(start, 2, ms, [0, 0, 5], changed(ms))], |_| None);
+        }
+        assert!(times.cycles().is_empty(), "the owner has changed, so it has run");
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! task/TID/wchan       the function of the kernel that waits: without the right to read `syscall`
 //! ```
 //!
-//! If a thread has not been on a CPU since the sample before, it is in the same wait. So a long wait
-//! costs one read for each sample, and its length is known to within one sample.
+//! If a thread has not been on a CPU since the last sample and is in the same call, it is in the same
+//! wait. So the length of a wait is known to within one sample.
 
 mod calls;
 mod futex;
@@ -131,11 +131,21 @@ impl std::fmt::Display for Reason {
 pub struct Wait {
     /// Why the thread waits.
     pub reason: Rc<Reason>,
-    /// The address of the lock or the like, in the process's memory; 0 if the wait has none.
+    /// The address that identifies the lock or the like, in the process's memory; 0 if the wait has
+    /// none.
     pub address: u64,
     /// Kernel id of the thread that must act: a lock's owner, or a thread that is joined. `None` if
     /// unknown.
     pub owner: Option<u32>,
+    /// Whether the wait ends by itself after a time.
+    pub is_timed: bool,
+}
+
+impl Wait {
+    /// Whether the wait is for a lock or the like that has an address.
+    pub fn has_address(&self) -> bool {
+        self.address != 0 && self.reason.kind.has_address()
+    }
 }
 
 /// One thread at one moment.
@@ -163,12 +173,12 @@ pub struct ThreadSample {
 pub struct Sampler {
     process: Process,
     names: Names,
-    /// The last sample of each thread, for waits that continue.
-    last: HashMap<u32, ThreadSample>,
+    /// The last sample and call of each thread, for waits that continue.
+    last: HashMap<u32, (ThreadSample, Option<Call>)>,
     /// Whether the process is in another pid namespace than our `/proc`.
     is_elsewhere: bool,
-    /// Whether the kernel refuses to show the system calls of the process.
-    refused: bool,
+    /// Why the system calls of the process cannot be read, if so.
+    limit: Option<String>,
 }
 
 impl Sampler {
@@ -179,14 +189,18 @@ impl Sampler {
     /// If there is no such process, or if the kernel does not count times in the run queue.
     pub fn of(pid: u32) -> io::Result<Self> {
         let mut process = Process::of(pid)?;
-        if process.schedule(pid).is_none() {
-            let why = "the kernel has no /proc/PID/schedstat (CONFIG_SCHED_INFO), or the process has \
-                       just ended";
+        // Every thread has been on a CPU, so a count of 0 means that the kernel does not count.
+        if process.schedule(pid).is_none_or(|(.., runs)| runs == 0) {
+            let why = "the kernel does not count runs in /proc/PID/schedstat (CONFIG_SCHED_INFO, \
+                       delayacct), or the process has just ended";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         let names = Names::of(&process);
         let is_elsewhere = process.id_inside(pid).is_some();
-        Ok(Self { process, names, last: HashMap::new(), is_elsewhere, refused: false })
+        let limit = process
+            .is_32_bit()
+            .then(|| format!("[{pid}] is a program of 32 bits: only kinds of waits are known"));
+        Ok(Self { process, names, last: HashMap::new(), is_elsewhere, limit })
     }
 
     /// Reads every thread of the process. A thread that ends meanwhile is left out.
@@ -201,14 +215,14 @@ impl Sampler {
         self.names.refresh(&ids);
         let samples: Vec<_> =
             ids.iter().filter_map(|(inside, tid)| self.sample_one(*tid, *inside)).collect();
-        self.last = samples.iter().map(|sample| (sample.tid, sample.clone())).collect();
-        Ok(samples)
+        self.last = samples.iter().map(|it| (it.0.tid, it.clone())).collect();
+        Ok(samples.into_iter().map(|(sample, _)| sample).collect())
     }
 
     /// Why waits are known only by the kernel's function and not by the system call. `None` if
     /// system calls can be read.
     pub fn limit(&self) -> Option<String> {
-        self.refused.then(|| self.process.why_refused())
+        self.limit.clone()
     }
 
     /// Name of a thread, cut to 15 bytes by the kernel; empty if the thread has ended.
@@ -221,36 +235,44 @@ impl Sampler {
         if !self.is_elsewhere {
             return tid;
         }
-        let known = self.last.get(&tid).map(|sample| sample.id_inside);
+        let known = self.last.get(&tid).map(|(sample, _)| sample.id_inside);
         known.or_else(|| self.process.id_inside(tid)).unwrap_or(tid)
     }
 
-    fn sample_one(&mut self, tid: u32, id_inside: u32) -> Option<ThreadSample> {
+    /// One thread, with its call. `None` if the thread has ended.
+    fn sample_one(&mut self, tid: u32, id_inside: u32) -> Option<(ThreadSample, Option<Call>)> {
         let (at, schedule) = (Instant::now(), self.process.schedule(tid)?);
         let (run_ns, queued_ns, runs) = schedule;
-        let before = self.last.get(&tid).filter(|before| before.runs == runs);
-        let wait = match before.and_then(|before| before.wait.clone()) {
-            Some(wait) => Some(self.names.renew(&self.process, wait)),
-            None => self.wait_of(tid),
+        let call = self.call(tid)?;
+        let before = self.last.get(&tid).filter(|(before, _)| before.runs == runs);
+        let wait = match before {
+            _ if call == Some(Call::Runs) => None,
+            Some((ThreadSample { wait: Some(wait), .. }, known)) if *known == call => {
+                Some(self.names.renew(&self.process, wait.clone(), call.as_ref()))
+            }
+            _ => match self.process.state(tid)? {
+                'Z' | 'X' => return None,
+                'R' => None,
+                'T' | 't' => Some(names::plain(Kind::Stopped, "")),
+                _ => Some(self.names.wait(&self.process, tid, call.as_ref())),
+            },
         };
-        Some(ThreadSample { tid, id_inside, at, run_ns, queued_ns, runs, wait })
+        Some((ThreadSample { tid, id_inside, at, run_ns, queued_ns, runs, wait }, call))
     }
 
-    fn wait_of(&mut self, tid: u32) -> Option<Wait> {
-        if !self.refused {
-            match self.process.call(tid) {
-                Ok(Call::Runs) => return None,
-                Ok(call) => return Some(self.names.wait(&self.process, tid, &call)),
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    self.refused = true;
-                }
-                // The thread has ended.
-                Err(_) => return None,
+    /// What a thread does: `Some(None)` if its system calls may not be read, `None` if the thread
+    /// has ended.
+    fn call(&mut self, tid: u32) -> Option<Option<Call>> {
+        if self.limit.is_some() {
+            return Some(None);
+        }
+        match self.process.call(tid) {
+            Ok(call) => Some(Some(call)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.limit = Some(self.process.why_refused());
+                Some(None)
             }
+            Err(_) => None,
         }
-        if self.process.state(tid)? == 'R' {
-            return None;
-        }
-        Some(self.names.wait_by_kernel(&self.process, tid))
     }
 }

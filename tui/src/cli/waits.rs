@@ -46,7 +46,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 struct Printed<'a> {
     process: &'a str,
     pid: u32,
-    /// Why less is known than usual; empty if nothing is missing.
+    /// Why less is known than usual, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,13 +1,15 @@
 //! What the threads wait for: a line for each reason, below the deadlocks and a sentence on what
 //! most threads wait for.
 
+use std::collections::HashMap;
+
 use crate::screens::prelude::*;
 use pfp_model::waits::{Link, ReasonRow, WaitsReport, verdict};
 use pfp_read::text::{clean, counted};
 
 /// Columns of the mark of the cursor.
 const MARK: usize = 1;
-/// Maximum number of lines of deadlocks and stuck threads.
+/// Maximum number of lines of deadlocks.
 const CYCLES: usize = 8;
 
 const NOTHING: &str = " no thread has waited for anything in the last seconds";
@@ -126,8 +128,8 @@ impl View for WaitsView {
         let mut sorted: Vec<&ReasonRow> = self.rows.iter().collect();
         TABLE.sort(&self.table, &mut sorted, common);
         if common.frozen_until.is_some() {
-            let place = |row: &&ReasonRow| self.order.iter().position(|name| *name == row.name);
-            sorted.sort_by_key(|row| place(row).unwrap_or(usize::MAX));
+            let places: HashMap<&String, usize> = self.order.iter().zip(0..).collect();
+            sorted.sort_by_key(|row| places.get(&row.name).copied().unwrap_or(usize::MAX));
         }
         self.rows = sorted.into_iter().cloned().collect();
         self.order = self.rows.iter().map(|row| row.name.clone()).collect();

@@ -31,7 +31,7 @@ pub struct WaitsReport {
     pub deadlocks: Vec<Vec<Link>>,
     /// The other threads that have waited for one lock in all samples.
     pub stuck: Vec<Link>,
-    /// The threads that waited at the last sample, in the order of their ids.
+    /// The threads that waited at the last sample, in the order of [`Waiting::id_inside`].
     pub now: Vec<Waiting>,
 }
 
@@ -46,6 +46,9 @@ pub struct Waiting {
     pub reason: String,
     /// For how long, as far as known, seconds.
     pub seconds: f64,
+    /// Id of the thread in its own pid namespace.
+    #[serde(skip)]
+    pub id_inside: u32,
 }
 
 /// The exclusive time of all threads in a point: time in nested regions belongs to their points.
@@ -77,6 +80,8 @@ pub struct ReasonReport {
     pub detail: String,
     /// Share of the point's `wall_s`, from 0 to 1.
     pub share: f64,
+    /// Number of threads that waited for it.
+    pub threads: usize,
     /// The longest wait, seconds, known to within one sample.
     pub longest_s: f64,
 }
@@ -150,14 +155,16 @@ impl WaitTimes {
         };
         let mut all = Period::default();
         self.before.iter().chain([&self.now]).for_each(|period| all.extend(period));
+        let cycles = self.cycles();
+        let stuck = links(self.stuck(&cycles));
         WaitsReport {
             seconds: all.seconds(),
             samples: all.samples,
             threads: self.threads.len(),
             points: all.points(&point),
             locks: all.lock_reports(&point, &thread),
-            deadlocks: self.cycles().into_iter().map(links).collect(),
-            stuck: links(self.stuck()),
+            deadlocks: cycles.into_iter().map(links).collect(),
+            stuck,
             now: self.waiting(&thread),
         }
     }
@@ -169,10 +176,11 @@ impl WaitTimes {
                 tid: *tid,
                 reason: it.sample.wait.as_ref()?.reason.to_string(),
                 seconds: it.sample.at.duration_since(it.since).as_secs_f64(),
+                id_inside: it.sample.id_inside,
             })
         });
         let mut waiting: Vec<_> = waiting.collect();
-        waiting.sort_by_key(|it| it.tid);
+        waiting.sort_by_key(|it| it.id_inside);
         waiting
     }
 
@@ -222,7 +230,8 @@ impl Period {
                 kind: reason.kind,
                 name: reason.detail.clone(),
                 address: format!("{address:#x}"),
-                waits: times.waits,
+                // A wait that began before is seen, too.
+                waits: times.waits.max(times.waiters.len() as u64),
                 total_s: seconds(times.waiters.values().sum()),
                 longest_s: seconds(times.longest),
                 owner: owner.map(|((tid, _), _)| thread(*tid)),
@@ -248,6 +257,7 @@ impl PointReport {
     fn of(name: String, threads: &[&Times]) -> Self {
         let mut waited: HashMap<Reason, u64> = HashMap::new();
         let mut longest: HashMap<Reason, u64> = HashMap::new();
+        let mut waiting: HashMap<Reason, usize> = HashMap::new();
         let (mut run, mut queued, mut short) = (0, 0, 0);
         for times in threads {
             run += times.run;
@@ -255,6 +265,7 @@ impl PointReport {
             short += times.short;
             for (reason, ns) in &times.waited {
                 *waited.entry(reason.clone()).or_default() += ns;
+                *waiting.entry(reason.clone()).or_default() += usize::from(*ns > 0);
             }
             for (reason, ns) in &times.longest {
                 let longest = longest.entry(reason.clone()).or_default();
@@ -273,18 +284,16 @@ impl PointReport {
             .map(|(reason, ns)| ReasonReport {
                 share: share(ns as f64 * grown),
                 longest_s: seconds(longest.get(&reason).copied().unwrap_or(0)),
+                threads: waiting.get(&reason).copied().unwrap_or(0),
                 reason: reason.kind,
                 detail: reason.detail,
             })
             .collect();
         if reasons.is_empty() && short > 0 {
             let (reason, detail) = (Kind::Other, SHORT.to_owned());
-            reasons.push(ReasonReport {
-                reason,
-                detail,
-                share: share(short as f64),
-                longest_s: 0.0,
-            });
+            let threads = threads.iter().filter(|times| times.short > 0).count();
+            let share = share(short as f64);
+            reasons.push(ReasonReport { reason, detail, share, threads, longest_s: 0.0 });
         }
         reasons.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.detail.cmp(&b.detail)));
         Self {
@@ -330,10 +339,11 @@ pub fn verdict(report: &WaitsReport) -> Option<String> {
     if waited <= run {
         return None;
     }
-    let threads = counted(point.threads, "thread");
-    let verb = if point.threads == 1 { "waits" } else { "wait" };
-    let share = units::percent(reason.share);
-    let their = if point.threads == 1 { "its" } else { "their" };
+    let threads = counted(reason.threads, "thread");
+    let (verb, their) = if reason.threads == 1 { ("waits", "its") } else { ("wait", "their") };
+    // The share of the time of the threads that wait, if each was in the point all the time.
+    let of_them = reason.share * point.threads as f64 / reason.threads.max(1) as f64;
+    let share = units::percent(of_them.min(1.0));
     let (name, what) = (&point.name, reason.words());
     let place = if name == OUTSIDE { String::new() } else { format!(" in {name}") };
     let mut text = format!("{threads} {verb}{place} for {what}, {share} % of {their} time");
@@ -371,36 +381,39 @@ impl WaitsReport {
     /// The reasons, those with the most time first.
     pub fn reasons(&self) -> Vec<ReasonRow> {
         let wall: f64 = self.points.iter().map(|point| point.wall_s).sum();
-        let mut rows: Vec<ReasonRow> = Vec::new();
-        let mut add = |name: String, point: &PointReport, total: f64, longest: Option<f64>| {
-            let place = rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
-                rows.push(ReasonRow { name, ..ReasonRow::default() });
-                rows.len() - 1
-            });
-            let row = &mut rows[place];
+        let mut rows: HashMap<String, ReasonRow> = HashMap::new();
+        let mut add = |name: String, of: (&str, usize), total: f64, longest: Option<f64>| {
+            let row = rows.entry(name).or_default();
             row.total_s += total;
             row.longest_s = match (row.longest_s, longest) {
                 (Some(a), Some(b)) => Some(a.max(b)),
                 (a, b) => a.or(b),
             };
-            row.points.push((point.name.clone(), point.threads));
+            row.points.push((of.0.to_owned(), of.1));
         };
         for point in &self.points {
             for reason in &point.reasons {
-                let total = reason.share * point.wall_s;
-                add(reason.words(), point, total, Some(reason.longest_s));
+                let (total, of) = (reason.share * point.wall_s, (&*point.name, reason.threads));
+                add(reason.words(), of, total, Some(reason.longest_s));
             }
             if point.queued_s > 0.0 {
-                add(RUN_QUEUE.to_owned(), point, point.queued_s, None);
+                add(RUN_QUEUE.to_owned(), (&point.name, point.threads), point.queued_s, None);
             }
         }
-        for row in &mut rows {
-            row.share = if wall > 0.0 { row.total_s / wall } else { 0.0 };
-            let of_it = |lock: &&LockReport| lock.words() == row.name;
-            let locks: Vec<_> = self.locks.iter().filter(of_it).collect();
-            row.waits = locks.iter().map(|lock| lock.waits).reduce(|a, b| a + b);
-            row.held_by = locks.iter().find_map(|lock| lock.holder()).unwrap_or_default();
+        for lock in &self.locks {
+            let Some(row) = rows.get_mut(&lock.words()) else { continue };
+            row.waits = Some(row.waits.unwrap_or(0) + lock.waits);
+            if row.held_by.is_empty() {
+                row.held_by = lock.holder().unwrap_or_default();
+            }
         }
+        let mut rows: Vec<_> = rows
+            .into_iter()
+            .map(|(name, row)| {
+                let share = if wall > 0.0 { row.total_s / wall } else { 0.0 };
+                ReasonRow { name, share, ..row }
+            })
+            .collect();
         rows.sort_by(|a, b| b.total_s.total_cmp(&a.total_s).then_with(|| a.name.cmp(&b.name)));
         rows
     }
@@ -429,10 +442,8 @@ pub fn held_up(report: &WaitsReport) -> Option<String> {
     let points = || report.points.iter().filter(|point| point.name != OUTSIDE);
     let run: f64 = points().map(|point| point.run_s).sum();
     let queued: f64 = points().map(|point| point.queued_s).sum();
-    let is_hold_up = |it: &&ReasonReport| match it.reason {
-        Kind::Lock | Kind::FileLock | Kind::Sync | Kind::PageFault => true,
-        Kind::Read | Kind::Write => it.detail.starts_with('/'),
-        _ => false,
+    let is_hold_up = |it: &&ReasonReport| {
+        matches!(it.reason, Kind::Lock | Kind::FileLock | Kind::Sync | Kind::PageFault)
     };
     let waits = points().filter_map(|point| {
         let reason = point.reasons.iter().find(is_hold_up)?;
@@ -441,8 +452,8 @@ pub fn held_up(report: &WaitsReport) -> Option<String> {
     let longest = waits.max_by(|(a, ..), (b, ..)| a.total_cmp(b));
     match longest {
         Some((waited, point, reason)) if waited > run.max(queued) => {
-            let threads = counted(point.threads, "thread");
-            let verb = if point.threads == 1 { "waits" } else { "wait" };
+            let threads = counted(reason.threads, "thread");
+            let verb = if reason.threads == 1 { "waits" } else { "wait" };
             let (share, words) = (units::percent(reason.share), reason.words());
             Some(format!("{threads} {verb} for {words}: {share} % of {}", point.name))
         }

@@ -19,9 +19,13 @@ const BUDGET: f64 = 0.02;
 const LOW_BUDGET: f64 = 0.004;
 /// Time between two samples: at least, to see short waits, and at most, if there are so many threads
 /// that a sample takes long.
-const BETWEEN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(500));
-/// Time between two polls of the process, for new points and threads.
+const BETWEEN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(5));
+/// Time between two polls of the process, for new points: at most, and at least if there is a new
+/// thread.
 const POLL: Duration = Duration::from_secs(1);
+const POLL_FOR_THREADS: Duration = Duration::from_millis(20);
+/// How long the name of a thread that has ended is kept.
+const KEPT: Duration = Duration::from_secs(600);
 /// A screen shows the last five periods of one second, and the present one.
 const PERIOD: Duration = Duration::from_secs(1);
 const PERIODS: usize = 5;
@@ -38,7 +42,9 @@ pub struct Watch {
     snapshot: Snapshot,
     polled: Instant,
     times: WaitTimes,
-    threads: HashMap<u32, String>,
+    /// The name of each thread, and when the thread was there last.
+    threads: HashMap<u32, (String, Instant)>,
+    has_sampled: bool,
     between: Duration,
     /// Part of a CPU that sampling takes.
     budget: f64,
@@ -73,8 +79,18 @@ impl Watch {
         })?;
         let (times, threads) = (WaitTimes::default(), HashMap::new());
         let (polled, between, budget) = (Instant::now(), BETWEEN.0, BUDGET);
-        let mut watch =
-            Self { sampler, pid, source, snapshot, polled, times, threads, between, budget };
+        let mut watch = Self {
+            sampler,
+            pid,
+            source,
+            snapshot,
+            polled,
+            times,
+            threads,
+            has_sampled: false,
+            between,
+            budget,
+        };
         // The first sample reads the symbols of the program, and is not typical.
         watch.look()?;
         Ok(watch)
@@ -106,28 +122,50 @@ impl Watch {
     /// If the process cannot be read at all.
     pub fn sample(&mut self) -> Result<Option<Duration>> {
         let started = cpu_time();
-        if self.polled.elapsed() > POLL {
-            self.polled = Instant::now();
-            if let Some(source) = &mut self.source {
-                self.snapshot = source.poll()?;
-            }
-        }
         let stacks = self.stacks();
         let samples = match self.look() {
             Ok(samples) => samples,
-            Err(_) if self.times.seconds() > 0.0 => return Ok(None),
+            Err(_) if self.has_sampled => return Ok(None),
             Err(error) => return Err(error),
         };
+        let has_new = samples.iter().any(|sample| !self.threads.contains_key(&sample.tid));
+        let age = self.polled.elapsed();
+        let is_due = age > POLL || has_new && age > POLL_FOR_THREADS;
+        for sample in &samples {
+            let known = self.threads.get_mut(&sample.tid).filter(|_| !is_due);
+            match known {
+                Some((_, last)) => *last = sample.at,
+                // Threads often get their name soon after their start.
+                None => {
+                    let name = clean(&self.sampler.name(sample.tid)).into_owned();
+                    self.threads.insert(sample.tid, (name, sample.at));
+                }
+            }
+        }
         let inside: HashMap<u32, u32> = samples.iter().map(|it| (it.tid, it.id_inside)).collect();
         self.times.add(&samples, |tid| stacks.get(inside.get(&tid)?).copied());
-        for sample in &samples {
-            let name = || clean(&self.sampler.name(sample.tid)).into_owned();
-            self.threads.entry(sample.tid).or_insert_with(name);
+        self.has_sampled = true;
+        if is_due {
+            self.threads.retain(|_, (_, last)| last.elapsed() < KEPT);
+            self.poll()?;
         }
+        self.charge(started);
+        Ok(Some(self.between))
+    }
+
+    /// Sets the time until the next sample by the CPU time since `started`.
+    fn charge(&mut self, started: Duration) {
         let cost = cpu_time().saturating_sub(started).div_f64(self.budget);
         // A quarter of the difference each time: one slow sample lowers the rate only a little.
         self.between = ((self.between * 3 + cost) / 4).clamp(BETWEEN.0, BETWEEN.1);
-        Ok(Some(self.between))
+    }
+
+    fn poll(&mut self) -> Result<()> {
+        self.polled = Instant::now();
+        if let Some(source) = &mut self.source {
+            self.snapshot = source.poll()?;
+        }
+        Ok(())
     }
 
     fn look(&mut self) -> Result<Vec<ThreadSample>> {
@@ -148,13 +186,15 @@ impl Watch {
     }
 
     /// The report of all samples that are kept.
-    pub fn report(&self) -> WaitsReport {
+    pub fn report(&mut self) -> WaitsReport {
+        // For the names of new points. If the process has ended, the last names stay.
+        let _ = self.poll();
         let point =
             |id| self.snapshot.point(id).map_or_else(|| format!("#{id}"), |it| it.shown_name());
         let mut alike: HashMap<&str, usize> = HashMap::new();
-        self.threads.values().for_each(|name| *alike.entry(name).or_default() += 1);
+        self.threads.values().for_each(|(name, _)| *alike.entry(name).or_default() += 1);
         let thread = |tid| {
-            let Some(name) = self.threads.get(&tid) else { return String::new() };
+            let Some((name, _)) = self.threads.get(&tid) else { return String::new() };
             match alike.get(name.as_str()) {
                 Some(1) => name.clone(),
                 // Threads have the name of their program if they have none of their own.
@@ -254,7 +294,10 @@ fn run(
         }
         if reported.elapsed() > report {
             reported = Instant::now();
+            let started = cpu_time();
             publish((watch.report(), watch.limit()));
+            // What a report costs is part of the budget, too.
+            thread::sleep(cpu_time().saturating_sub(started).div_f64(budget).min(BETWEEN.1));
         }
         thread::sleep(between);
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
+use std::time::{Duration, Instant};
 
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
@@ -23,6 +24,21 @@ pub(crate) struct Addresses {
     objects: Vec<Loaded>,
     /// What was found at each address.
     known: HashMap<(u64, bool), Found>,
+    /// The mappings of the process, the least address first.
+    maps: Vec<Range>,
+    /// When they were read. `None` if they are to be read again.
+    read: Option<Instant>,
+}
+
+/// A mapping of the process.
+#[derive(Clone, Debug, PartialEq)]
+struct Range {
+    start: u64,
+    end: u64,
+    offset: u64,
+    is_code: bool,
+    /// The file. `None` for memory without one. Memory of a stack or the heap is left out.
+    path: Option<String>,
 }
 
 impl fmt::Debug for Addresses {
@@ -33,8 +49,6 @@ impl fmt::Debug for Addresses {
 
 /// An object file that the process has loaded.
 struct Loaded {
-    /// Its path, as in `/proc/PID/maps`.
-    path: String,
     /// Where it is loaded: its first address, and the one after its last.
     range: (u64, u64),
     /// An address of the process less the address that the file's symbols have.
@@ -44,7 +58,37 @@ struct Loaded {
 
 impl Addresses {
     pub(crate) fn of(pid: u32) -> Self {
-        Self { pid, objects: Vec::new(), known: HashMap::new() }
+        let (objects, known) = (Vec::new(), HashMap::new());
+        Self { pid, objects, known, maps: Vec::new(), read: None }
+    }
+
+    /// Reads the mappings again at the next question, if they are a second old: the process may have
+    /// loaded another object.
+    pub(crate) fn refresh(&mut self) {
+        if self.read.is_some_and(|read| read.elapsed() > Duration::from_secs(1)) {
+            self.read = None;
+        }
+    }
+
+    /// Whether an address is in code.
+    pub(crate) fn is_code(&mut self, address: u64) -> bool {
+        self.range(address).is_some_and(|range| self.maps[range].is_code)
+    }
+
+    /// Index of the mapping that holds an address.
+    fn range(&mut self, address: u64) -> Option<usize> {
+        if self.read.is_none() {
+            self.read = Some(Instant::now());
+            let maps = fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+            let maps = ranges(&String::from_utf8_lossy(&maps));
+            if maps != self.maps {
+                // What was not found may be in an object that is new.
+                self.known.retain(|_, found| found.is_some());
+                self.maps = maps;
+            }
+        }
+        let next = self.maps.partition_point(|range| range.start <= address);
+        next.checked_sub(1).filter(|at| address < self.maps[*at].end)
     }
 
     /// The function at an address. `None` if unknown.
@@ -77,40 +121,34 @@ impl Addresses {
         if let Some(at) = self.objects.iter().position(holds) {
             return Some(at);
         }
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?;
-        let path = path_at(&maps, address)?;
-        if self.objects.iter().any(|object| object.path == path) {
-            return None;
-        }
-        let object = Loaded::open(self.pid, path, &maps)?;
+        let at = self.range(address)?;
+        // The variables without an initial value lie in a mapping without a file, behind the others.
+        let its = self.maps[..=at].iter().rev().find(|range| range.path.is_some())?;
+        let object = Loaded::open(self.pid, its)?;
         let is_there = holds(&object);
-        self.objects.push(object);
+        if is_there {
+            self.objects.push(object);
+        }
         is_there.then(|| self.objects.len() - 1)
     }
 }
 
-/// The file that is mapped at an address, or right before it: the variables without an initial
-/// value lie in a mapping without a file, behind the others.
-fn path_at(maps: &str, address: u64) -> Option<&str> {
-    let mut last = None;
-    for it in mappings(maps) {
-        if address < it.start {
-            return None;
-        }
-        let is_file = it.path.starts_with('/');
-        if is_file {
-            last = Some(it.path);
-        }
-        if address < it.end {
-            return if is_file || it.path.is_empty() { last } else { None };
-        }
-    }
-    None
+/// The mappings of files, and of memory without a name.
+fn ranges(maps: &str) -> Vec<Range> {
+    let all = mappings(maps).filter(|it| it.path.is_empty() || it.path.starts_with('/'));
+    all.map(|it| Range {
+        start: it.start,
+        end: it.end,
+        offset: it.offset,
+        is_code: it.is_code,
+        path: (!it.path.is_empty()).then(|| it.path.to_owned()),
+    })
+    .collect()
 }
 
 impl Loaded {
-    fn open(pid: u32, path: &str, maps: &str) -> Option<Self> {
-        let its = mappings(maps).find(|it| it.path == path)?;
+    fn open(pid: u32, its: &Range) -> Option<Self> {
+        let path = its.path.as_deref()?;
         let file =
             ReadCache::new(Objects { running: Some(pid), started_unix_ns: None }.open(path)?);
         let object = object::File::parse(&file).ok()?;
@@ -123,7 +161,8 @@ impl Loaded {
         let there = first.address().wrapping_sub(first.file_range().0).wrapping_add(its.offset);
         let bias = its.start.wrapping_sub(there);
         let end = object.segments().map(|it| it.address().saturating_add(it.size())).max()?;
-        Some(Self { path: path.to_owned(), range: (its.start, end.wrapping_add(bias)), bias, file })
+        let start = object.segments().map(|it| it.address()).min()?;
+        Some(Self { range: (start.wrapping_add(bias), end.wrapping_add(bias)), bias, file })
     }
 
     fn symbol(&self, address: u64, is_code: bool) -> Found {
@@ -161,15 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn variables_without_a_value_belong_to_the_file_before_them() {
+    fn memory_with_another_name_than_a_file_is_left_out() {
         let maps = "1000-2000 r-xp 00000000 08:01 5 /bin/app\n\
                     2000-3000 rw-p 00001000 08:01 5 /bin/app\n\
                     3000-4000 rw-p 00000000 00:00 0 \n\
                     4000-5000 rw-p 00000000 00:00 0                          [heap]\n";
-        assert_eq!(path_at(maps, 0x1800), Some("/bin/app"));
-        assert_eq!(path_at(maps, 0x3800), Some("/bin/app"));
-        assert_eq!(path_at(maps, 0x4800), None);
-        assert_eq!(path_at(maps, 0x800), None);
-        assert_eq!(path_at(maps, 0x9000), None);
+        let found: Vec<_> =
+            ranges(maps).into_iter().map(|it| (it.start, it.is_code, it.path)).collect();
+        let app = || Some("/bin/app".to_owned());
+        assert_eq!(found, [(0x1000, true, app()), (0x2000, false, app()), (0x3000, false, None)]);
     }
 }

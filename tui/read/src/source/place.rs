@@ -105,6 +105,7 @@ pub(super) struct Mapping<'a> {
     range: &'a str,
     pub(super) start: u64,
     pub(super) end: u64,
+    pub(super) is_code: bool,
     /// Position of the first byte in the file.
     pub(super) offset: u64,
     inode: u64,
@@ -119,10 +120,11 @@ pub(super) fn mappings(maps: &str) -> impl Iterator<Item = Mapping<'_>> {
         let range = fields.next()?;
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let (start, end) = range.split_once('-')?;
-        let (start, end, offset) = (hex(start)?, hex(end)?, hex(fields.nth(1)?)?);
+        let is_code = fields.next()?.contains('x');
+        let (start, end, offset) = (hex(start)?, hex(end)?, hex(fields.next()?)?);
         let inode = fields.nth(1)?.parse().ok()?;
         let path = fields.next()?.trim_start();
-        Some(Mapping { range, start, end, offset, inode, path })
+        Some(Mapping { range, start, end, is_code, offset, inode, path })
     })
 }
 

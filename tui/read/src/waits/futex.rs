@@ -18,15 +18,14 @@ const LOCK_PI2: u64 = 13;
 const OWNER: u32 = 0x3fff_ffff;
 const HAS_WAITERS: u32 = 0x8000_0000;
 
-/// The value of a lock with waiting threads, in glibc, in Rust's standard library, and in most
-/// other implementations.
-const CONTENDED: u32 = 2;
+/// The value on which a normal mutex of musl waits, without [`HAS_WAITERS`]: it is no thread.
+const MUSL: u32 = libc::EBUSY as u32;
 
-/// What a call shows of its purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the arguments of a call show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Purpose {
-    /// The kind; [`Kind::Futex`] if only the stack can show it.
-    pub(super) kind: Kind,
+    /// The kind. `None` if only the stack can show it.
+    pub(super) kind: Option<Kind>,
     /// The thread that owns the lock, or that is joined. `None` if unknown.
     pub(super) owner: Option<u32>,
 }
@@ -53,29 +52,34 @@ pub(super) fn purpose(process: &Process, arguments: &[u64; 6], threads: &Threads
     let value = value as u32;
     if matches!(operation & COMMAND, LOCK_PI | LOCK_PI2) {
         let owner = process.words::<1>(address).map(|[word]| word & OWNER);
-        return Purpose { kind: Kind::Lock, owner: owner.and_then(|id| threads.find(id)) };
+        let owner = owner.and_then(|id| threads.find(id));
+        return Purpose { kind: Some(Kind::Lock), owner };
     }
     // The word of a robust lock contains its owner, and `pthread_join` waits for a word with the
     // joined thread's id, which the kernel clears.
     if value & HAS_WAITERS != 0
-        && let Some(owner) = threads.find(value & OWNER)
+        && value & OWNER != MUSL
+        && let Some([word]) = process.words::<1>(address)
+        && let Some(owner) = threads.find(word & OWNER)
     {
-        return Purpose { kind: Kind::Lock, owner: Some(owner) };
+        return Purpose { kind: Some(Kind::Lock), owner: Some(owner) };
     }
     if operation & PRIVATE == 0
         && let Some(joined) = threads.find(value)
     {
-        return Purpose { kind: Kind::Join, owner: Some(joined) };
+        return Purpose { kind: Some(Kind::Join), owner: Some(joined) };
     }
-    match value {
-        CONTENDED => Purpose { kind: Kind::Lock, owner: owner(process, address, threads) },
-        _ => Purpose { kind: Kind::Futex, owner: None },
-    }
+    Purpose { kind: None, owner: owner(process, address, threads) }
+}
+
+/// Whether a futex call ends by itself after a time.
+pub(super) fn is_timed(arguments: &[u64; 6]) -> bool {
+    arguments[3] != 0
 }
 
 /// The thread that owns a lock, if the lock is a `pthread_mutex_t` of glibc: its words are the
 /// lock, the depth, the owner, the number of its users, and its type with flags.
-pub(super) fn owner(process: &Process, address: u64, threads: &Threads) -> Option<u32> {
+fn owner(process: &Process, address: u64, threads: &Threads) -> Option<u32> {
     const TYPES: u32 = 0x1ff;
     let [lock, depth, owner, users, kind] = process.words::<5>(address)?;
     let most = threads.0.len() as u32;
@@ -84,29 +88,31 @@ pub(super) fn owner(process: &Process, address: u64, threads: &Threads) -> Optio
     threads.find(owner).filter(|_| is_mutex)
 }
 
-/// The kind of a wait in a library's function of this name. `None` for a function that only passes
-/// the wait on.
-pub(super) fn kind_of_function(name: &str) -> Option<Kind> {
-    const STARTS: [(&str, Kind); 10] = [
-        ("pthread_mutex_", Kind::Lock),
-        ("pthread_rwlock_", Kind::Lock),
-        ("pthread_cond_", Kind::Condition),
-        ("cnd_", Kind::Condition),
-        ("mtx_", Kind::Lock),
-        ("sem_", Kind::Semaphore),
-        ("pthread_barrier_wait", Kind::Barrier),
-        ("pthread_join", Kind::Join),
-        ("pthread_timedjoin", Kind::Join),
-        ("take_gil", Kind::Lock),
+/// The kind of a wait in a library's function, and whether what it waits for has several futexes.
+type Known = (Kind, bool);
+
+/// What a library's function of this name waits for. `None` for a function that only passes the
+/// wait on.
+pub(super) fn known_function(name: &str) -> Option<Known> {
+    const STARTS: [(&str, Known); 9] = [
+        ("pthread_mutex_", (Kind::Lock, false)),
+        ("pthread_rwlock_", (Kind::Lock, true)),
+        ("pthread_cond_", (Kind::Condition, true)),
+        ("cnd_", (Kind::Condition, true)),
+        ("mtx_", (Kind::Lock, false)),
+        ("sem_", (Kind::Semaphore, true)),
+        ("pthread_barrier_wait", (Kind::Barrier, true)),
+        ("pthread_join", (Kind::Join, false)),
+        ("pthread_timedjoin", (Kind::Join, false)),
     ];
     // In names of Rust's standard library and of parking_lot.
-    const PARTS: [(&str, Kind); 6] = [
-        ("::mutex::", Kind::Lock),
-        ("::rwlock::", Kind::Lock),
-        ("::raw_mutex::", Kind::Lock),
-        ("::raw_rwlock::", Kind::Lock),
-        ("::condvar::", Kind::Condition),
-        ("::Condvar::", Kind::Condition),
+    const PARTS: [(&str, Known); 6] = [
+        ("::mutex::", (Kind::Lock, false)),
+        ("::rwlock::", (Kind::Lock, true)),
+        ("::raw_mutex::", (Kind::Lock, false)),
+        ("::raw_rwlock::", (Kind::Lock, true)),
+        ("::condvar::", (Kind::Condition, true)),
+        ("::Condvar::", (Kind::Condition, true)),
     ];
     // A library may have several names for one function.
     let plain = name.trim_start_matches('_');
@@ -115,7 +121,7 @@ pub(super) fn kind_of_function(name: &str) -> Option<Kind> {
         let is_library = name.contains("std::") || name.contains("parking_lot");
         PARTS.iter().find(|(part, _)| is_library && name.contains(part))
     });
-    found.map(|(_, kind)| *kind)
+    found.map(|(_, known)| *known)
 }
 
 #[cfg(test)]
@@ -134,12 +140,14 @@ mod tests {
             let found = super::purpose(&process, &[address, operation, value, 0, 0, 0], &threads);
             (found.kind, found.owner)
         };
-        assert_eq!(purpose(LOCK_PI | PRIVATE, 0), (Kind::Lock, Some(7)));
-        assert_eq!(purpose(PRIVATE, u64::from(8 | HAS_WAITERS)), (Kind::Lock, Some(80)));
-        assert_eq!(purpose(9 | 256, 8), (Kind::Join, Some(80)));
-        assert_eq!(purpose(9 | 256 | PRIVATE, 8), (Kind::Futex, None));
+        assert_eq!(purpose(LOCK_PI | PRIVATE, 0), (Some(Kind::Lock), Some(7)));
+        let robust = u64::from(8 | HAS_WAITERS);
+        assert_eq!(purpose(PRIVATE, robust), (Some(Kind::Lock), Some(7)), "the owner of now");
+        assert_eq!(purpose(PRIVATE, u64::from(MUSL | HAS_WAITERS)), (None, None));
+        assert_eq!(purpose(9 | 256, 8), (Some(Kind::Join), Some(80)));
+        assert_eq!(purpose(9 | 256 | PRIVATE, 8), (None, None));
         word.store(9, Relaxed);
-        assert_eq!(purpose(LOCK_PI, 0), (Kind::Lock, None), "no thread has the id 9");
+        assert_eq!(purpose(LOCK_PI, 0), (Some(Kind::Lock), None), "no thread has the id 9");
     }
 
     #[test]
@@ -165,7 +173,7 @@ mod tests {
             ("app::mutex::hold", None),
             ("main", None),
         ] {
-            assert_eq!(kind_of_function(name), kind, "{name}");
+            assert_eq!(known_function(name).map(|(kind, _)| kind), kind, "{name}");
         }
     }
 }

@@ -7,15 +7,16 @@ use std::rc::Rc;
 
 use super::calls::{self, Detail};
 use super::futex::{self, Purpose, Threads};
-use super::process::{Call, Process};
+use super::process::{Call, Process, text_of};
 use super::{Kind, Reason, Wait};
 use crate::source::address::Addresses;
 use crate::text::clean;
 
 /// Number of bytes of a stack in which the function that waits is looked for.
 const STACK: usize = 1024;
-/// Maximum number of addresses and descriptors whose names are kept.
+/// Maximum number of functions and sockets whose names are kept.
 const MOST: usize = 10_000;
+const MOST_SOCKETS: usize = 1_000_000;
 /// Maximum size of a variable that is one lock, in bytes. In a larger one, several locks may lie
 /// side by side, so a place in it is shown with its distance from the start.
 const ONE_LOCK: u64 = 64;
@@ -27,8 +28,8 @@ pub(super) struct Names {
     threads: Threads,
     /// The name of each descriptor, since the last sample.
     descriptors: HashMap<u64, String>,
-    /// The kind that the function at a return address shows.
-    functions: HashMap<u64, Option<Kind>>,
+    /// What the function at a return address waits for.
+    functions: HashMap<u64, Option<(Kind, bool)>>,
     /// The peer of each socket, by its inode.
     sockets: HashMap<u64, String>,
 }
@@ -48,82 +49,76 @@ impl Names {
     /// `/proc`. Descriptors may have been closed and opened since the last sample.
     pub(super) fn refresh(&mut self, ids: &[(u32, u32)]) {
         self.threads = Threads::new(ids);
+        self.addresses.refresh();
         self.descriptors.clear();
         if self.functions.len() > MOST {
             self.functions.clear();
         }
-        if self.sockets.len() > MOST {
+        if self.sockets.len() > MOST_SOCKETS {
             self.sockets.clear();
         }
     }
 
-    /// A wait that continues. A lock may have another owner now.
-    pub(super) fn renew(&self, process: &Process, wait: Wait) -> Wait {
-        match wait.reason.kind {
-            Kind::Lock => {
-                let owner = futex::owner(process, wait.address, &self.threads);
-                Wait { owner: owner.or(wait.owner), ..wait }
+    /// A wait that continues in a call. A lock may have another owner now.
+    pub(super) fn renew(&self, process: &Process, wait: Wait, call: Option<&Call>) -> Wait {
+        match call {
+            Some(Call::In { number: libc::SYS_futex, arguments, .. }) => {
+                Wait { owner: futex::purpose(process, arguments, &self.threads).owner, ..wait }
             }
             _ => wait,
         }
     }
 
-    /// The wait of a thread that is off the CPU in a call.
-    pub(super) fn wait(&mut self, process: &Process, tid: u32, call: &Call) -> Wait {
-        let Call::In { number, arguments, stack } = *call else {
-            return self.outside(process, tid);
+    /// The wait of a thread that is off the CPU in a call. Without a call, the kernel's function
+    /// shows the kind.
+    pub(super) fn wait(&mut self, process: &Process, tid: u32, call: Option<&Call>) -> Wait {
+        let Some(Call::In { number, arguments, stack, code }) = call else {
+            return match call {
+                // For a page, outside any system call.
+                Some(_) => plain(Kind::PageFault, ""),
+                None => by_kernel(process, tid, None),
+            };
         };
-        let Some((kind, detail)) = calls::of_call(number) else {
-            let function = process.kernel_function(tid);
-            let kind = calls::of_kernel_function(&function).unwrap_or(Kind::Other);
-            let detail =
-                if kind == Kind::Other { call_words(number, &function) } else { String::new() };
-            return plain(kind, detail);
+        match calls::of_call(*number) {
+            None => by_kernel(process, tid, Some(*number)),
+            Some((kind, Detail::None)) => plain(kind, ""),
+            Some((kind, Detail::Descriptor)) => {
+                plain(kind, &self.descriptor(process, arguments[0]))
+            }
+            Some((kind, Detail::Poll)) => plain(kind, &self.polled(process, *arguments)),
+            Some((_, Detail::Futex)) => self.futex(process, arguments, [*code, *stack]),
+        }
+    }
+
+    fn futex(&mut self, process: &Process, arguments: &[u64; 6], at: [u64; 2]) -> Wait {
+        let futex = arguments[0];
+        let Purpose { kind, owner } = futex::purpose(process, arguments, &self.threads);
+        // The arguments of a call of a mutex look like those of others, so the stack comes first.
+        let (kind, has_several) = match kind {
+            Some(kind) => (kind, false),
+            None => self.known_by_stack(process, at).unwrap_or(match owner {
+                Some(_) => (Kind::Lock, false),
+                None => (Kind::Futex, false),
+            }),
         };
-        match detail {
-            Detail::None => plain(kind, String::new()),
-            Detail::Descriptor => plain(kind, self.descriptor(process, arguments[0])),
-            Detail::Poll => plain(kind, self.polled(process, arguments)),
-            Detail::Futex => self.futex(process, &arguments, stack),
-        }
-    }
-
-    /// The wait of a thread whose system calls may not be read.
-    pub(super) fn wait_by_kernel(&self, process: &Process, tid: u32) -> Wait {
-        let function = process.kernel_function(tid);
-        match calls::of_kernel_function(&function) {
-            Some(kind) => plain(kind, String::new()),
-            None => plain(Kind::Other, function),
-        }
-    }
-
-    /// A wait outside any system call: for memory, or of a stopped thread.
-    fn outside(&self, process: &Process, tid: u32) -> Wait {
-        let function = process.kernel_function(tid);
-        match calls::of_kernel_function(&function) {
-            Some(Kind::Stopped) => plain(Kind::Stopped, String::new()),
-            _ => plain(Kind::PageFault, String::new()),
-        }
-    }
-
-    fn futex(&mut self, process: &Process, arguments: &[u64; 6], stack: u64) -> Wait {
-        let address = arguments[0];
-        let Purpose { mut kind, owner } = futex::purpose(process, arguments, &self.threads);
+        let is_timed = futex::is_timed(arguments);
         if kind == Kind::Join {
-            let detail = owner.map(|tid| process.name(tid)).unwrap_or_default();
-            return Wait { reason: reason(kind, detail), address, owner };
+            let name = owner.map(|tid| process.name(tid)).unwrap_or_default();
+            return Wait { owner, is_timed, ..plain(kind, &name) };
         }
-        if kind == Kind::Futex {
-            kind = self.kind_by_stack(process, stack).unwrap_or(kind);
-        }
-        let (name, address) = self.variable(address);
-        Wait { reason: reason(kind, name), address, owner }
+        let owner = owner.filter(|_| kind == Kind::Lock);
+        let (name, address) = self.variable(futex, has_several);
+        Wait { address, owner, is_timed, ..plain(kind, &name) }
     }
 
-    /// The kind that the stack shows: the innermost return address that leads into a function of a
-    /// known purpose. A word that an earlier call left on the stack may be found first; that is
-    /// rare, because the frames of the waiting functions lie at the start.
-    fn kind_by_stack(&mut self, process: &Process, stack: u64) -> Option<Kind> {
+    /// What the code and the stack show: the innermost address that leads into a function of a known
+    /// purpose. A word that an earlier call left on the stack may be found first; that is rare,
+    /// because the frames of the waiting functions lie at the start.
+    fn known_by_stack(
+        &mut self,
+        process: &Process,
+        [code, stack]: [u64; 2],
+    ) -> Option<(Kind, bool)> {
         let mut bytes = vec![0; STACK];
         // The stack may end within these bytes.
         while !process.memory(stack, &mut bytes) {
@@ -134,11 +129,14 @@ impl Names {
         }
         let words = bytes.chunks_exact(size_of::<u64>());
         let words = words.filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)));
-        for address in words {
+        for address in [code].into_iter().chain(words) {
+            if !self.addresses.is_code(address) {
+                continue;
+            }
             let addresses = &mut self.addresses;
             let found = self.functions.entry(address).or_insert_with(|| {
                 // A call is before its return address.
-                futex::kind_of_function(&addresses.function(address.wrapping_sub(1))?)
+                futex::known_function(&addresses.function(address.wrapping_sub(1))?)
             });
             if found.is_some() {
                 return *found;
@@ -148,11 +146,12 @@ impl Names {
     }
 
     /// The name of the variable at an address, and the address to identify it by. Without a name,
-    /// both are the address.
-    fn variable(&mut self, address: u64) -> (String, u64) {
+    /// both are the address. A small variable with several futexes has one name for all of them.
+    fn variable(&mut self, address: u64, has_several: bool) -> (String, u64) {
         match self.addresses.variable(address) {
-            // Several words of a lock may be waited for.
-            Some((name, distance, bytes)) if bytes <= ONE_LOCK => (name, address - distance),
+            Some((name, distance, bytes)) if has_several && bytes <= ONE_LOCK => {
+                (name, address - distance)
+            }
             Some((name, 0, _)) => (name, address),
             Some((name, distance, _)) => (format!("{name}+{distance:#x}"), address),
             None => (format!("{address:#x}"), address),
@@ -161,11 +160,11 @@ impl Names {
 
     /// The file, socket or other object of a descriptor.
     fn descriptor(&mut self, process: &Process, descriptor: u64) -> String {
+        // The kernel takes the lower half of the argument.
+        let descriptor = descriptor & u64::from(u32::MAX);
         if let Some(known) = self.descriptors.get(&descriptor) {
             return known.clone();
         }
-        // The kernel passes a descriptor as an int.
-        let descriptor = descriptor & u64::from(u32::MAX);
         let link = fs::read_link(process.file(&format!("fd/{descriptor}"))).unwrap_or_default();
         let link = link.to_string_lossy();
         let name = match inode(&link) {
@@ -173,7 +172,7 @@ impl Names {
             Some((kind, _)) => kind.to_owned(),
             None => match link.strip_prefix("anon_inode:") {
                 Some(kind) => kind.trim_matches(['[', ']']).to_owned(),
-                None => clean(&link).into_owned(),
+                None => link.into_owned(),
             },
         };
         self.descriptors.insert(descriptor, name.clone());
@@ -200,41 +199,48 @@ impl Names {
         for (protocol, file) in
             [("tcp", "net/tcp"), ("tcp", "net/tcp6"), ("udp", "net/udp"), ("udp", "net/udp6")]
         {
-            let text = fs::read_to_string(process.file(file)).unwrap_or_default();
+            let text = text_of(&process.file(file)).unwrap_or_default();
             for line in text.lines().skip(1) {
                 if let Some((name, inode)) = peer(line) {
                     self.sockets.insert(inode, format!("{protocol} {name}"));
                 }
             }
         }
-        let text = fs::read_to_string(process.file("net/unix")).unwrap_or_default();
+        let text = text_of(&process.file("net/unix")).unwrap_or_default();
         for line in text.lines().skip(1) {
             let mut words = line.split_ascii_whitespace().skip(6);
             let Some(inode) = words.next().and_then(|inode| inode.parse().ok()) else { continue };
-            let path = words.next().map(|path| format!(" {}", clean(path)));
+            let path = words.next().map(|path| format!(" {path}"));
             self.sockets.insert(inode, format!("unix{}", path.unwrap_or_default()));
         }
         self.sockets.entry(inode).or_insert_with(|| "socket".to_owned()).clone()
     }
 }
 
-fn reason(kind: Kind, detail: String) -> Rc<Reason> {
-    Rc::new(Reason { kind, detail })
+/// A wait for something without an address. The detail comes from another process, which may have
+/// put control characters into it.
+pub(super) fn plain(kind: Kind, detail: &str) -> Wait {
+    let reason = Rc::new(Reason { kind, detail: clean(detail).into_owned() });
+    Wait { reason, address: 0, owner: None, is_timed: false }
 }
 
-/// A wait for something without an address.
-fn plain(kind: Kind, detail: String) -> Wait {
-    Wait { reason: reason(kind, detail), address: 0, owner: None }
-}
-
-/// Words for a call of an unknown kind: the function of the kernel, or the number of the call.
-fn call_words(number: i64, function: &str) -> String {
-    if function.is_empty() { format!("system call {number}") } else { function.to_owned() }
+/// The wait of a thread by the function of the kernel, for a call of an unknown kind or one that
+/// may not be read.
+fn by_kernel(process: &Process, tid: u32, number: Option<i64>) -> Wait {
+    let function = process.kernel_function(tid);
+    match (calls::of_kernel_function(&function), number) {
+        (Some(kind), _) => plain(kind, ""),
+        (None, Some(number)) if function.is_empty() => {
+            plain(Kind::Other, &format!("system call {number}"))
+        }
+        (None, _) => plain(Kind::Other, &function),
+    }
 }
 
 /// The kind and the inode of a link such as `socket:[123]`.
 fn inode(link: &str) -> Option<(&str, u64)> {
-    let (kind, rest) = link.split_once(":[")?;
+    // A path may contain anything.
+    let (kind, rest) = link.split_once(":[").filter(|_| !link.starts_with('/'))?;
     Some((kind, rest.strip_suffix(']')?.parse().ok()?))
 }
 
@@ -290,5 +296,6 @@ mod tests {
         assert_eq!(peer("nonsense"), None);
         assert_eq!(inode("socket:[12]"), Some(("socket", 12)));
         assert_eq!(inode("/dev/null"), None);
+        assert_eq!(inode("/tmp/socket:[12]"), None);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::source::namespaces::id_inside;
 
@@ -43,6 +43,8 @@ pub(super) enum Call {
         arguments: [u64; 6],
         /// The stack pointer of the thread.
         stack: u64,
+        /// The address of the instruction after the call.
+        code: u64,
     },
 }
 
@@ -75,7 +77,15 @@ impl Process {
     }
 
     fn read(&self, tid: u32, file: &str) -> io::Result<String> {
-        fs::read_to_string(self.path(tid, file))
+        text_of(&self.path(tid, file))
+    }
+
+    /// Whether the program is one of 32 bits, whose system calls have other numbers.
+    pub(super) fn is_32_bit(&self) -> bool {
+        const CLASS_32: u8 = 1;
+        let mut header = [0; 5];
+        let read = File::open(self.folder.join("exe")).and_then(|exe| exe.read_at(&mut header, 0));
+        read.is_ok_and(|read| read == header.len()) && header[4] == CLASS_32
     }
 
     /// Closes the files of threads that are not among these, the least first.
@@ -197,6 +207,11 @@ impl Process {
     }
 }
 
+/// The text of a file. Names in it may contain any bytes.
+pub(super) fn text_of(path: &Path) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+}
+
 /// Parses a `syscall` file: `running`, or `-1 STACK CODE`, or the number of the call, its six
 /// arguments, and the same.
 fn parse_call(text: &str) -> Option<Call> {
@@ -214,7 +229,7 @@ fn parse_call(text: &str) -> Option<Call> {
     for argument in &mut arguments {
         *argument = next()?;
     }
-    Some(Call::In { number, arguments, stack: next()? })
+    Some(Call::In { number, arguments, stack: next()?, code: next()? })
 }
 
 #[cfg(test)]
@@ -227,7 +242,8 @@ mod tests {
         assert_eq!(parse_call("-1 0x7ffe 0x7faf\n"), Some(Call::Outside));
         let line = "202 0x10 0x80 0x2 0x0 0x0 0x0 0x7ffe00 0x7faf\n";
         let arguments = [0x10, 0x80, 2, 0, 0, 0];
-        assert_eq!(parse_call(line), Some(Call::In { number: 202, arguments, stack: 0x7f_fe00 }));
+        let call = Call::In { number: 202, arguments, stack: 0x7ffe00, code: 0x7faf };
+        assert_eq!(parse_call(line), Some(call));
         for wrong in ["", "x", "202", "202 0x1 0x2", "202 1 2 3 4 5 6 7"] {
             assert_eq!(parse_call(wrong), None, "{wrong:?}");
         }

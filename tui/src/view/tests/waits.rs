@@ -19,6 +19,7 @@ pub(super) fn report() -> WaitsReport {
                 reason: *reason,
                 detail: (*detail).into(),
                 share: *share,
+                threads,
                 longest_s: 1.21,
             })
             .collect(),
@@ -59,6 +60,7 @@ pub(super) fn report() -> WaitsReport {
             tid: 4711,
             reason: "lock JOBS".into(),
             seconds: 0.0012,
+            id_inside: 4711,
         }],
     }
 }
