@@ -152,11 +152,13 @@ impl Loaded {
         let file =
             ReadCache::new(Objects { running: Some(pid), started_unix_ns: None }.open(path)?);
         let object = object::File::parse(&file).ok()?;
-        // The segment that contains the mapping's offset: the kernel maps whole pages.
-        let first = object.segments().find(|segment| {
-            let (at, bytes) = segment.file_range();
+        // The segment of the mapping. The kernel maps whole pages, so the last page of one segment
+        // may contain the start of the next one, which then is the mapping's.
+        let holds = |(at, bytes): (u64, u64)| {
             (at & !0xfff..at.saturating_add(bytes.max(1))).contains(&its.offset)
-        })?;
+        };
+        let segments = object.segments().filter(|segment| holds(segment.file_range()));
+        let first = segments.max_by_key(|segment| segment.file_range().0)?;
         // The address that the file's symbols have at the mapping's offset.
         let there = first.address().wrapping_sub(first.file_range().0).wrapping_add(its.offset);
         let bias = its.start.wrapping_sub(there);
