@@ -183,7 +183,7 @@ pub struct Call {
     pub line: String,
 }
 
-/// The calls of one thread in a trace by strace: for each [mark](mark), a list of the calls from
+/// The calls of one thread in a trace by strace: for each [`mark`], a list of the calls from
 /// there to the next mark or to the end.
 ///
 /// # Panics
