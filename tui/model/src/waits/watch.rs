@@ -20,10 +20,12 @@ const LOW_BUDGET: f64 = 0.004;
 /// Time between two samples: at least, to see short waits, and at most, if there are so many threads
 /// that a sample takes long.
 const BETWEEN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(5));
-/// Time between two polls of the process, for new points: at most, and at least if there is a new
-/// thread.
-const POLL: Duration = Duration::from_secs(1);
-const POLL_FOR_THREADS: Duration = Duration::from_millis(20);
+/// Time between two polls of the process: at most, and at least if there is a new thread or point. A
+/// poll of a large process takes milliseconds.
+const POLL: Duration = Duration::from_secs(10);
+const POLL_FOR_NEW: Duration = Duration::from_millis(20);
+/// Time between two readings of all threads' names.
+const NAMES: Duration = Duration::from_secs(1);
 /// How long the name of a thread that has ended is kept.
 const KEPT: Duration = Duration::from_secs(600);
 /// A screen shows the last five periods of one second, and the present one.
@@ -44,6 +46,8 @@ pub struct Watch {
     times: WaitTimes,
     /// The name of each thread, and when the thread was there last.
     threads: HashMap<u32, (String, Instant)>,
+    /// When the names were read.
+    named: Instant,
     has_sampled: bool,
     between: Duration,
     /// Part of a CPU that sampling takes.
@@ -87,6 +91,7 @@ impl Watch {
             polled,
             times,
             threads,
+            named: polled,
             has_sampled: false,
             between,
             budget,
@@ -128,12 +133,14 @@ impl Watch {
             Err(_) if self.has_sampled => return Ok(None),
             Err(error) => return Err(error),
         };
-        let has_new = samples.iter().any(|sample| !self.threads.contains_key(&sample.tid));
+        let is_new = |sample: &ThreadSample| !self.threads.contains_key(&sample.tid);
+        let is_unknown = |point: &u32| self.snapshot.point(*point).is_none();
+        let has_new = samples.iter().any(is_new) || stacks.values().any(is_unknown);
         let age = self.polled.elapsed();
-        let is_due = age > POLL || has_new && age > POLL_FOR_THREADS;
+        let is_due = age > POLL || has_new && age > POLL_FOR_NEW;
+        let names_again = self.named.elapsed() > NAMES;
         for sample in &samples {
-            let known = self.threads.get_mut(&sample.tid).filter(|_| !is_due);
-            match known {
+            match self.threads.get_mut(&sample.tid).filter(|_| !names_again) {
                 Some((_, last)) => *last = sample.at,
                 // Threads often get their name soon after their start.
                 None => {
@@ -142,12 +149,18 @@ impl Watch {
                 }
             }
         }
+        if names_again {
+            self.named = Instant::now();
+            self.threads.retain(|_, (_, last)| last.elapsed() < KEPT);
+        }
         let inside: HashMap<u32, u32> = samples.iter().map(|it| (it.tid, it.id_inside)).collect();
         self.times.add(&samples, |tid| stacks.get(inside.get(&tid)?).copied());
         self.has_sampled = true;
         if is_due {
-            self.threads.retain(|_, (_, last)| last.elapsed() < KEPT);
-            self.poll()?;
+            self.polled = Instant::now();
+            if let Some(source) = &mut self.source {
+                self.snapshot = source.poll()?;
+            }
         }
         self.charge(started);
         Ok(Some(self.between))
@@ -158,14 +171,6 @@ impl Watch {
         let cost = cpu_time().saturating_sub(started).div_f64(self.budget);
         // A quarter of the difference each time: one slow sample lowers the rate only a little.
         self.between = ((self.between * 3 + cost) / 4).clamp(BETWEEN.0, BETWEEN.1);
-    }
-
-    fn poll(&mut self) -> Result<()> {
-        self.polled = Instant::now();
-        if let Some(source) = &mut self.source {
-            self.snapshot = source.poll()?;
-        }
-        Ok(())
     }
 
     fn look(&mut self) -> Result<Vec<ThreadSample>> {
@@ -186,9 +191,7 @@ impl Watch {
     }
 
     /// The report of all samples that are kept.
-    pub fn report(&mut self) -> WaitsReport {
-        // For the names of new points. If the process has ended, the last names stay.
-        let _ = self.poll();
+    pub fn report(&self) -> WaitsReport {
         let point =
             |id| self.snapshot.point(id).map_or_else(|| format!("#{id}"), |it| it.shown_name());
         let mut alike: HashMap<&str, usize> = HashMap::new();
