@@ -74,6 +74,9 @@ impl App {
         match action {
             Action::Quit => match self.way_back() {
                 Some(back) => self.act(back, self.common.now),
+                None if self.must_warn_of_saving() => {
+                    self.common.say("the file is not written yet; the same key leaves without it");
+                }
                 None => self.leave(),
             },
             Action::Suspend => self.common.errand = Some(Errand::Suspend),
@@ -352,6 +355,10 @@ impl App {
             Ok(()) => {
                 self.common.log.note(self.common.unix_ns(), format!("wrote {shown}"));
                 self.common.say(format!("wrote {shown}"));
+            }
+            // The file of a recording is written later, when the user may be typing something else.
+            Err(error) if self.overlay.is_some() => {
+                self.common.notify(Severity::Error, format!("{shown} not written: {error}"));
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.overlay = Some(Overlay::Replace(prompt));

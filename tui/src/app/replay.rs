@@ -30,6 +30,7 @@ use pfp_model::log::EventLog;
 use pfp_read::files::json::Existing;
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source::{Growth, Moment};
+use pfp_read::text;
 
 /// The shortest time between two frames while a recording plays.
 const FRAME: Duration = Duration::from_millis(100);
@@ -48,12 +49,18 @@ pub(super) struct Saving {
     snapshot: Placed<Arc<Snapshot>>,
     prompt: Prompt,
     overwrite: Existing,
+    /// Whether the user has tried to leave before it was written.
+    was_warned: bool,
 }
 
 impl App {
     /// Sets up the replay, if the watched source is a recording.
     pub(super) fn begin_replay(&mut self) {
-        (self.reading, self.saving) = (None, None);
+        self.reading = None;
+        if let Some(saving) = self.saving.take() {
+            let name = text::clean(&saving.prompt.text()).into_owned();
+            self.common.notify(Severity::Error, format!("{name} was not written"));
+        }
         if self.common.replay.take().is_some() {
             self.common.interval = self.common.options.interval;
         }
@@ -147,7 +154,7 @@ impl App {
             .filter(|_| looks_back)
             .map(|place| windows.iter().map(|window| begin(place, window)).collect());
         let order = Order {
-            refresh: refresh && replay.grows != Some(false) || replay.grows.is_none(),
+            refresh: refresh && replay.grows != Some(false),
             range,
             with_records: wants_records,
             records_of: at.filter(|_| lacks_parts && wants_records).zip(shown),
@@ -192,7 +199,7 @@ impl App {
         if let Some(error) = &found.error {
             self.cannot_read(error);
         }
-        if !order.windows.is_empty() {
+        if !order.windows.is_empty() && found.error.is_none() {
             let (view, common) = self.view_mut();
             view.look_back(found.windows, common);
         }
@@ -229,8 +236,8 @@ impl App {
         }
     }
 
-    /// Reads the parts of the snapshot on the screen that the screen shows: records, and the begins
-    /// of windows.
+    /// Reads what the screen shows beside the snapshot on it: records, and the snapshots at the
+    /// starts of windows.
     pub(super) fn read_parts(&mut self) {
         if let Some(replay) = &mut self.common.replay {
             replay.lacks_parts = true;
@@ -240,11 +247,20 @@ impl App {
 
     /// Saves the snapshot on the screen once its records were read.
     pub(super) fn save_with_records(&mut self, prompt: Prompt, overwrite: Existing) {
+        if self.saving.is_some() {
+            return self.overlay = Some(prompt.refused("the last file is not written yet".into()));
+        }
         let at = self.common.replay.as_ref().and_then(|replay| replay.at);
         if let Some(snapshot) = at.zip(self.common.model.shared_snapshot()) {
-            self.saving = Some(Saving { snapshot, prompt, overwrite });
+            self.saving = Some(Saving { snapshot, prompt, overwrite, was_warned: false });
             self.read_soon();
         }
+    }
+
+    /// Whether a file waits to be written that the user was not warned about. From now on, the user
+    /// was.
+    pub(super) fn must_warn_of_saving(&mut self) -> bool {
+        self.saving.as_mut().is_some_and(|saving| !mem::replace(&mut saving.was_warned, true))
     }
 
     fn read_soon(&mut self) {
@@ -252,8 +268,8 @@ impl App {
         self.next_poll = self.common.now + self.until_next_frame();
     }
 
-    /// How long the current snapshot stays on the screen; while a job reads, the time until the next
-    /// check.
+    /// How long the current snapshot stays on the screen; while a job reads, the time until the
+    /// next check.
     pub(super) fn until_next_frame(&self) -> Duration {
         let Some(replay) = &self.common.replay else { return LOOK };
         if self.reading.is_some() {

@@ -226,14 +226,14 @@ pub trait View {
     /// Handles a jump to another moment of a recording.
     fn jump(&mut self, _common: &mut Common) {}
 
-    /// Lengths of the time before the cursor of a recording that the screen shows. The snapshots at
-    /// their begins are read for it.
+    /// Lengths of the periods before the cursor of a recording that the screen shows. The snapshot
+    /// at the start of each is read.
     fn windows(&self) -> &'static [Duration] {
         &[]
     }
 
-    /// Takes the snapshots at the begins of the [windows](Self::windows).
-    fn look_back(&mut self, _begins: Vec<Snapshot>, _common: &mut Common) {}
+    /// Takes the snapshots at the starts of the [windows](Self::windows).
+    fn look_back(&mut self, _starts: Vec<Snapshot>, _common: &mut Common) {}
 
     /// Sorts the rows, or keeps their order while the cursor moves, and makes sure that the cursor
     /// is on a row.

@@ -86,8 +86,8 @@ impl Order {
     fn read(self, frames: &mut Frames) -> Found {
         let mut found = Found::default();
         if self.refresh {
-            // Check first whether the recording grows. If the recorder ended between the refresh and
-            // the check, the snapshots written in between would never be read.
+            // Check `grows` before the refresh. If the recorder ended between a refresh and a later
+            // check, the snapshots written in between would never be read.
             let grows = frames.grows();
             found.growth = Some(frames.refresh().map(|growth| (grows, growth)));
         }
@@ -104,8 +104,8 @@ impl Order {
         let shown = found.snapshots.last().filter(|_| self.with_records).cloned();
         found.with_records = shown.or(self.records_of.map(copy)).map(add_records);
         found.to_save = self.save.map(copy).map(add_records);
-        // A damaged snapshot is skipped.
-        let windows = self.windows.into_iter();
+        // A damaged snapshot is skipped. Without a snapshot to show, the windows are of no use.
+        let windows = self.windows.into_iter().filter(|_| found.error.is_none());
         found.windows = windows.filter_map(|place| frames.snapshot(place).ok()).collect();
         found
     }

@@ -119,3 +119,38 @@ fn each_key_goes_on_from_where_the_last_one_leads() {
     desk.press("]]]]]] ");
     wait_until_at(&mut desk, LENGTH - 1);
 }
+
+#[test]
+fn a_file_that_is_not_written_yet_is_neither_replaced_nor_forgotten() {
+    let (mut desk, folder) = desk_of_recording();
+    let hangs = hang(&mut desk);
+    let name = |name: &str| folder.path().join(name);
+    let write = |desk: &mut Desk, path: &std::path::Path| {
+        desk.press("w");
+        desk.clear();
+        desk.press(&format!("{}\n", path.display()));
+    };
+    write(&mut desk, &name("first.json"));
+    write(&mut desk, &name("second.json"));
+    desk.press("\x1b");
+    desk.press("q");
+    assert!(!desk.quit, "the first file is not written");
+    drop(hangs);
+    let start = Instant::now();
+    while !name("first.json").exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it is never written");
+        thread::sleep(Duration::from_millis(1));
+        desk.now += Duration::from_millis(10);
+        let now = desk.now;
+        desk.app.poll(now);
+    }
+    assert!(!name("second.json").exists());
+    desk.press("q");
+    assert!(desk.quit);
+
+    let (mut desk, _folder) = desk_of_recording();
+    let _hangs = hang(&mut desk);
+    write(&mut desk, &name("third.json"));
+    desk.press("qq");
+    assert!(desk.quit, "the second press leaves");
+}

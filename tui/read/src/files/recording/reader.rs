@@ -354,7 +354,7 @@ impl Recording {
     }
 }
 
-/// Locks the frames, which a job that panics leaves as they are in the file.
+/// Locks the frames. A job that has panicked has not changed the file, so its frames stay usable.
 fn lock(frames: &Mutex<Frames>) -> MutexGuard<'_, Frames> {
     frames.lock().unwrap_or_else(PoisonError::into_inner)
 }
