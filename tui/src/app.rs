@@ -270,6 +270,10 @@ impl App {
                 }
                 let was_life = self.common.model.basis() == Basis::Life;
                 let news = self.common.model.fold(snapshot);
+                // The picture may be older than the switches that were requested.
+                for (id, state) in self.requested.states() {
+                    self.common.model.expect_state(id, state);
+                }
                 // Until now, the rows were sorted by averages over the whole life of the process.
                 // Unless the user has just moved the cursor, move it to the top of the new order. A
                 // screen about one point keeps its point.

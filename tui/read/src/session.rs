@@ -24,6 +24,8 @@ pub struct Session {
     undone: Undone,
     /// The answers to requested changes that [`Self::answers`] has not returned yet.
     answers: Vec<ChangeAnswer>,
+    /// Number of requested changes without an answer.
+    requested: usize,
 }
 
 /// A point that the viewer toggled.
@@ -41,15 +43,19 @@ impl Session {
     /// Watches a source. With `keep`, toggled points stay toggled at the end.
     pub fn new(source: Box<dyn Source>, keep: bool) -> Self {
         let (toggled, off, undone) = (HashMap::new(), HashMap::new(), Undone::default());
-        Self { source, keep, toggled, off, undone, answers: Vec::new() }
+        Self { source, keep, toggled, off, undone, answers: Vec::new(), requested: 0 }
     }
 
     /// The next snapshot.
     pub fn poll(&mut self) -> Result<Snapshot> {
+        // With a change on its way, the picture may be older than the change.
+        let is_older = self.requested > 0;
         let polled = self.source.poll();
         self.hear();
         let mut snapshot = polled?;
-        self.switch_new_names(&mut snapshot);
+        if !is_older {
+            self.switch_new_names(&mut snapshot);
+        }
         self.undone.add_to(&mut snapshot);
         Ok(snapshot)
     }
@@ -163,6 +169,7 @@ impl Session {
 
     fn hear(&mut self) {
         for answer in self.source.answers() {
+            self.requested = self.requested.saturating_sub(1);
             self.settle(&answer);
             self.answers.push(answer);
         }
@@ -199,6 +206,7 @@ impl Session {
             bail!("{why}");
         }
         let done = self.source.act(change);
+        self.requested += usize::from(matches!(done, Ok(Acted::Requested)));
         if let Change::Reset(id) = change
             && !matches!(done, Ok(Acted::Requested))
             && done.as_ref().err().is_none_or(Refusal::is_partly)

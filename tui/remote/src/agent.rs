@@ -303,15 +303,22 @@ impl WatchedProcess {
     }
 
     fn act(&mut self, changes: &[Change]) -> Vec<Result<Option<PointState>>> {
+        // Late answers to earlier changes must not count for these.
+        self.session.answers();
         let acted: Vec<_> = changes.iter().map(|change| self.act_once(*change)).collect();
-        let requested = acted.iter().filter(|it| matches!(it, Ok(Acted::Requested))).count();
-        let mut answers = self.wait_for_answers(requested).into_iter();
-        let of_answer = |answer: Option<ChangeAnswer>| answer.map_or(Ok(None), |it| it.result);
-        let result = |acted: Result<Acted>| match acted? {
+        let requested = acted.iter().zip(changes);
+        let requested = requested.filter(|(it, _)| matches!(it, Ok(Acted::Requested)));
+        let mut answers = self.wait_for_answers(requested.map(|(_, change)| *change).collect());
+        let mut answer_to =
+            |change: &Change| match answers.iter().position(|answer| answer.change == *change) {
+                Some(place) => answers.remove(place).result,
+                None => Err(anyhow!("the change is not confirmed after {} s", ANSWER.as_secs())),
+            };
+        let result = |(acted, change): (Result<Acted>, &Change)| match acted? {
             Acted::Made(found) => Ok(found),
-            Acted::Requested => of_answer(answers.next()),
+            Acted::Requested => answer_to(change),
         };
-        acted.into_iter().map(result).collect()
+        acted.into_iter().zip(changes).map(result).collect()
     }
 
     fn act_once(&mut self, change: Change) -> Result<Acted> {
@@ -326,14 +333,21 @@ impl WatchedProcess {
         }
     }
 
-    /// Waits for this many answers of another agent, which runs in another room of this machine.
-    /// Answers that are late are left out.
-    fn wait_for_answers(&mut self, count: usize) -> Vec<ChangeAnswer> {
+    /// Waits for the answers to these changes by another agent, which runs in another room of this
+    /// machine. Returns without the answers that take too long.
+    fn wait_for_answers(&mut self, mut requested: Vec<Change>) -> Vec<ChangeAnswer> {
         let start = Instant::now();
-        let mut answers = self.session.answers();
-        while answers.len() < count && start.elapsed() < ANSWER {
-            thread::sleep(LOOK);
-            answers.extend(self.session.answers());
+        let mut answers = Vec::new();
+        while !requested.is_empty() && start.elapsed() < ANSWER {
+            for answer in self.session.answers() {
+                if let Some(place) = requested.iter().position(|it| *it == answer.change) {
+                    requested.swap_remove(place);
+                    answers.push(answer);
+                }
+            }
+            if !requested.is_empty() {
+                thread::sleep(LOOK);
+            }
         }
         answers
     }

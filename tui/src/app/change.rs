@@ -62,6 +62,19 @@ pub(super) struct Requested {
     changes: Vec<Change>,
     /// The message about the last of them, repeated when all are confirmed.
     said: Option<String>,
+    /// What the last undo has taken from the stack. It returns there if the undo is refused.
+    undone: Option<UndoEntry>,
+}
+
+impl Requested {
+    /// The state of each point whose switch is not confirmed yet.
+    pub(super) fn states(&self) -> impl Iterator<Item = (u32, PointState)> {
+        self.changes.iter().filter_map(|change| match *change {
+            Change::Enable(id) => Some((id, PointState::On)),
+            Change::Disable(id) => Some((id, PointState::Off)),
+            _ => None,
+        })
+    }
 }
 
 impl App {
@@ -127,17 +140,20 @@ impl App {
                 Err(error) => self.refused(change, &error),
             }
         }
-        if self.requested.changes.is_empty()
-            && let Some(said) = self.requested.said.take()
-        {
-            self.common.say(said);
+        if self.requested.changes.is_empty() {
+            self.requested.undone = None;
+            if let Some(said) = self.requested.said.take() {
+                self.common.say(said);
+            }
         }
     }
 
     /// Reports a requested change that was not made, or may not have been made.
     fn refused(&mut self, change: Change, error: &anyhow::Error) {
         self.requested.said = None;
-        if let Some(place) = self.undo_stack.iter().rposition(|entry| entry.is_about(change))
+        if let Some(entry) = self.requested.undone.take_if(|it| it.back.contains(&change)) {
+            self.undo_stack.push(entry);
+        } else if let Some(place) = self.undo_stack.iter().rposition(|entry| entry.is_about(change))
             && !self.undo_stack[place].forget(change)
         {
             self.undo_stack.remove(place);
@@ -148,6 +164,13 @@ impl App {
 
     /// Undoes what the user did last.
     pub(super) fn undo(&mut self) {
+        let is_pending = |entry: &UndoEntry| {
+            let about = |change: &Change| entry.is_about(*change);
+            self.requested.undone.is_some() || self.requested.changes.iter().any(about)
+        };
+        if self.undo_stack.last().is_some_and(is_pending) {
+            return self.common.say("your last change is not confirmed yet: undo it after that");
+        }
         let Some(entry) = self.undo_stack.pop() else {
             return self.common.say("there is no change of yours to undo");
         };
@@ -159,7 +182,10 @@ impl App {
                 self.common.notify(Severity::Error, format!("not undone: {error:#}"));
                 self.undo_stack.push(entry);
             }
-            done => self.say_done(done, &format!("undone: {}", entry.what)),
+            done => {
+                self.say_done(done, &format!("undone: {}", entry.what));
+                self.requested.undone = Some(entry).filter(|_| !self.requested.changes.is_empty());
+            }
         }
     }
 

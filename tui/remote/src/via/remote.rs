@@ -222,8 +222,8 @@ impl RemoteSource {
         snapshot
     }
 
-    /// Requests records. `None` if they have not arrived yet: the next call waits for them,
-    /// whatever it asks for.
+    /// Requests records. `None` if the records have not arrived yet. The next call waits for the
+    /// same records, whatever it asks for.
     pub(super) fn records(&mut self, ask: Ask) -> Result<Option<Vec<Drained>>> {
         self.attach()?;
         let patience = match self.interval {
@@ -264,7 +264,8 @@ impl RemoteSource {
         }
     }
 
-    /// The results of changes that were sent together. `None` if the answer does not arrive in time.
+    /// The results of changes that were sent together. `None` if the answer does not arrive in
+    /// time.
     fn results(
         &self,
         changes: &[Change],
@@ -288,9 +289,12 @@ impl RemoteSource {
             _ if self.interval.is_some() && !matches!(far.state, ConnectionState::Up(_)) => {
                 return None;
             }
-            Some(Err(_)) | None => format!(
+            Some(Err(_)) => format!(
                 "{name}: the connection was lost before the last change was confirmed; check \
                  whether it was made, and repeat it if not"
+            ),
+            None => format!(
+                "{name}: the connection was lost before the change was sent; nothing was changed"
             ),
         };
         Some(changes.iter().map(|_| Err(anyhow!(why.clone()))).collect())
@@ -301,8 +305,8 @@ impl Source for RemoteSource {
     fn prepare(&mut self) {
         // The picture that is requested next shows the changes.
         self.send_changes();
-        // If the connection is lost, the poll reports it, and attaches again. The agent answers in order,
-        // so the request to attach may still be pending.
+        // If the connection is lost, the poll reports it and attaches again. The attach request may
+        // still be pending here: the agent answers in order.
         let is_attached = self.opened == self.far.borrow().opened;
         if is_attached && self.asked.is_none() {
             let _ = self.ask_for_picture();

@@ -32,7 +32,7 @@ use pfp_read::text::counted;
 
 /// The first bytes that an agent sends. A shell may print something before them.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
-/// The version of the protocol. Both ends must have the same one.
+/// The version of the protocol. Both ends must have the same version.
 pub(crate) const VERSION: u32 = 7;
 
 /// Maximum length of a message, in bytes.
@@ -317,7 +317,7 @@ pub(crate) fn message(head: &impl Serialize, rest: &[u8]) -> io::Result<Vec<u8>>
     Ok(message)
 }
 
-/// Reads a message. `None` if the input ends before it.
+/// Reads a message. `None` if the input ends before a message begins.
 ///
 /// # Errors
 ///

@@ -124,3 +124,40 @@ fn the_state_that_the_answer_names_is_put_back() {
         assert_eq!(far.process.state(3), found);
     }
 }
+
+/// A picture that was taken before the change does not show the point as it was.
+#[test]
+fn a_picture_from_before_the_answer_does_not_take_the_change_back() {
+    let (mut desk, far) = desk_afar();
+    desk.common.selected = Some(3);
+    desk.press("e");
+    desk.wait(3);
+    assert_eq!((desk.point(3).state(), far.process.state(3)), (PointState::Off, PointState::On));
+    desk.press("e");
+    far.line.borrow_mut().answers = true;
+    desk.wait(1);
+    assert_eq!(far.process.state(3), PointState::On, "off, and on again");
+    assert_eq!(log_of_3(&desk).len(), 2);
+}
+
+#[test]
+fn a_change_without_an_answer_is_not_undone_and_a_refused_undo_can_be_repeated() {
+    let (mut desk, far) = desk_afar();
+    desk.common.selected = Some(3);
+    desk.press("e");
+    desk.press("U");
+    assert_eq!(desk.said(), Some("your last change is not confirmed yet: undo it after that"));
+    far.line.borrow_mut().answers = true;
+    desk.wait(1);
+    assert_eq!(far.process.state(3), PointState::Off);
+    far.line.borrow_mut().refuses = true;
+    desk.press("U");
+    desk.wait(1);
+    assert_eq!(desk.said(), Some("io.crc: the process has ended"));
+    assert_eq!((desk.point(3).state(), far.process.state(3)), (PointState::Off, PointState::Off));
+    far.line.borrow_mut().refuses = false;
+    desk.press("U");
+    desk.wait(1);
+    assert_eq!(desk.said(), Some("undone: switched off io.crc"));
+    assert_eq!(far.process.state(3), PointState::On);
+}
