@@ -11,7 +11,7 @@
 //! The viewer holds the file's lock, which the kernel releases when the viewer ends. A viewer that
 //! makes an orderly exit restores its switches and removes its file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read};
@@ -95,7 +95,8 @@ impl Others {
 }
 
 /// The switches of other viewers in a segment. Removes the files of dead viewers about segments
-/// whose process is gone.
+/// whose process is gone. Removes a dead viewer's switch that another dead viewer's file has, too,
+/// so the number of files does not grow with the number of killed viewers.
 pub fn others(dir: &Directory, segment: &Name, own: Option<&Switched>) -> Vec<Others> {
     let Ok(folder) = Directory::open(&dir.path().join(FOLDER)) else { return Vec::new() };
     let Ok((names, _)) = folder.names(MAX_FILES) else { return Vec::new() };
@@ -113,6 +114,12 @@ pub fn others(dir: &Directory, segment: &Name, own: Option<&Switched>) -> Vec<Ot
         } else if others.is_dead {
             folder.remove(&name).ok();
         }
+    }
+    // All viewers keep the switch in the same file, so two that read at once do not remove both.
+    found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    let mut kept = BTreeSet::new();
+    for dead in found.iter_mut().filter(|other| other.is_dead) {
+        dead.retain(|id, on| kept.insert((id, on)));
     }
     found
 }
@@ -190,6 +197,23 @@ mod tests {
         drop((own, seen));
         assert_eq!(points(&others(dir, &segment, None)), []);
         assert!(!dir.path().join(FOLDER).exists());
+    }
+
+    #[test]
+    fn viewers_that_are_killed_again_and_again_leave_one_file() {
+        let place = TemporaryDirectory::new("switched");
+        let (dir, segment) = (&place.0, Name::from_id(7));
+        drop(dir.create_file(&beacon::file_of(&segment).unwrap()).unwrap());
+        let own = Switched::start(dir, &segment).unwrap();
+        own.note(1, Some(false)).unwrap();
+        for _ in 0..5 {
+            leave(dir, &segment, b"\0-\0+");
+            let seen = others(dir, &segment, Some(&own));
+            let left = seen.iter().flat_map(|other| &other.points);
+            assert_eq!(left.collect::<Vec<_>>(), [(&1, &false), (&3, &true)]);
+            assert_eq!(files(dir), 2, "that of the living viewer, and one more");
+        }
+        assert_eq!(points(&others(dir, &segment, None)).len(), 2, "a living viewer keeps its own");
     }
 
     #[test]
