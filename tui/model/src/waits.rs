@@ -439,6 +439,10 @@ mod tests {
             [[0, 0, 1], [0, 0, 1], [20, 0, 1], [30, 0, 1], [30, 0, 1], [30, 20, 2], [30, 30, 3]];
         for (at, counts) in counts.into_iter().enumerate() {
             times.add(&[sample(start, 1, at as u64 * 10, counts, None)], |_| None);
+            // What is not counted yet is in the report.
+            let parts = times.report(name, |_| String::new()).points;
+            let parts: f64 = parts.iter().map(|point| point.wall_s).sum();
+            assert!((parts - 0.01 * at as f64).abs() < 1e-9, "{parts} at {at}");
         }
         let report = times.report(name, |_| String::new());
         let [outside] = report.points.as_slice() else { panic!("{report:?}") };

@@ -13,6 +13,8 @@ use pfp_read::waits::{Kind, Reason};
 const OUTSIDE: &str = "(outside)";
 /// The detail of waits that began and ended between two samples.
 const SHORT: &str = "short waits";
+/// The longest tick that a kernel is built with, nanoseconds.
+const TICK: u64 = 10_000_000;
 
 /// Where the time of a process went.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -155,6 +157,7 @@ impl WaitTimes {
         };
         let mut all = Period::default();
         self.before.iter().chain([&self.now]).for_each(|period| all.extend(period));
+        self.add_uncounted(&mut all);
         let cycles = self.cycles();
         let stuck = links(self.stuck(&cycles));
         WaitsReport {
@@ -166,6 +169,23 @@ impl WaitTimes {
             deadlocks: cycles.into_iter().map(links).collect(),
             stuck,
             now: self.waiting(&thread),
+        }
+    }
+
+    /// Adds the time that the kernel will count later. It counts a run at least once in [`TICK`],
+    /// and a time in the run queue when it ends.
+    fn add_uncounted(&self, all: &mut Period) {
+        let passed = (all.seconds() * 1e9) as u64;
+        for (tid, thread) in &self.threads {
+            let mut left = [TICK.min(passed), passed.saturating_sub(TICK)];
+            for &(point, busy) in &thread.uncounted {
+                let run = busy.min(left[0]);
+                let queued = (busy - run).min(left[1]);
+                left = [left[0] - run, left[1] - queued];
+                let times = all.times(*tid, point);
+                times.run += run;
+                times.queued += queued;
+            }
         }
     }
 
