@@ -313,7 +313,7 @@ fn signal_name(signal: i32) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn start(script: &str) -> RunningProgram {
@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    fn wait_for<T>(what: &str, condition: impl Fn() -> Option<T>) -> T {
+    pub(in crate::cli::run) fn wait_for<T>(what: &str, condition: impl Fn() -> Option<T>) -> T {
         let start = Instant::now();
         loop {
             if let Some(found) = condition() {
