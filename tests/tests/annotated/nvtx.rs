@@ -7,7 +7,7 @@ use pfp_read::snapshot::Point;
 use pfp_read::source;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
-use pfp_tests::{figure, together, tools};
+use pfp_tests::{figure, size, together, tools};
 
 use crate::{alone, file, run, text};
 
@@ -143,7 +143,7 @@ fn functions_of_a_module_are_ranges_by_pythons_own_hook() {
 #[test]
 fn threads_that_call_first_together_lose_no_call() {
     let Some(program) = compiled("race", Link::Without) else { return };
-    const ROUNDS: usize = 600;
+    const ROUNDS: usize = size(150, 600) as usize;
     let source = file("starts.c");
     let flags = ["-std=gnu11", "-shared", "-fPIC", "-ldl"];
     let counter = c::compile(Compiler::C, "starts.so", &[text(&source)], Link::Without, flags);

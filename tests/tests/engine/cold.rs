@@ -136,7 +136,7 @@ fn a_child_waits_for_no_lock_of_its_parents_threads() {
         let program = c::compile(Compiler::C, &name, &["beside_locks.c"], link, flags);
         for when in ["first", "later"] {
             let place = Place::new();
-            let arguments = [when, &size(200, 10_000).to_string()];
+            let arguments = [when, &size(60, 10_000).to_string()];
             let mut target = place.start(&program, &arguments);
             let said = target.reach("done").clone();
             let wrong = ["hung", "died", "miscounted"].map(|key| said.one::<u64>(key));

@@ -46,16 +46,16 @@ struct Way {
     each: u64,
 }
 
-/// Short regions. At least every second instruction of the fast paths is interrupted. Folds have
+/// Short regions. At least every third instruction of the fast paths is interrupted. Folds have
 /// thousands of instructions, so fewer of theirs are.
-const SHORT: Way = Way { lasts: 4_000, each: size(2, 1) };
+const SHORT: Way = Way { lasts: 4_000, each: size(3, 1) };
 
 /// Long regions. A thread reads its CPU time every 2^21 ticks, on the slow path. These regions last
 /// longer, so all their ends take the slow path, and so do most begins.
-const LATE: Way = Way { lasts: (1 << 21) * 9 / 8, each: size(19, 1) };
+const LATE: Way = Way { lasts: (1 << 21) * 9 / 8, each: size(37, 1) };
 
 /// Short regions, with fewer interrupted instructions, because each of them needs a child.
-const SHORT_FOR_CHILDREN: Way = Way { each: size(5, 1), ..SHORT };
+const SHORT_FOR_CHILDREN: Way = Way { each: size(11, 1), ..SHORT };
 
 /// Maximum number of instructions from pfp's last test of whether the process is a forked child to
 /// the end of a record. A child that a bare `clone` makes at one of them finishes the record.
@@ -228,7 +228,7 @@ fn shared_cells_are_exact_at_each_instruction() {
     }
     let (mut steps, mut children) = (0, 0);
     for case in CASES.into_iter().filter(|case| !case.starts_with("page")) {
-        let few = size(29, 1);
+        let few = size(61, 1);
         let actions = [("measure", size(3, 1)), ("jump", size(5, 1)), ("switch", size(5, 1))];
         let of_children = [("fork", few), ("vfork", few), ("clone", few)];
         for (action, each) in actions.into_iter().chain(of_children) {

@@ -8,7 +8,7 @@ use pfp_tests::{figure, size};
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
 const THREADS: u64 = 2;
-const POLLS: u64 = size(40_000, 7 * 24 * 3600 * 10);
+const POLLS: u64 = size(12_000, 7 * 24 * 3600 * 10);
 /// Memory by which the program or the viewer may grow: for parts of histograms, and for the last
 /// tier of the viewer's histories. A growth by one byte per poll would exceed this limit in the
 /// full test.

@@ -396,8 +396,11 @@ fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
         let traced = fs::read_to_string(&trace).expect("strace has written it");
         let calls = calls_from(&traced, text(&into));
         assert!(calls.iter().any(|(name, _)| name == "fsync"), "{what}: {calls:?}");
-        for (call, count) in calls {
-            if call.starts_with("exit") {
+        for (number, (call, count)) in calls.into_iter().enumerate() {
+            // Kills at reads and writes are alike, so an ordinary run has every fourth of them.
+            let is_like_others =
+                matches!(&*call, "read" | "write") && number as u64 % size(4, 1) > 0;
+            if call.starts_with("exit") || is_like_others {
                 continue;
             }
             prepare();

@@ -1,5 +1,6 @@
-//! The Python package, tested with each installed interpreter: Debian's, for which `.ci/run`
-//! installs packages, and versions from 3.10 on that are on the path or were installed by pyenv.
+//! The Python package, tested with two installed interpreters: Debian's, for which `.ci/run`
+//! installs packages, and the newest other one that is on the path or was installed by pyenv. With
+//! the feature `torture`, it is tested with all from 3.10 on.
 
 mod wheel;
 
@@ -11,7 +12,7 @@ use pfp_read::files::json;
 use pfp_read::snapshot::{Loss, Point, ProcessState, Snapshot};
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, count, pfp_top};
-use pfp_tests::tools;
+use pfp_tests::{size, tools};
 
 /// Interpreters other than Debian's own.
 const OTHERS: [&str; 5] = ["python3.10", "python3.12", "python3.13", "python3.14", "python3.15"];
@@ -38,7 +39,8 @@ fn pythons(what: &str) -> Option<Pythons> {
             tools::skipped("Python", &format!("there is no {name}, which Debian does not have"));
         }
     });
-    all.extend(found.into_iter().filter_map(|(_, path)| path));
+    let others = found.into_iter().rev().filter_map(|(_, path)| path);
+    all.extend(others.take(size(1, OTHERS.len() as u64) as usize));
     Some(Pythons { all, pygments })
 }
 
