@@ -194,16 +194,19 @@ impl Common {
     /// Samples what the threads of the watched process wait for, if it runs on this machine. The
     /// last report of a process that has ended, or is paused, stays.
     pub(crate) fn follow_waits(&mut self, is_shown: bool) {
-        match self.status() {
+        let is_new = match self.status() {
             Status::Live => {
                 let is_here =
                     self.session.as_ref().is_some_and(|it| it.source.pid_here().is_some());
                 let snapshot = self.model.snapshot().filter(|_| is_here);
                 let id = snapshot.map(|it| it.process.segment_id.clone());
-                self.waits.follow(id.as_deref(), is_shown);
+                self.waits.follow(id.as_deref(), is_shown)
             }
-            Status::Paused | Status::Exited | Status::Crashed => {}
+            Status::Paused | Status::Exited | Status::Crashed => false,
             Status::Waiting | Status::File | Status::Replay => self.waits.follow(None, false),
+        };
+        if is_new {
+            self.model.take_waits(self.waits.report.as_ref());
         }
     }
 

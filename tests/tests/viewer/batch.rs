@@ -106,7 +106,11 @@ fn programs_get_json_by_line_and_csv_with_one_head() {
 
     let text = all(&["--once", "--table"]);
     let head = text.lines().nth(1).unwrap_or_default();
-    assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["Count", "Name", "Avg"], "{text}");
+    assert_eq!(
+        head.split_whitespace().collect::<Vec<_>>(),
+        ["Count", "Name", "CPU", "avg"],
+        "{text}"
+    );
     assert_eq!(text.lines().count(), 4, "{text}");
 }
 

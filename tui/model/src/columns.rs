@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 
 pub use crate::grid::Kind;
 use crate::grid::{self, CellContext, Fitted, Grid, Table, table};
+use crate::waits::PointReport;
 use crate::{BYTES, FLOPS, Figures, Model, Quantiles};
 use pfp_read::snapshot::{OPENMP, PointState, Process, ProcessState};
 use pfp_read::text;
@@ -107,19 +108,19 @@ columns! {
         "load of the last polls, on the same scale";
     Excl = "excl", "Excl", 7, Sum(|f, _| exclusive(f)).rank(13).text(exclusive_text).summed(),
         "own time, without nested regions that are on";
-    Avg = "avg", "Avg", 7, Time(|f, _| f.mean()).rank(3).text(mean_text), "mean of a measurement";
-    Min = "min", "Min", 7, Time(|f, _| used(f, f.total().min)), "shortest measurement";
-    Max = "max", "Max", 7, Time(|f, _| used(f, f.total().max)).rank(11), "longest measurement";
-    P50 = "p50", "p50", 7, Time(|f, with| with.quantile(f, |q| q.p50)).rank(14), "median";
-    P90 = "p90", "p90", 7, Time(|f, with| with.quantile(f, |q| q.p90)), "90th percentile";
-    P99 = "p99", "p99", 7, Time(|f, with| with.quantile(f, |q| q.p99)).rank(7),
+    Avg = "avg", "CPU avg", 7, Time(|f, _| f.mean()).rank(3).text(mean_text), "mean of a measurement";
+    Min = "min", "CPU min", 7, Time(|f, _| used(f, f.total().min)), "shortest measurement";
+    Max = "max", "CPU max", 7, Time(|f, _| used(f, f.total().max)).rank(11), "longest measurement";
+    P50 = "p50", "CPU p50", 7, Time(|f, with| with.quantile(f, |q| q.p50)).rank(14), "median";
+    P90 = "p90", "CPU p90", 7, Time(|f, with| with.quantile(f, |q| q.p90)), "90th percentile";
+    P99 = "p99", "CPU p99", 7, Time(|f, with| with.quantile(f, |q| q.p99)).rank(7),
         "99th percentile";
     Off = "off", "Off%", 5, Share(|f, _| f.off_share()).rank(8).exported("off_share"),
         "share of wall time off the CPU";
     Incl = "incl", "Incl", 7, Sum(|f, _| used(f, f.total().inclusive)).text(inclusive_text),
         "time with nested regions and their overhead";
-    Dev = "dev", "Dev", 7, Time(|f, _| f.deviation()), "standard deviation";
-    Last = "last", "Last", 7, Time(|f, _| used(f, f.total().last)), "last measurement";
+    Dev = "dev", "CPU dev", 7, Time(|f, _| f.deviation()), "standard deviation";
+    Last = "last", "CPU last", 8, Time(|f, _| used(f, f.total().last)), "last measurement";
     Ewma = "smooth", "EWMA", 7,
         Time(|f, _| (f.is_used() && f.point().alpha.is_some()).then(|| f.total().average_ticks())),
         "exponential average of a measurement (alpha)";
@@ -139,6 +140,9 @@ columns! {
         "time per item";
     Imbalance = "imbalance", "Imbal", 7, Rate(|f, _| f.imbalance()).rank(9),
         "busiest process or thread, divided by the mean (--sum, OpenMP)";
+    Waits = "waits", "Waits for", 16, Text(waits_text).left(32).cut().rank(9)
+        .order(|a, b| waited(a).total_cmp(&waited(b))),
+        "its longest wait in the last seconds, as a share of its time (on the screen)";
 }
 
 /// The unit of a column's figures.
@@ -164,6 +168,8 @@ pub struct Available {
     /// The model has points whose load can be spread unevenly: sums over processes, parallel
     /// regions.
     pub imbalance: bool,
+    /// The model has the waits of its points.
+    pub waits: bool,
 }
 
 impl Available {
@@ -178,6 +184,7 @@ impl Available {
             hosts: has_processes && members.iter().any(|it| it.host != members[0].host),
             domains: domains().next().is_some(),
             imbalance: is_sum || domains().any(|domain| domain == OPENMP),
+            waits: model.has_waits(),
         }
     }
 }
@@ -187,7 +194,7 @@ const SHORT: &str = "~";
 
 impl Column {
     /// The table's columns unless the user chooses others, from left to right.
-    pub const DEFAULT: [Self; 17] = [
+    pub const DEFAULT: [Self; 18] = [
         Self::On,
         Self::Process,
         Self::Host,
@@ -204,6 +211,7 @@ impl Column {
         Self::P99,
         Self::Max,
         Self::Off,
+        Self::Waits,
         Self::Imbalance,
     ];
 
@@ -287,6 +295,7 @@ impl Column {
             Self::Host => available.hosts,
             Self::Domain => available.domains,
             Self::Imbalance => available.imbalance,
+            Self::Waits => available.waits,
             _ => true,
         };
         columns.iter().copied().filter(says_something).collect()
@@ -412,6 +421,16 @@ fn mean_text(figures: &Figures, with: &With) -> String {
 
 fn rate_text(figures: &Figures, with: &With) -> String {
     Kind::Rate.written(figures.rate().filter(|rate| *rate > 0.0), &with.scale)
+}
+
+/// The share comes first, since a long reason is cut.
+fn waits_text(figures: &Figures, _: &With) -> String {
+    let wait = figures.waits().and_then(PointReport::longest_wait);
+    wait.map_or(String::new(), |(what, share)| format!("{:>4}% {what}", units::percent(share)))
+}
+
+fn waited(figures: &Figures) -> f64 {
+    figures.waits().and_then(PointReport::longest_wait).map_or(0.0, |(_, share)| share)
 }
 
 fn name_text(figures: &Figures, with: &With) -> String {

@@ -13,6 +13,7 @@ use super::interval::{Interval, smoothed};
 use super::open::OpenNow;
 use super::row::PointRow;
 use super::threads::state_word;
+use super::waits::PointReport;
 use super::window::Length;
 use pfp_read::snapshot::{
     AMOUNTS, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process, ProcessState,
@@ -35,6 +36,8 @@ pub struct Figures {
     quantiles: OnceCell<Option<Quantiles>>,
     /// Quantiles of an earlier snapshot, and how many snapshots ago that was.
     earlier: Option<(Option<Quantiles>, u32)>,
+    /// What its threads wait for. `None` if that is not sampled.
+    pub(super) waits: Option<Arc<PointReport>>,
 }
 
 /// The figures of the last interval.
@@ -103,6 +106,7 @@ impl Figures {
                 history: History::default(),
                 quantiles: OnceCell::new(),
                 earlier: None,
+                waits: None,
             }
         };
         snapshot.points.iter().enumerate().map(of_point).collect()
@@ -361,6 +365,11 @@ impl Figures {
     /// Measurements per second.
     pub fn rate(&self) -> Option<f64> {
         self.rates.rate
+    }
+
+    /// What the point's threads waited for in the last seconds. `None` if that is not sampled.
+    pub fn waits(&self) -> Option<&PointReport> {
+        self.waits.as_deref()
     }
 
     /// The open regions of the point, if any.

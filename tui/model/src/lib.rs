@@ -47,6 +47,7 @@ pub mod waits;
 mod window;
 mod window_history;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use between::between;
@@ -67,6 +68,7 @@ pub use window_history::{HistogramWindow, WindowHistory, WindowStats};
 
 use interval::{Interval, of_place, own_intervals, seconds};
 use pfp_read::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
+use waits::{PointReport, WaitsReport};
 
 /// Default time constant of the smoothed load, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
@@ -105,6 +107,8 @@ pub struct Model {
     basis: Basis,
     tau_seconds: f64,
     busy: busy::Busy,
+    /// What the points wait for, by point.
+    waits: HashMap<u32, Arc<PointReport>>,
 }
 
 impl Default for Model {
@@ -124,6 +128,7 @@ impl Model {
             basis: Basis::Life,
             tau_seconds,
             busy: busy::Busy::default(),
+            waits: HashMap::new(),
         }
     }
 
@@ -151,6 +156,7 @@ impl Model {
                 figures.take_life();
             }
             self.busy = busy::Busy::default();
+            self.waits.clear();
             self.remember_top();
             return news;
         };
@@ -228,10 +234,30 @@ impl Model {
                 figures.take_end();
             }
         }
+        self.show_waits();
         if interval.is_some() {
             self.remember_top();
         }
         if ends { News::Ended } else { News::Later }
+    }
+
+    /// Takes what the points of the process wait for. `None` if that is not sampled.
+    pub fn take_waits(&mut self, report: Option<&WaitsReport>) {
+        let points = report.map_or(&[][..], |report| &report.points);
+        let by_id = points.iter().filter_map(|point| Some((point.id?, Arc::new(point.clone()))));
+        self.waits = by_id.collect();
+        self.show_waits();
+    }
+
+    fn show_waits(&mut self) {
+        for figures in &mut self.points {
+            figures.waits = self.waits.get(&figures.id()).cloned();
+        }
+    }
+
+    /// Whether the model knows what its points wait for.
+    pub fn has_waits(&self) -> bool {
+        !self.waits.is_empty()
     }
 
     fn remember_top(&mut self) {

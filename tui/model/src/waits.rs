@@ -23,8 +23,8 @@ use std::time::Instant;
 use pfp_read::waits::{Kind, Reason, ThreadSample, Wait};
 
 pub use self::report::{
-    Link, LockReport, PointReport, RUN_QUEUE, ReasonReport, ReasonRow, Waiter, Waiting,
-    WaitsReport, held_up, verdict,
+    Link, LockReport, PointReport, RUN_QUEUE, RUNNING, ReasonReport, ReasonRow, TimePart, Waiter,
+    Waiting, WaitsReport, held_up, verdict,
 };
 pub use self::watch::{WaitsThread, Watch};
 
@@ -420,6 +420,11 @@ mod tests {
         // 70 ms in the first interval, 100 in the second, 10 in the third.
         assert!(near(seven.waited_s, 0.18), "{seven:?}");
         assert_eq!(seven.reasons[0].reason, Kind::Lock);
+        let parts = seven.parts();
+        assert_eq!((parts[0].name.as_str(), parts[1].name.as_str()), (RUNNING, "lock JOBS"));
+        let all: f64 = parts.iter().map(|part| part.share).sum();
+        assert!(near(all, 1.0), "{parts:?}");
+        assert_eq!(seven.longest_wait(), Some(("lock JOBS".into(), parts[1].share)));
         assert!(near(seven.reasons[0].share, 0.18 / seven.wall_s));
         // The last 10 ms of waiting were seen in no sample.
         assert!(near(eight.waited_s, 0.01), "{eight:?}");

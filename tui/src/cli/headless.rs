@@ -167,8 +167,8 @@ impl<'a> Printer<'a> {
             return columns.clone();
         }
         let all = match self.show.form() {
-            UpdateFormat::Table => &Column::DEFAULT,
-            UpdateFormat::Json | UpdateFormat::Csv => &Column::PRINTED,
+            UpdateFormat::Table => &Column::DEFAULT[..],
+            UpdateFormat::Json | UpdateFormat::Csv => &Column::PRINTED[..],
         };
         let mut columns = Column::shown(all, Available::of(model));
         columns.retain(|column| !column.is_drawn());

@@ -14,8 +14,10 @@ pub struct Waits {
 
 impl Waits {
     /// Samples the process with this segment from now on, or no process. Takes the next report, if
-    /// there is one. `is_shown` is set while a screen shows all of it.
-    pub(super) fn follow(&mut self, segment_id: Option<&str>, is_shown: bool) {
+    /// there is one. `is_shown` is set while a screen shows all of it. Returns whether the report is
+    /// another one now.
+    pub(super) fn follow(&mut self, segment_id: Option<&str>, is_shown: bool) -> bool {
+        let had = self.report.is_some();
         if self.thread.as_ref().map(|(id, _)| id.as_str()) != segment_id {
             *self = Self::default();
             match segment_id.map(|id| WaitsThread::start(id.to_owned())) {
@@ -24,13 +26,17 @@ impl Waits {
                 None => {}
             }
         }
-        let Some((_, thread)) = &self.thread else { return };
+        let Some((_, thread)) = &self.thread else { return had };
         thread.be_thorough(is_shown);
         match thread.take() {
-            Some(Ok((report, limit))) => (self.report, self.note) = (Some(report), limit),
+            Some(Ok((report, limit))) => {
+                (self.report, self.note) = (Some(report), limit);
+                return true;
+            }
             Some(Err(why)) => self.note = Some(why),
             None => {}
         }
+        had && self.report.is_none()
     }
 
     /// Whether a process is sampled.

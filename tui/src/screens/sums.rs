@@ -35,8 +35,8 @@ pub(super) static THREADS: SumsTable = table! {
         "live, ended, crashed or shared";
     "thread-count", "Count", 6, Count(count).rank(2), "measurements";
     "thread-excl", "Excl", 7, Sum(exclusive).rank(1), "own time, without nested regions";
-    "thread-avg", "Avg", 7, Time(average).rank(3), "mean of a measurement";
-    "thread-max", "Max", 7, Time(max).rank(4), "longest measurement";
+    "thread-avg", "CPU avg", 7, Time(average).rank(3), "mean of a measurement";
+    "thread-max", "CPU max", 7, Time(max).rank(4), "longest measurement";
     "thread-off", "Off%", 5, Share(off).rank(5), "share of wall time off the CPU";
     "thread-bar", "", 4, Picture(|it, _| it.share).left(BAR_MAX).rank(7),
         "exclusive time, relative to the busiest thread";
@@ -48,8 +48,8 @@ pub(super) static POINTS: SumsTable = table! {
     "point", "Point", 12, Text(|it, _| it.name.clone()).left(48).rank(0).stays(), "its name";
     "point-share", "Excl%", 6, Share(|it, _| it.share).rank(1), "share of the thread's time in points";
     "point-count", "Count", 7, Count(count).rank(2), "measurements";
-    "point-avg", "Avg", 8, Time(average).rank(3), "mean of a measurement";
-    "point-max", "Max", 8, Time(max).rank(4), "longest measurement";
+    "point-avg", "CPU avg", 8, Time(average).rank(3), "mean of a measurement";
+    "point-max", "CPU max", 8, Time(max).rank(4), "longest measurement";
     "point-excl", "Excl", 8, Sum(exclusive).rank(5), "own time, without nested regions";
     "point-off", "Off%", 6, Share(off).rank(6), "share of wall time off the CPU";
 };
@@ -59,9 +59,9 @@ pub(super) static TUPLES: SumsTable = table! {
     Sums, Scale;
     "by", "By amounts", 8, Text(|it, _| it.name.clone()).left(40).rank(0).stays(), "the amounts";
     "by-count", "Count", 6, Count(count).rank(1), "measurements";
-    "by-avg", "Avg", 7, Time(average).rank(2), "mean of a measurement";
-    "by-min", "Min", 7, Time(min).rank(4), "shortest measurement";
-    "by-max", "Max", 7, Time(max).rank(3), "longest measurement";
+    "by-avg", "CPU avg", 7, Time(average).rank(2), "mean of a measurement";
+    "by-min", "CPU min", 7, Time(min).rank(4), "shortest measurement";
+    "by-max", "CPU max", 7, Time(max).rank(3), "longest measurement";
     "by-dev", "Dev", 7, Time(|it, _| it.total.deviation()).rank(6), "standard deviation";
     RATE, "/s", 7, Rate(|it, _| it.rate).rank(5), "first amount, per second of its time";
 };

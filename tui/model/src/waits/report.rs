@@ -57,6 +57,9 @@ pub struct Waiting {
 /// `wall_s` is the sum of `run_s`, `queued_s` and `waited_s`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PointReport {
+    /// The point's id. `None` for the time outside all points.
+    #[serde(skip)]
+    pub id: Option<u32>,
     /// The point's name, or `(outside)` for the time outside all points.
     pub name: String,
     /// Number of threads that were in it.
@@ -229,7 +232,8 @@ impl Period {
             points.entry(*point).or_default().push(times);
         }
         let all = points.into_iter();
-        let mut all: Vec<_> = all.map(|(id, times)| PointReport::of(name(id), &times)).collect();
+        let mut all: Vec<_> =
+            all.map(|(id, times)| PointReport::of(id, name(id), &times)).collect();
         all.sort_by(|a, b| {
             let off = |it: &PointReport| it.queued_s + it.waited_s;
             off(b).total_cmp(&off(a)).then_with(|| a.name.cmp(&b.name))
@@ -274,7 +278,7 @@ impl Period {
 }
 
 impl PointReport {
-    fn of(name: String, threads: &[&Times]) -> Self {
+    fn of(id: Option<u32>, name: String, threads: &[&Times]) -> Self {
         let mut waited: HashMap<Reason, u64> = HashMap::new();
         let mut longest: HashMap<Reason, u64> = HashMap::new();
         let mut waiting: HashMap<Reason, usize> = HashMap::new();
@@ -317,6 +321,7 @@ impl PointReport {
         }
         reasons.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.detail.cmp(&b.detail)));
         Self {
+            id,
             name,
             threads: threads.len(),
             wall_s: seconds(wall),
@@ -325,6 +330,55 @@ impl PointReport {
             waited_s: seconds(all_waited),
             reasons,
         }
+    }
+}
+
+/// A part of a point's time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimePart {
+    /// [`RUNNING`], [`RUN_QUEUE`] or the reason of a wait in words.
+    pub name: String,
+    /// Share of the point's time by the clock, from 0 to 1.
+    pub share: f64,
+    /// Number of threads that waited. `None` for time that was not waited.
+    pub threads: Option<usize>,
+    /// The longest wait, seconds. `None` if unknown.
+    pub longest_s: Option<f64>,
+}
+
+impl PointReport {
+    /// What the point's threads did most while they did not run: a wait or [`RUN_QUEUE`], with its
+    /// share of the point's time. `None` if they ran all the time.
+    pub fn longest_wait(&self) -> Option<(String, f64)> {
+        let first = self.reasons.first().filter(|first| first.share > 0.0);
+        let queued = self.queued_share();
+        match first {
+            Some(first) if first.share >= queued => Some((first.words(), first.share)),
+            _ => (queued > 0.0).then(|| (RUN_QUEUE.to_owned(), queued)),
+        }
+    }
+
+    /// The parts of the point's time: on a CPU, and then the others, the longest first.
+    pub fn parts(&self) -> Vec<TimePart> {
+        let plain = |name: &str, share: f64| {
+            let name = name.to_owned();
+            TimePart { name, share, threads: None, longest_s: None }
+        };
+        let waited = self.reasons.iter().map(|reason| TimePart {
+            name: reason.words(),
+            share: reason.share,
+            threads: Some(reason.threads),
+            longest_s: (reason.longest_s > 0.0).then_some(reason.longest_s),
+        });
+        let mut others: Vec<_> = waited.chain([plain(RUN_QUEUE, self.queued_share())]).collect();
+        others.retain(|part| part.share > 0.0);
+        others.sort_by(|a, b| b.share.total_cmp(&a.share));
+        let run = if self.wall_s > 0.0 { self.run_s / self.wall_s } else { 0.0 };
+        [plain(RUNNING, run)].into_iter().chain(others).collect()
+    }
+
+    fn queued_share(&self) -> f64 {
+        if self.wall_s > 0.0 { self.queued_s / self.wall_s } else { 0.0 }
     }
 }
 
@@ -377,6 +431,8 @@ pub fn verdict(report: &WaitsReport) -> Option<String> {
 
 /// Name of the time in the run queue among the reasons.
 pub const RUN_QUEUE: &str = "run queue";
+/// Name of the time on a CPU.
+pub const RUNNING: &str = "running";
 
 /// All waits for one reason, over all points.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -11,8 +11,10 @@ use crate::styles::beside;
 use pfp_model::columns::{self, state_word};
 use pfp_model::histogram::HistogramBar;
 use pfp_model::threads::own_name;
+use pfp_model::waits::RUNNING;
 use pfp_model::{CallEnd, Calls, HistogramWindow, Related, WindowStats, histogram, lost};
 use pfp_read::snapshot::Stats;
+use pfp_read::text::counted;
 
 /// Minimum width for showing the histogram beside the figures.
 const WIDE: usize = 80;
@@ -22,6 +24,11 @@ const FIGURES: usize = 35;
 const SUMS: usize = 60;
 /// Height of the histogram, in lines: the usual one, and the maximum on a higher screen.
 const BARS: (usize, usize) = (13, 24);
+/// Maximum number of lines about what the point's time is.
+const WAITS: usize = 6;
+/// Maximum width of a reason, and of what is beside it and its bar.
+const WAIT_NAME: usize = 24;
+const WAIT_MORE: usize = 40;
 /// The tables below the figures. The user can choose the columns of the first one.
 pub(super) const TABLES: [&SumsTable; 3] = [&sums::THREADS, &sums::TUPLES, &sums::CALLS];
 /// The quantiles that are shown.
@@ -87,10 +94,12 @@ impl DetailText {
             bars: 0,
         };
         let left = pane.figures();
-        let (above, mut below) = (pane.amounts(width), pane.lanes(width));
+        let (waits, above) = (pane.waits(width), pane.amounts(width));
+        let mut below = pane.lanes(width);
         below.extend(pane.calls(width));
         // The histogram gets the remaining lines. The added line is the point's heading.
-        let others = 1 + self.lines.len() + above.len() + load.len() + below.len();
+        let around = [self.lines.len(), waits.len(), above.len(), load.len(), below.len()];
+        let others = 1 + around.iter().sum::<usize>();
         let around = 1 + usize::from(pane.window_stats.is_some());
         let room = height.saturating_sub(others);
         let room =
@@ -102,6 +111,7 @@ impl DetailText {
             self.add(left);
             self.add(pane.histogram(width));
         }
+        self.add(waits);
         self.lines.extend(above);
         self.add_load(load);
         self.lines.extend(below);
@@ -309,6 +319,39 @@ impl Pane<'_> {
         }
         if let Some(window_stats) = &self.window_stats {
             lines.push(self.summary(window_stats, quantiles));
+        }
+        lines
+    }
+
+    /// What the point's threads did in the last seconds: ran, were in the run queue, or waited.
+    fn waits(&self, width: usize) -> Vec<Line<'static>> {
+        let Some(point) = self.figures.waits() else { return Vec::new() };
+        let seconds = self.common.waits.report.as_ref().map_or(0.0, |report| report.seconds);
+        let last = units::duration(seconds);
+        let mut lines = vec![self.title(&format!("Time by the clock, last {last}: share"))];
+        let mut parts = point.parts();
+        let name_width = parts.iter().map(|part| text::width(&part.name)).max().unwrap_or(0);
+        let name_width = name_width.clamp(13, WAIT_NAME.max(width / 3));
+        let room = width.saturating_sub(name_width + WAIT_MORE).clamp(4, FIGURES);
+        let others = parts.split_off(parts.len().min(WAITS));
+        let (glyphs, theme) = (&self.styles.glyphs, &self.styles.theme);
+        lines.extend(parts.iter().map(|part| {
+            let name = text::cut(&text::clean(&part.name), name_width, glyphs.ellipsis);
+            let style = if part.name == RUNNING { theme.bar } else { theme.warn };
+            let bar = text::fit(&chart::bar(part.share, room, glyphs), room, ' ');
+            let threads = part.threads.map(|threads| counted(threads, "thread"));
+            let longest = part.longest_s.map(|it| format!("longest {}", units::duration(it)));
+            let more: Vec<_> = threads.into_iter().chain(longest).collect();
+            line![
+                span!(theme.faint; " {}", text::fit(&name, name_width, ' ')),
+                format!(" {:>5}% ", units::percent(part.share)),
+                Span::styled(bar, style),
+                span!(theme.faint; " {}", more.join(", "))
+            ]
+        }));
+        if !others.is_empty() {
+            let share = units::percent(others.iter().map(|part| part.share).sum());
+            lines.push(Line::raw(format!(" and {} more, {share}%", others.len())));
         }
         lines
     }

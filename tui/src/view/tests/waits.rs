@@ -7,6 +7,7 @@ use pfp_read::waits::Kind;
 /// A report of six threads that wait for a lock, and of one that holds it and waits for a disk.
 pub(super) fn report() -> WaitsReport {
     let point = |name: &str, threads, parts: [f64; 3], reasons: &[(Kind, &str, f64)]| PointReport {
+        id: None,
         name: name.into(),
         threads,
         wall_s: parts.iter().sum(),
@@ -74,6 +75,26 @@ fn the_table_of_points_says_what_holds_them_up() {
     desk.press("3");
     let threads = screen(&mut desk, false, (180, 30));
     assert!(threads.contains("1.20ms lock JOBS"), "{threads}");
+}
+
+#[test]
+fn a_point_has_its_waits_in_the_table_and_in_detail() {
+    let mut desk = desk();
+    let waiting = desk.common.order[1];
+    let mut report = report();
+    report.points[0].id = Some(waiting);
+    desk.common.model.take_waits(Some(&report));
+    desk.common.waits.report = Some(report);
+    let table = screen(&mut desk, false, (130, 30));
+    let lines: Vec<_> = table.lines().filter(|line| line.contains("91.0% lock JOBS")).collect();
+    let name = desk.common.model.point(waiting).unwrap().name();
+    assert!(table.contains("Waits for") && lines.len() == 1 && lines[0].contains(&name), "{table}");
+    desk.common.selected = Some(waiting);
+    desk.press("2");
+    check("detail-waits", &screen(&mut desk, false, SIZES[1]), SIZES[1]);
+    desk.common.model.take_waits(None);
+    let table = screen(&mut desk, false, (130, 30));
+    assert!(!table.contains("lock JOBS"), "{table}");
 }
 
 #[test]
