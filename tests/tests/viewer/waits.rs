@@ -94,9 +94,11 @@ fn reasons_and_times_agree_with_the_kernels_counts() {
         let [of_wall, of_run, of_queued, of_waited] =
             ["wall_s", "run_s", "queued_s", "waited_s"].map(|key| number(point, key));
         assert!((of_run + of_queued + of_waited - of_wall).abs() < 0.01 * of_wall, "{point}");
-        assert!((of_wall - seconds).abs() < 0.02 * seconds, "{point} {seconds}");
+        // On a busy machine, the sampler is suspended in the middle of its first or last sample, and
+        // has not read some threads for that long.
+        assert!((0.8..1.01).contains(&(of_wall / seconds)), "{point} {seconds}");
         // The samples began after the program's first reading, and ended before its second.
-        let around = wall - seconds;
+        let around = wall - of_wall;
         for (what, counted, found) in [("waited", waited, of_waited), ("queued", queued, of_queued)]
         {
             figure(&format!("{reason}, {what}: {counted:.3} s of {wall:.3}, found {found:.3}"));

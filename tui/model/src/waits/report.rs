@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::{LockTimes, Period, Times, WaitTimes};
+use super::{LockTimes, Period, Place, Times, WaitTimes};
 use pfp_read::text::counted;
 use pfp_read::units;
 use pfp_read::waits::{Kind, Reason};
@@ -160,7 +160,8 @@ impl WaitTimes {
         };
         let mut all = Period::default();
         self.before.iter().chain([&self.now]).for_each(|period| all.extend(period));
-        self.add_uncounted(&mut all);
+        self.add_late(&mut all);
+        all.divide_unseen(|tid| self.threads.get(&tid)?.point);
         let cycles = self.cycles();
         let stuck = links(self.stuck(&cycles));
         WaitsReport {
@@ -175,19 +176,22 @@ impl WaitTimes {
         }
     }
 
-    /// Adds the time that the kernel will count later. It counts a run at least once in [`TICK`],
-    /// and a time in the run queue when it ends.
-    fn add_uncounted(&self, all: &mut Period) {
+    /// Adds the time that the kernel will count later, and what it has counted too late. It counts a
+    /// run at least once in [`TICK`], and a time in the run queue when it ends.
+    fn add_late(&self, all: &mut Period) {
         let passed = (all.seconds() * 1e9) as u64;
         for (tid, thread) in &self.threads {
             let mut left = [TICK.min(passed), passed.saturating_sub(TICK)];
-            for &(point, busy) in &thread.uncounted {
+            for &(place, busy) in &thread.uncounted {
                 let run = busy.min(left[0]);
                 let queued = (busy - run).min(left[1]);
                 left = [left[0] - run, left[1] - queued];
-                let times = all.times(*tid, point);
+                let times = all.times(*tid, place);
                 times.run += run;
                 times.queued += queued;
+            }
+            if thread.left != [0; 2] {
+                all.times(*tid, Place::Unseen).late = thread.left;
             }
         }
     }
@@ -228,7 +232,8 @@ impl WaitTimes {
 impl Period {
     fn points(&self, name: &impl Fn(Option<u32>) -> String) -> Vec<PointReport> {
         let mut points: BTreeMap<Option<u32>, Vec<&Times>> = BTreeMap::new();
-        for ((_, point), times) in &self.times {
+        for ((_, place), times) in &self.times {
+            let Place::Point(point) = place else { continue };
             points.entry(*point).or_default().push(times);
         }
         let all = points.into_iter();
