@@ -25,18 +25,18 @@
 //!
 //! | | AMD Zen 3 | AMD Zen 5 | AMD Zen 4 | Intel Xeon |
 //! |---|---:|---:|---:|---:|
-//! | [`scope!`] | 1.20 | 1.11 | 1.19 | 1.76 |
-//! | [`scope!`] with two amounts | 1.26 | 1.12 | | 1.78 |
-//! | [`lap!`], per region | 1.14 | 0.74 | 0.79 | 1.18 |
-//! | 64 points in turn | 2.28 | 1.41 | 1.22 | 1.95 |
-//! | async function, per poll | 1.37 | 1.09 | 1.06 | 1.71 |
+//! | [`scope!`] | 1.20 | 1.13 | 1.19 | 1.76 |
+//! | [`scope!`] with two amounts | 1.26 | 1.10 | | 1.78 |
+//! | [`lap!`], per region | 1.14 | 0.65 | 0.79 | 1.18 |
+//! | 64 points in turn | 2.28 | 1.32 | 1.22 | 1.95 |
+//! | async function, per poll | 1.37 | 1.12 | 1.06 | 1.71 |
 //! | a region that is off, in addition to an empty loop | 0.6 ns | 0.24 ns | 0.27 ns | 0.00 ns |
 //!
 //! A region that is off takes four instructions, or eight if it contains a call. A measured future
 //! whose point is off costs 2 to 4 ns a poll. The figures are from quiet machines. The column of
-//! Zen 5 was measured with this version, in which a region has some 146 instructions; Zen 3 with an
+//! Zen 5 was measured with this version, in which a region has some 148 instructions; Zen 3 with an
 //! older version (172 instructions), and the others with a still older version (222). The first
-//! region of a process takes up to 1.8 ms, and the first region of a thread up to 120 us.
+//! region of a process takes up to 1.3 ms, and the first region of a thread up to 120 us.
 //! `docs/costs.md` in the repository has all figures, and how to repeat them. In a build without
 //! optimization, a region costs some 700 ns: set `opt-level = 3` for the packages `pfp-probe` and
 //! `pfp-shm-layout` in its profile.
