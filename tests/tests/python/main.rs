@@ -1,5 +1,5 @@
 //! The Python package, tested with two installed interpreters: Debian's, for which `.ci/run`
-//! installs packages, and the newest other one that is on the path or was installed by pyenv. With
+//! installs packages, and the newest other version, on the path or in pyenv's folder. With
 //! the feature `torture`, it is tested with all from 3.10 on.
 
 mod wheel;

@@ -8,9 +8,9 @@
 //!   |----- run ---- queued -- waited --|      run + queued + waited = b - a
 //! ```
 //!
-//! Only the attribution is sampled. Run and queued time belongs to the points of those of the two
-//! samples in which the thread did not wait, and waited time to the points and reasons of those in
-//! which it did. If the thread was not on a CPU in between, all of it belongs to one wait. Time that
+//! Only the attribution is sampled. Run and queued time belongs to the points in which a sample found
+//! the thread not waiting. Waited time belongs to the points and reasons of the samples that found it
+//! waiting. If the thread was not on a CPU in between, all of it belongs to one wait. Time that
 //! fits neither sample, such as of waits that begin and end between two samples, is divided in
 //! proportion to the thread's other times of its kind. The waits of a thread that was never seen to
 //! wait are shown as short waits without a reason.
@@ -145,7 +145,7 @@ impl Period {
     }
 
     /// Divides the times in [`Place::Unseen`] among the thread's other times. `point` returns the
-    /// present point of a thread, for one that has no other times.
+    /// present point of a thread, which gets them if the thread has no other times.
     fn divide_unseen(&mut self, point: impl Fn(u32) -> Option<u32>) {
         let unseen: Vec<u32> =
             self.times.keys().filter(|key| key.1 == Place::Unseen).map(|key| key.0).collect();
