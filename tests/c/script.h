@@ -37,4 +37,15 @@ __attribute__((unused)) static void reach(const char *name)
         }                                                                            \
     } while (0)
 
+/* Prints both numbers if the first exceeds the second. */
+#define EXPECT_AT_MOST(found, limit)                                                      \
+    do {                                                                                  \
+        const unsigned long long found_ = (found), limit_ = (limit);                      \
+        if (found_ > limit_) {                                                            \
+            fprintf(stderr, "%s:%d: expected %s to be at most %s = %llu, found %llu\n",   \
+                __FILE__, __LINE__, #found, #limit, limit_, found_);                      \
+            exit(1);                                                                      \
+        }                                                                                 \
+    } while (0)
+
 #endif
