@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::ser::Serializer;
 
 use pfp_model::columns::{Column, Kind};
+use pfp_model::waits::PointReport;
 use pfp_model::{Basis, Figures, Model};
 use pfp_read::snapshot::{End, Process, Snapshot};
 use pfp_read::text::cell;
@@ -78,8 +79,11 @@ fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> 
         (Column::Process, _) => figures.process().map(Process::to_string).into(),
         (Column::Host, _) => figures.process().map(|process| process.host.clone()).into(),
         (Column::Domain, _) => figures.point().domain().into(),
-        (_, Kind::Text) => figures.name().into(),
-        (_, Kind::Picture) => Value::None,
+        (Column::Name, _) => figures.name().into(),
+        (Column::Waits, _) => {
+            figures.waits().and_then(PointReport::longest_wait).map(|(what, _)| what).into()
+        }
+        (_, Kind::Text | Kind::Picture) => Value::None,
         (_, Kind::Count | Kind::Whole) => value.map(|value| value as u64).into(),
         (_, Kind::Time | Kind::Sum) if unit == Unit::Time => {
             number(value.map(|ticks| ticks / snapshot.clock.ticks_per_second))
