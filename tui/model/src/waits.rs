@@ -20,6 +20,7 @@ mod watch;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
+use std::rc::Rc;
 use std::time::Instant;
 
 use pfp_read::waits::{Kind, Reason, ThreadSample, Wait};
@@ -91,6 +92,8 @@ struct Thread {
     /// Times on a CPU and in the run queue that the kernel has counted and that are in no interval
     /// yet. Nanoseconds.
     left: [u64; 2],
+    /// Time that was taken for waits, which is all that `left` can correct. Nanoseconds.
+    taken: u64,
 }
 
 /// The times of some period.
@@ -124,7 +127,7 @@ impl Period {
     /// are divided among the places alike. Returns the counts that exceed the busy time.
     fn settle(&mut self, tid: u32, busy: &mut Vec<(Place, u64)>, counted: [u64; 2]) -> [u64; 2] {
         let all_busy: u64 = busy.iter().map(|(_, busy)| busy).sum();
-        let all_counted = counted[0] + counted[1];
+        let all_counted = counted[0].saturating_add(counted[1]);
         let settled = all_busy.min(all_counted);
         if settled == 0 {
             return counted;
@@ -142,6 +145,18 @@ impl Period {
         }
         busy.retain(|(_, busy)| *busy > 0);
         left
+    }
+
+    /// Takes busy time beyond `most` for queued time. After the kernel has counted a run, it will
+    /// count no older time: interrupts or another virtual machine had the CPU then.
+    fn give_up(&mut self, tid: u32, busy: &mut [(Place, u64)], most: u64) {
+        let all: u64 = busy.iter().map(|(_, busy)| busy).sum();
+        let mut more = all.saturating_sub(most);
+        for (place, busy) in busy {
+            let given_up = more.min(*busy);
+            self.times(tid, *place).queued += given_up;
+            (*busy, more) = (*busy - given_up, more - given_up);
+        }
     }
 
     /// Divides the times in [`Place::Unseen`] among the thread's other times. `point` returns the
@@ -267,9 +282,13 @@ impl WaitTimes {
             };
             self.threads.insert(sample.tid, next);
         }
-        // A thread that has ended has no sample any more.
+        // A thread that has ended has no sample any more, and nothing more will be counted.
         let there: HashSet<u32> = samples.iter().map(|sample| sample.tid).collect();
-        self.threads.retain(|tid, _| there.contains(tid));
+        for (tid, ended) in self.threads.extract_if(|tid, _| !there.contains(tid)) {
+            for (place, busy) in ended.uncounted {
+                self.now.times(tid, place).run += busy;
+            }
+        }
         self.started = self.started.or(self.now.last);
         let waits = samples.iter().filter_map(|sample| sample.wait.as_ref());
         for wait in waits.filter(|wait| wait.has_address()) {
@@ -298,6 +317,7 @@ impl WaitTimes {
             is_unbroken: false,
             uncounted: Vec::new(),
             left: [0; 2],
+            taken: 0,
         }
     }
 
@@ -316,15 +336,16 @@ impl WaitTimes {
         // The kernel counts the current run late, and a time in the run queue when it ends. A thread
         // that does not wait, and was not put on a CPU in between, has not waited in between. If it
         // waited before, its wait may have ended at any time in between.
-        let counted =
-            [before.left[0] + more(|it| it.run_ns), before.left[1] + more(|it| it.queued_ns)];
+        let (ran, queued) = (more(|it| it.run_ns), more(|it| it.queued_ns));
+        let counted = [before.left[0].saturating_add(ran), before.left[1].saturating_add(queued)];
         let already: u64 = before.uncounted.iter().map(|(_, busy)| busy).sum();
         let least = match (old, new) {
             (None, None) if is_unbroken => passed,
             (Some(_), None) if is_unbroken => passed / 2,
             _ => 0,
         };
-        let busy = (counted[0] + counted[1]).saturating_sub(already).clamp(least, passed);
+        let busy =
+            counted[0].saturating_add(counted[1]).saturating_sub(already).clamp(least, passed);
         let waited = passed - busy;
 
         let tid = sample.tid;
@@ -343,7 +364,16 @@ impl WaitTimes {
             }
         }
         let left = self.now.settle(tid, &mut uncounted, counted);
-        let continues = is_unbroken && old.is_some() && new.is_some();
+        if ran > 0 {
+            self.now.give_up(tid, &mut uncounted, passed);
+        }
+        let taken = before.taken.saturating_add(waited);
+        let run = left[0].min(taken);
+        let left = [run, left[1].min(taken - run)];
+        // A lock may have another owner now. A thread that wakes while it is sampled has run since
+        // the kernel's count was read, so it may be in another wait.
+        let what = |wait: &Wait| (Rc::clone(&wait.reason), wait.address);
+        let continues = is_unbroken && old.is_some() && old.map(what) == new.map(what);
         let since = if continues { before.since } else { earlier(sample.at, waited) };
         match (old, new) {
             (_, Some(wait)) if continues => self.now.add_wait(tid, point, wait, waited),
@@ -371,7 +401,7 @@ impl WaitTimes {
         }
         let is_unbroken = is_unbroken && old == new;
         let (sample, begun) = (sample.clone(), before.begun);
-        Thread { sample, point, since, begun, is_unbroken, uncounted, left }
+        Thread { sample, point, since, begun, is_unbroken, uncounted, left, taken }
     }
 
     /// The threads that have waited for one lock in all samples, without those in these cycles.
@@ -520,6 +550,36 @@ mod tests {
         let near = |a: f64, b: f64| (a - b).abs() < 1e-6;
         assert!(near(seven.run_s, 0.5) && near(seven.waited_s, 0.0), "{seven:?}");
         assert!(near(eight.run_s, 0.0) && near(eight.waited_s, 0.5), "{eight:?}");
+    }
+
+    #[test]
+    fn stolen_time_is_queued_and_counts_once() {
+        let start = Instant::now();
+        let mut times = WaitTimes::default();
+        // The thread never waits, and the kernel counts 98 % of its time.
+        for number in 0..=3_000_u64 {
+            let run = number * 98 / 10;
+            times.add(&[sample(start, 1, number * 10, [run, 0, 1], None)], |_| Some(7));
+        }
+        let report = times.report(name, |_| String::new());
+        let [seven] = report.points.as_slice() else { panic!("{report:?}") };
+        assert!((seven.wall_s - 30.0).abs() < 0.02, "{seven:?}");
+        assert!((seven.queued_s - 0.6).abs() < 0.03 && seven.waited_s < 1e-9, "{seven:?}");
+    }
+
+    #[test]
+    fn what_was_queued_before_the_first_sample_is_in_no_wait() {
+        let start = Instant::now();
+        let mut times = WaitTimes::default();
+        times.add(&[sample(start, 1, 0, [0, 0, 1], None)], |_| Some(7));
+        for number in 1..=100_u64 {
+            let counts = [0, 500, 2];
+            let wait = lock("JOBS", 16, None);
+            times.add(&[sample(start, 1, number * 10, counts, wait)], |_| Some(7));
+        }
+        let report = times.report(name, |_| String::new());
+        let [seven] = report.points.as_slice() else { panic!("{report:?}") };
+        assert!(seven.waited_s > 0.98, "{seven:?}");
     }
 
     #[test]

@@ -87,6 +87,10 @@ fn remarks(common: &Common) -> Vec<(String, bool)> {
         lines.push((" DEADLOCK: none of these threads can continue".into(), true));
         lines.extend(cycle.iter().map(|it| (link(it), false)));
     }
+    if !report.stuck.is_empty() {
+        lines.push((" these threads have waited for one lock all the time".into(), true));
+        lines.extend(report.stuck.iter().map(|it| (link(it), false)));
+    }
     if lines.len() > CYCLES {
         lines.truncate(CYCLES - 1);
         lines.push(("   and more: pfp-top waits lists all".into(), false));

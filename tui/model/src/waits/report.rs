@@ -305,20 +305,18 @@ impl PointReport {
         let all_waited = seen + short;
         let wall = run + queued + all_waited;
         let share = |ns: f64| if wall == 0 { 0.0 } else { ns / wall as f64 };
-        // Short waits have the reasons of the other waits.
-        let grown = if seen == 0 { 1.0 } else { all_waited as f64 / seen as f64 };
         let mut reasons: Vec<_> = waited
             .into_iter()
             .filter(|(_, ns)| *ns > 0)
             .map(|(reason, ns)| ReasonReport {
-                share: share(ns as f64 * grown),
+                share: share(ns as f64),
                 longest_s: seconds(longest.get(&reason).copied().unwrap_or(0)),
                 threads: waiting.get(&reason).copied().unwrap_or(0),
                 reason: reason.kind,
                 detail: reason.detail,
             })
             .collect();
-        if reasons.is_empty() && short > 0 {
+        if short > 0 {
             let (reason, detail) = (Kind::Other, SHORT.to_owned());
             let threads = threads.iter().filter(|times| times.short > 0).count();
             let share = share(short as f64);
@@ -402,11 +400,11 @@ pub fn verdict(report: &WaitsReport) -> Option<String> {
     let has_points = report.points.iter().any(|point| point.name != OUTSIDE);
     let points = report.points.iter().filter(|point| !has_points || point.name != OUTSIDE);
     let waits = points.filter_map(|point| Some((point, point.reasons.first()?)));
-    let (point, reason) = waits.max_by(|(a, x), (b, y)| {
+    let longest = waits.max_by(|(a, x), (b, y)| {
         let order = (a.wall_s * x.share).total_cmp(&(b.wall_s * y.share));
         order.then_with(|| b.name.cmp(&a.name))
-    })?;
-    let waited = point.wall_s * reason.share;
+    });
+    let waited = longest.map_or(0.0, |(point, reason)| point.wall_s * reason.share);
     let queued: f64 = report.points.iter().map(|point| point.queued_s).sum();
     if queued > waited.max(run) {
         let wall: f64 = report.points.iter().map(|point| point.wall_s).sum();
@@ -415,9 +413,7 @@ pub fn verdict(report: &WaitsReport) -> Option<String> {
             "the threads wait for a CPU {share} % of their time: more can run than there are CPUs"
         ));
     }
-    if waited <= run {
-        return None;
-    }
+    let (point, reason) = longest.filter(|_| waited > run)?;
     let threads = counted(reason.threads, "thread");
     let (verb, their) = if reason.threads == 1 { ("waits", "its") } else { ("wait", "their") };
     // The share of the time of the threads that wait, if each was in the point all the time.

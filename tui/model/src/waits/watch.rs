@@ -1,6 +1,6 @@
 //! Watches the waits of one process: for a while, or in a thread of its own for a screen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -24,6 +24,8 @@ const BETWEEN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_
 /// poll of a large process takes milliseconds.
 const POLL: Duration = Duration::from_secs(10);
 const POLL_FOR_NEW: Duration = Duration::from_millis(20);
+/// Time between two polls while a thread has no lane: it may begin its first region at any time.
+const POLL_FOR_LANES: Duration = Duration::from_millis(500);
 /// Time between two readings of all threads' names.
 const NAMES: Duration = Duration::from_secs(1);
 /// How long the name of a thread that has ended is kept.
@@ -49,6 +51,10 @@ pub struct Watch {
     /// When the names were read.
     named: Instant,
     has_sampled: bool,
+    /// Whether there is a thread or a point that the last poll did not know.
+    has_new: bool,
+    /// The threads that have a lane, by their ids in their own pid namespace.
+    with_lane: HashSet<u32>,
     between: Duration,
     /// Part of a CPU that sampling takes.
     budget: f64,
@@ -93,6 +99,8 @@ impl Watch {
             threads,
             named: polled,
             has_sampled: false,
+            has_new: false,
+            with_lane: HashSet::new(),
             between,
             budget,
         };
@@ -136,8 +144,11 @@ impl Watch {
         let is_new = |sample: &ThreadSample| !self.threads.contains_key(&sample.tid);
         let is_unknown = |point: &u32| self.snapshot.point(*point).is_none();
         let has_new = samples.iter().any(is_new) || stacks.values().any(is_unknown);
+        let has_no_lane = samples.iter().any(|it| !self.with_lane.contains(&it.id_inside));
         let age = self.polled.elapsed();
-        let is_due = age > POLL || has_new && age > POLL_FOR_NEW;
+        self.has_new |= has_new;
+        let is_due =
+            age > POLL || self.has_new && age > POLL_FOR_NEW || has_no_lane && age > POLL_FOR_LANES;
         let names_again = self.named.elapsed() > NAMES;
         for sample in &samples {
             match self.threads.get_mut(&sample.tid).filter(|_| !names_again) {
@@ -158,8 +169,10 @@ impl Watch {
         self.has_sampled = true;
         if is_due {
             self.polled = Instant::now();
+            self.has_new = false;
             if let Some(source) = &mut self.source {
                 self.snapshot = source.poll()?;
+                self.with_lane = self.snapshot.lanes.iter().map(|lane| lane.tid).collect();
             }
         }
         self.charge(started);

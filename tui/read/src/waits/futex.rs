@@ -14,12 +14,8 @@ const PRIVATE: u64 = 128;
 const LOCK_PI: u64 = 6;
 const LOCK_PI2: u64 = 13;
 
-/// The words of locks that contain the owner's thread id: the id, and a flag for waiting threads.
+/// The owner's thread id in the word of a lock with priority inheritance.
 const OWNER: u32 = 0x3fff_ffff;
-const HAS_WAITERS: u32 = 0x8000_0000;
-
-/// The value on which a normal mutex of musl waits, without [`HAS_WAITERS`]: it is no thread.
-const MUSL: u32 = libc::EBUSY as u32;
 
 /// What the arguments of a call show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,15 +51,7 @@ pub(super) fn purpose(process: &Process, arguments: &[u64; 6], threads: &Threads
         let owner = owner.and_then(|id| threads.find(id));
         return Purpose { kind: Some(Kind::Lock), owner };
     }
-    // The word of a robust lock contains its owner, and `pthread_join` waits for a word with the
-    // joined thread's id, which the kernel clears.
-    if value & HAS_WAITERS != 0
-        && value & OWNER != MUSL
-        && let Some([word]) = process.words::<1>(address)
-        && let Some(owner) = threads.find(word & OWNER)
-    {
-        return Purpose { kind: Some(Kind::Lock), owner: Some(owner) };
-    }
+    // `pthread_join` waits for a word with the joined thread's id, which the kernel clears.
     if operation & PRIVATE == 0
         && let Some(joined) = threads.find(value)
     {
@@ -80,7 +68,7 @@ pub(super) fn is_timed(arguments: &[u64; 6]) -> bool {
 /// The thread that owns a lock, if the lock is a `pthread_mutex_t` of glibc: its words are the
 /// lock, the depth, the owner, the number of its users, and its type with flags.
 fn owner(process: &Process, address: u64, threads: &Threads) -> Option<u32> {
-    const TYPES: u32 = 0x1ff;
+    const TYPES: u32 = 0x3ff;
     let [lock, depth, owner, users, kind] = process.words::<5>(address)?;
     let most = threads.0.len() as u32;
     let is_mutex =
@@ -94,7 +82,7 @@ type Known = (Kind, bool);
 /// What a library's function of this name waits for. `None` for a function that only passes the
 /// wait on.
 pub(super) fn known_function(name: &str) -> Option<Known> {
-    const STARTS: [(&str, Known); 9] = [
+    const STARTS: [(&str, Known); 10] = [
         ("pthread_mutex_", (Kind::Lock, false)),
         ("pthread_rwlock_", (Kind::Lock, true)),
         ("pthread_cond_", (Kind::Condition, true)),
@@ -104,6 +92,7 @@ pub(super) fn known_function(name: &str) -> Option<Known> {
         ("pthread_barrier_wait", (Kind::Barrier, true)),
         ("pthread_join", (Kind::Join, false)),
         ("pthread_timedjoin", (Kind::Join, false)),
+        ("pthread_clockjoin", (Kind::Join, false)),
     ];
     // In names of Rust's standard library and of parking_lot.
     const PARTS: [(&str, Known); 6] = [
@@ -134,16 +123,15 @@ mod tests {
     fn arguments_show_the_purpose() {
         let process = Process::of(std::process::id()).unwrap();
         let threads = Threads::new(&[(7, 7), (8, 80)]);
-        let word = AtomicU32::new(7 | HAS_WAITERS);
+        let word = AtomicU32::new(7 | 1 << 31);
         let address = word.as_ptr().addr() as u64;
         let purpose = |operation, value| {
             let found = super::purpose(&process, &[address, operation, value, 0, 0, 0], &threads);
             (found.kind, found.owner)
         };
         assert_eq!(purpose(LOCK_PI | PRIVATE, 0), (Some(Kind::Lock), Some(7)));
-        let robust = u64::from(8 | HAS_WAITERS);
-        assert_eq!(purpose(PRIVATE, robust), (Some(Kind::Lock), Some(7)), "the owner of now");
-        assert_eq!(purpose(PRIVATE, u64::from(MUSL | HAS_WAITERS)), (None, None));
+        let readers = 8 | 1 << 30 | 1 << 31;
+        assert_eq!(purpose(PRIVATE, readers), (None, None), "a read-write lock of Rust");
         assert_eq!(purpose(9 | 256, 8), (Some(Kind::Join), Some(80)));
         assert_eq!(purpose(9 | 256 | PRIVATE, 8), (None, None));
         word.store(9, Relaxed);
@@ -157,6 +145,8 @@ mod tests {
         let owner = |words: [u32; 5]| owner(&process, words.as_ptr().addr() as u64, &threads);
         assert_eq!(owner([2, 0, 6, 1, 0]), Some(6));
         assert_eq!(owner([2, 1, 6, 1, 1]), Some(6), "recursive");
+        assert_eq!(owner([2, 0, 6, 1, 0x200]), Some(6), "its type was set");
+        assert_eq!(owner([6, 1, 6, 1, 0x290]), Some(6), "robust");
         for other in [[2, 0, 7, 1, 0], [0, 0, 6, 1, 0], [2, 0, 6, 0, 0], [2, 0, 6, 1, 0x4000]] {
             assert_eq!(owner(other), None, "{other:?}");
         }

@@ -34,6 +34,11 @@ pub(super) struct Names {
     sockets: HashMap<u64, String>,
 }
 
+/// The owner that was found, if it was found for a wait of this kind.
+fn owner_of(kind: Kind, found: Purpose) -> Option<u32> {
+    found.owner.filter(|_| found.kind.unwrap_or(Kind::Lock) == kind)
+}
+
 impl Names {
     pub(super) fn of(process: &Process) -> Self {
         Self {
@@ -63,7 +68,8 @@ impl Names {
     pub(super) fn renew(&self, process: &Process, wait: Wait, call: Option<&Call>) -> Wait {
         match call {
             Some(Call::In { number: libc::SYS_futex, arguments, .. }) => {
-                Wait { owner: futex::purpose(process, arguments, &self.threads).owner, ..wait }
+                let found = futex::purpose(process, arguments, &self.threads);
+                Wait { owner: owner_of(wait.reason.kind, found), ..wait }
             }
             _ => wait,
         }
@@ -92,9 +98,11 @@ impl Names {
 
     fn futex(&mut self, process: &Process, arguments: &[u64; 6], at: [u64; 2]) -> Wait {
         let futex = arguments[0];
-        let Purpose { kind, owner } = futex::purpose(process, arguments, &self.threads);
+        let found = futex::purpose(process, arguments, &self.threads);
+        let Purpose { kind, owner } = found;
         // The arguments of a call of a mutex look like those of others, so the stack comes first.
         let (kind, has_several) = match kind {
+            Some(Kind::Join) => self.known_by_stack(process, at).unwrap_or((Kind::Join, false)),
             Some(kind) => (kind, false),
             None => self.known_by_stack(process, at).unwrap_or(match owner {
                 Some(_) => (Kind::Lock, false),
@@ -106,7 +114,7 @@ impl Names {
             let name = owner.map(|tid| process.name(tid)).unwrap_or_default();
             return Wait { owner, is_timed, ..plain(kind, &name) };
         }
-        let owner = owner.filter(|_| kind == Kind::Lock);
+        let owner = owner_of(kind, found);
         let (name, address) = self.variable(futex, has_several);
         Wait { address, owner, is_timed, ..plain(kind, &name) }
     }
