@@ -124,11 +124,13 @@ impl Addresses {
         let at = self.range(address)?;
         // The variables without an initial value lie in a mapping without a file, behind the others.
         let its = self.maps[..=at].iter().rev().find(|range| range.path.is_some())?;
+        // Behind an object that is open already lies memory of others.
+        if self.objects.iter().any(|it| (it.range.0..it.range.1).contains(&its.start)) {
+            return None;
+        }
         let object = Loaded::open(self.pid, its)?;
         let is_there = holds(&object);
-        if is_there {
-            self.objects.push(object);
-        }
+        self.objects.push(object);
         is_there.then(|| self.objects.len() - 1)
     }
 }

@@ -20,6 +20,8 @@ const MOST_SOCKETS: usize = 1_000_000;
 /// Maximum size of a variable that is one lock, in bytes. In a larger one, several locks may lie
 /// side by side, so a place in it is shown with its distance from the start.
 const ONE_LOCK: u64 = 64;
+/// The value for which a mutex of glibc waits: locked, with waiting threads.
+const CONTENDED: u32 = 2;
 
 /// Knows what the threads of a process wait for.
 #[derive(Debug)]
@@ -104,10 +106,15 @@ impl Names {
         let (kind, has_several) = match kind {
             Some(Kind::Join) => self.known_by_stack(process, at).unwrap_or((Kind::Join, false)),
             Some(kind) => (kind, false),
-            None => self.known_by_stack(process, at).unwrap_or(match owner {
-                Some(_) => (Kind::Lock, false),
-                None => (Kind::Futex, false),
-            }),
+            None => match (self.known_by_stack(process, at), owner) {
+                // `pthread_cond_wait` locks its mutex again in the end: a lock waits for this value.
+                (Some((Kind::Condition, _)), Some(_)) if arguments[2] as u32 == CONTENDED => {
+                    (Kind::Lock, false)
+                }
+                (Some(known), _) => known,
+                (None, Some(_)) => (Kind::Lock, false),
+                (None, None) => (Kind::Futex, false),
+            },
         };
         let is_timed = futex::is_timed(arguments);
         if kind == Kind::Join {

@@ -193,17 +193,21 @@ impl Process {
     /// Why the kernel does not show the system calls of the process, and what to do.
     pub(super) fn why_refused(&self) -> String {
         let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-        let why = match scope.trim() {
-            "1" => {
+        let (known, why) = match scope.trim() {
+            "1" => (
+                ", only kinds of waits",
                 "kernel.yama.ptrace_scope is 1, so only a parent may read them: start the program \
-                 by `pfp-top run`, run pfp-top as root, or set it to 0"
+                 by `pfp-top run`, run pfp-top as root, or set it to 0",
+            ),
+            "2" | "3" => (
+                ", only kinds of waits",
+                "kernel.yama.ptrace_scope forbids it: run pfp-top as root (with 2), or set it to 0",
+            ),
+            _ => {
+                ("", "the process belongs to another user or hides its memory: run pfp-top as root")
             }
-            "2" | "3" => {
-                "kernel.yama.ptrace_scope forbids it: run pfp-top as root (with 2), or set it to 0"
-            }
-            _ => "the process belongs to another user or hides its memory: run pfp-top as root",
         };
-        format!("the system calls of [{}] cannot be read, only kinds of waits: {why}", self.pid)
+        format!("the system calls of [{}] cannot be read{known}: {why}", self.pid)
     }
 }
 
