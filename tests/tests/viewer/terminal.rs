@@ -136,7 +136,9 @@ fn frames_are_complete_and_ctrl_l_redraws_the_screen() {
 
 /// The headings without the scale of the bars, which depends on the figures.
 fn columns(text: &str) -> Vec<String> {
-    let words = heading(text).split_whitespace();
+    // The column of waits comes with the first samples.
+    let heading = heading(text).replace("Waits for", "");
+    let words = heading.split_whitespace();
     words.filter(|word| !word.starts_with(char::is_numeric)).map(str::to_owned).collect()
 }
 
