@@ -30,6 +30,7 @@ use crate::styles::Styles;
 use pfp_model::filter::Filter;
 use pfp_model::grid::{CellContext, Scroll};
 use pfp_model::log::EventLog;
+use pfp_model::waits::WaitsReport;
 use pfp_model::{Figures, Model};
 use pfp_read::local_time::unix_ns;
 use pfp_read::session::Session;
@@ -205,8 +206,12 @@ impl Common {
             Status::Paused | Status::Exited | Status::Crashed => false,
             Status::Waiting | Status::File | Status::Replay => self.waits.follow(None, false),
         };
-        if is_new {
-            self.model.take_waits(self.waits.report.as_ref());
+        // The column of waits is there before the first report, so that it does not move others.
+        let is_sampled = self.waits.has_begun();
+        if is_new || is_sampled != self.model.has_waits() {
+            let nothing_yet = WaitsReport::default();
+            let report = self.waits.report.as_ref().or(is_sampled.then_some(&nothing_yet));
+            self.model.take_waits(report);
         }
     }
 

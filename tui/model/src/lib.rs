@@ -107,8 +107,8 @@ pub struct Model {
     basis: Basis,
     tau_seconds: f64,
     busy: busy::Busy,
-    /// What the points wait for, by point.
-    waits: HashMap<u32, Arc<PointReport>>,
+    /// What the points wait for, by point. `None` if that is not sampled.
+    waits: Option<HashMap<u32, Arc<PointReport>>>,
 }
 
 impl Default for Model {
@@ -128,7 +128,7 @@ impl Model {
             basis: Basis::Life,
             tau_seconds,
             busy: busy::Busy::default(),
-            waits: HashMap::new(),
+            waits: None,
         }
     }
 
@@ -156,7 +156,6 @@ impl Model {
                 figures.take_life();
             }
             self.busy = busy::Busy::default();
-            self.waits.clear();
             self.remember_top();
             return news;
         };
@@ -243,21 +242,20 @@ impl Model {
 
     /// Takes what the points of the process wait for. `None` if that is not sampled.
     pub fn take_waits(&mut self, report: Option<&WaitsReport>) {
-        let points = report.map_or(&[][..], |report| &report.points);
-        let by_id = points.iter().filter_map(|point| Some((point.id?, Arc::new(point.clone()))));
-        self.waits = by_id.collect();
+        let by_id = |point: &PointReport| Some((point.id?, Arc::new(point.clone())));
+        self.waits = report.map(|report| report.points.iter().filter_map(by_id).collect());
         self.show_waits();
     }
 
     fn show_waits(&mut self) {
         for figures in &mut self.points {
-            figures.waits = self.waits.get(&figures.id()).cloned();
+            figures.waits = self.waits.as_ref().and_then(|waits| waits.get(&figures.id()).cloned());
         }
     }
 
-    /// Whether the model knows what its points wait for.
+    /// Whether it is sampled what the points wait for.
     pub fn has_waits(&self) -> bool {
-        !self.waits.is_empty()
+        self.waits.is_some()
     }
 
     fn remember_top(&mut self) {
