@@ -160,8 +160,8 @@ impl<'a> Printer<'a> {
         rows.filter(|figures| self.show.filter.admits(figures)).collect()
     }
 
-    /// The columns that the user named. Without any, those of the screen for a table, and those for
-    /// programs for JSON and CSV.
+    /// The columns that the user named. If none are named, a table has the columns of the screen,
+    /// and JSON and CSV have [`Column::PRINTED`].
     fn columns(&self, model: &Model) -> Vec<Column> {
         if let Some(columns) = &self.columns {
             return columns.clone();

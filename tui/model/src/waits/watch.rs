@@ -17,8 +17,8 @@ use pfp_read::waits::{Sampler, ThreadSample};
 /// Maximum part of a CPU that sampling takes; less while no screen shows the details.
 const BUDGET: f64 = 0.02;
 const LOW_BUDGET: f64 = 0.004;
-/// Time between two samples: at least, to see short waits, and at most, if there are so many threads
-/// that a sample takes long.
+/// Minimum and maximum time between two samples. Short waits need the minimum; a process with
+/// thousands of threads reaches the maximum.
 const BETWEEN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(5));
 /// Time between two polls of the process: at most, and at least if there is a new thread or point. A
 /// poll of a large process takes milliseconds.

@@ -124,7 +124,7 @@ impl Addresses {
         let at = self.range(address)?;
         // The variables without an initial value lie in a mapping without a file, behind the others.
         let its = self.maps[..=at].iter().rev().find(|range| range.path.is_some())?;
-        // Behind an object that is open already lies memory of others.
+        // The address is beyond the end of an object that is open already.
         if self.objects.iter().any(|it| (it.range.0..it.range.1).contains(&its.start)) {
             return None;
         }

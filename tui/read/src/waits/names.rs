@@ -102,7 +102,7 @@ impl Names {
         let futex = arguments[0];
         let found = futex::purpose(process, arguments, &self.threads);
         let Purpose { kind, owner } = found;
-        // The arguments of a call of a mutex look like those of others, so the stack comes first.
+        // A mutex and a condition call with the same arguments, so the stack decides.
         let (kind, has_several) = match kind {
             Some(Kind::Join) => self.known_by_stack(process, at).unwrap_or((Kind::Join, false)),
             Some(kind) => (kind, false),
