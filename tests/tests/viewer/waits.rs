@@ -118,6 +118,20 @@ fn reasons_and_times_agree_with_the_kernels_counts() {
     target.go();
 }
 
+/// A region of 100 us on a CPU does not have the sleep of its thread that follows it.
+#[test]
+fn a_short_region_does_not_have_the_wait_after_it() {
+    let place = Place::new();
+    let target = place.start_watched(env!("CARGO_BIN_EXE_steady"), &[]);
+    let pid = target.pid().to_string();
+    let report = report(&place.pfp_top(&["waits", "-p", &pid, "-d", "3s", "--json"]));
+    let points = list(&report, "points");
+    for point in points.iter().filter(|point| point["name"] == "inner" || point["name"] == "work") {
+        let [wall, waited] = ["wall_s", "waited_s"].map(|key| number(point, key));
+        assert!(waited < 0.5 * wall, "{point}");
+    }
+}
+
 #[test]
 fn a_deadlock_that_hangs_already_is_found() {
     let program = c::compile(Compiler::C, "deadlock", &["deadlock.c"], Link::Static, ["-pthread"]);

@@ -219,6 +219,11 @@ impl Sampler {
         Ok(samples.into_iter().map(|(sample, _)| sample).collect())
     }
 
+    /// Whether the thread has not been on a CPU since it was read.
+    pub fn is_unchanged(&mut self, sample: &ThreadSample) -> bool {
+        self.process.schedule(sample.tid).is_some_and(|(_, _, runs)| runs == sample.runs)
+    }
+
     /// Why waits are known only by the kernel's function and not by the system call. `None` if
     /// system calls can be read.
     pub fn limit(&self) -> Option<String> {

@@ -141,6 +141,11 @@ impl Watch {
             Err(_) if self.has_sampled => return Ok(None),
             Err(error) => return Err(error),
         };
+        let after = self.stacks();
+        let points: HashMap<u32, u32> = samples
+            .iter()
+            .filter_map(|sample| Some((sample.tid, self.point(sample, &stacks, &after)?)))
+            .collect();
         let is_new = |sample: &ThreadSample| !self.threads.contains_key(&sample.tid);
         let is_unknown = |point: &u32| self.snapshot.point(*point).is_none();
         let has_new = samples.iter().any(is_new) || stacks.values().any(is_unknown);
@@ -164,8 +169,7 @@ impl Watch {
             self.named = Instant::now();
             self.threads.retain(|_, (_, last)| last.elapsed() < KEPT);
         }
-        let inside: HashMap<u32, u32> = samples.iter().map(|it| (it.tid, it.id_inside)).collect();
-        self.times.add(&samples, |tid| stacks.get(inside.get(&tid)?).copied());
+        self.times.add(&samples, |tid| points.get(&tid).copied());
         self.has_sampled = true;
         if is_due {
             self.polled = Instant::now();
@@ -191,6 +195,20 @@ impl Watch {
             let why = format!("the threads of [{}] cannot be read: {error}", self.pid);
             Refusal::NoTarget(why).into()
         })
+    }
+
+    /// The point of a thread, by the open points before and after its sample. A thread that still is
+    /// in its wait has been in the later point since the wait began.
+    fn point(
+        &mut self,
+        sample: &ThreadSample,
+        before: &HashMap<u32, u32>,
+        after: &HashMap<u32, u32>,
+    ) -> Option<u32> {
+        let [before, after] = [before, after].map(|open| open.get(&sample.id_inside).copied());
+        let is_later =
+            before != after && sample.wait.is_some() && self.sampler.is_unchanged(sample);
+        if is_later { after } else { before }
     }
 
     /// The innermost open point of each thread that is in one, by the thread's id in its own pid
