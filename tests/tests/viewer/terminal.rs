@@ -136,9 +136,7 @@ fn frames_are_complete_and_ctrl_l_redraws_the_screen() {
 
 /// The headings without the scale of the bars, which depends on the figures.
 fn columns(text: &str) -> Vec<String> {
-    // The column of waits comes with the first samples.
-    let heading = heading(text).replace("Waits for", "");
-    let words = heading.split_whitespace();
+    let words = heading(text).split_whitespace();
     words.filter(|word| !word.starts_with(char::is_numeric)).map(str::to_owned).collect()
 }
 
@@ -156,7 +154,10 @@ fn columns_and_sorting_are_kept_for_the_next_session() {
     let begin = || {
         screen.line(&format!("{variables} {} -i 0.1", pfp_top().display()));
         screen.wait_for_status("LIVE");
-        let text = screen.wait_for("the rows", |text| text.contains(" tick "));
+        // The column of waits comes with the second picture.
+        let text = screen.wait_for("the rows", |text| {
+            text.contains(" tick ") && heading(text).contains("Waits for")
+        });
         columns(&text)
     };
     let first = begin();
