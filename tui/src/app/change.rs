@@ -67,7 +67,7 @@ pub(super) struct Requested {
 }
 
 impl Requested {
-    /// The state of each point whose switch is not confirmed yet.
+    /// The requested state of each point whose switch is not confirmed yet.
     pub(super) fn states(&self) -> impl Iterator<Item = (u32, PointState)> {
         self.changes.iter().filter_map(|change| match *change {
             Change::Enable(id) => Some((id, PointState::On)),
@@ -169,7 +169,9 @@ impl App {
             self.requested.undone.is_some() || self.requested.changes.iter().any(about)
         };
         if self.undo_stack.last().is_some_and(is_pending) {
-            return self.common.say("your last change is not confirmed yet: undo it after that");
+            return self
+                .common
+                .say("your last change is not confirmed yet: press U again once it is");
         }
         let Some(entry) = self.undo_stack.pop() else {
             return self.common.say("there is no change of yours to undo");

@@ -248,7 +248,9 @@ impl App {
     /// Saves the snapshot on the screen once its records were read.
     pub(super) fn save_with_records(&mut self, prompt: Prompt, overwrite: Existing) {
         if self.saving.is_some() {
-            return self.overlay = Some(prompt.refused("the last file is not written yet".into()));
+            return self.overlay = Some(
+                prompt.refused("the file before this one is still being written: try again".into()),
+            );
         }
         let at = self.common.replay.as_ref().and_then(|replay| replay.at);
         if let Some(snapshot) = at.zip(self.common.model.shared_snapshot()) {

@@ -125,7 +125,7 @@ fn the_state_that_the_answer_names_is_put_back() {
     }
 }
 
-/// A picture that was taken before the change does not show the point as it was.
+/// The screen keeps a requested switch, although a picture from before it has the old state.
 #[test]
 fn a_picture_from_before_the_answer_does_not_take_the_change_back() {
     let (mut desk, far) = desk_afar();
@@ -146,7 +146,10 @@ fn a_change_without_an_answer_is_not_undone_and_a_refused_undo_can_be_repeated()
     desk.common.selected = Some(3);
     desk.press("e");
     desk.press("U");
-    assert_eq!(desk.said(), Some("your last change is not confirmed yet: undo it after that"));
+    assert_eq!(
+        desk.said(),
+        Some("your last change is not confirmed yet: press U again once it is")
+    );
     far.line.borrow_mut().answers = true;
     desk.wait(1);
     assert_eq!(far.process.state(3), PointState::Off);
