@@ -81,7 +81,7 @@ fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> 
         (Column::Domain, _) => figures.point().domain().into(),
         (Column::Name, _) => figures.name().into(),
         (Column::Waits, _) => {
-            figures.waits().and_then(PointReport::longest_wait).map(|(what, _)| what).into()
+            figures.waits().and_then(PointReport::main_wait).map(|(what, _)| what).into()
         }
         (_, Kind::Text | Kind::Picture) => Value::None,
         (_, Kind::Count | Kind::Whole) => value.map(|value| value as u64).into(),

@@ -108,7 +108,8 @@ columns! {
         "load of the last polls, on the same scale";
     Excl = "excl", "Excl", 7, Sum(|f, _| exclusive(f)).rank(13).text(exclusive_text).summed(),
         "own time, without nested regions that are on";
-    Avg = "avg", "CPU avg", 7, Time(|f, _| f.mean()).rank(3).text(mean_text), "mean of a measurement";
+    Avg = "avg", "CPU avg", 7, Time(|f, _| f.mean()).rank(3).text(mean_text),
+        "mean of a measurement";
     Min = "min", "CPU min", 7, Time(|f, _| used(f, f.total().min)), "shortest measurement";
     Max = "max", "CPU max", 7, Time(|f, _| used(f, f.total().max)).rank(11), "longest measurement";
     P50 = "p50", "CPU p50", 7, Time(|f, with| with.quantile(f, |q| q.p50)).rank(14), "median";
@@ -142,7 +143,7 @@ columns! {
         "busiest process or thread, divided by the mean (--sum, OpenMP)";
     Waits = "waits", "Waits for", 16, Text(waits_text).left(32).cut().rank(9)
         .order(|a, b| waited(a).total_cmp(&waited(b))),
-        "its longest wait in the last seconds, as a share of its time (on the screen)";
+        "what it waits for most, with the share of its time (only on the screen)";
 }
 
 /// The unit of a column's figures.
@@ -425,12 +426,12 @@ fn rate_text(figures: &Figures, with: &With) -> String {
 
 /// The share comes first, since a long reason is cut.
 fn waits_text(figures: &Figures, _: &With) -> String {
-    let wait = figures.waits().and_then(PointReport::longest_wait);
+    let wait = figures.waits().and_then(PointReport::main_wait);
     wait.map_or(String::new(), |(what, share)| format!("{:>4}% {what}", units::percent(share)))
 }
 
 fn waited(figures: &Figures) -> f64 {
-    figures.waits().and_then(PointReport::longest_wait).map_or(0.0, |(_, share)| share)
+    figures.waits().and_then(PointReport::main_wait).map_or(0.0, |(_, share)| share)
 }
 
 fn name_text(figures: &Figures, with: &With) -> String {

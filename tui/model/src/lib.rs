@@ -253,7 +253,7 @@ impl Model {
         }
     }
 
-    /// Whether it is sampled what the points wait for.
+    /// Whether the waits of the points are sampled.
     pub fn has_waits(&self) -> bool {
         self.waits.is_some()
     }

@@ -162,12 +162,8 @@ impl Period {
     /// Divides the times in [`Place::Unseen`] among the thread's other times. `point` returns the
     /// present point of a thread, which gets them if the thread has no other times.
     fn divide_unseen(&mut self, point: impl Fn(u32) -> Option<u32>) {
-        let unseen: Vec<u32> =
-            self.times.keys().filter(|key| key.1 == Place::Unseen).map(|key| key.0).collect();
-        let unseen: Vec<(u32, Times)> = unseen
-            .into_iter()
-            .filter_map(|tid| Some((tid, self.times.remove(&(tid, Place::Unseen))?)))
-            .collect();
+        let unseen = self.times.extract_if(|key, _| key.1 == Place::Unseen);
+        let unseen: Vec<(u32, Times)> = unseen.map(|((tid, _), times)| (tid, times)).collect();
         let others: HashSet<u32> = self.times.keys().map(|key| key.0).collect();
         for (tid, _) in unseen.iter().filter(|(tid, _)| !others.contains(tid)) {
             self.times(*tid, Place::Point(point(*tid)));
@@ -525,7 +521,7 @@ mod tests {
         assert_eq!((parts[0].name.as_str(), parts[1].name.as_str()), (RUNNING, "lock JOBS"));
         let all: f64 = parts.iter().map(|part| part.share).sum();
         assert!(near(all, 1.0), "{parts:?}");
-        assert_eq!(seven.longest_wait(), Some(("lock JOBS".into(), parts[1].share)));
+        assert_eq!(seven.main_wait(), Some(("lock JOBS".into(), parts[1].share)));
         assert!(near(seven.reasons[0].share, 0.19 / seven.wall_s));
         let [jobs] = report.locks.as_slice() else { panic!("{report:?}") };
         assert_eq!((jobs.name.as_str(), jobs.waits), ("JOBS", 1));

@@ -352,7 +352,7 @@ pub struct TimePart {
 impl PointReport {
     /// What the point's threads did most while they did not run: a wait or [`RUN_QUEUE`], with its
     /// share of the point's time. `None` if they ran all the time.
-    pub fn longest_wait(&self) -> Option<(String, f64)> {
+    pub fn main_wait(&self) -> Option<(String, f64)> {
         let first = self.reasons.first().filter(|first| first.share > 0.0);
         let queued = self.queued_share();
         match first {

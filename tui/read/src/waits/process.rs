@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::source::namespaces::id_inside;
+use crate::source::namespaces::{effective_user, id_inside};
 
 /// Maximum number of threads whose files stay open between samples.
 const MOST_OPEN: usize = 256;
@@ -193,15 +193,26 @@ impl Process {
     /// Why the kernel does not show the system calls of the process, and what to do.
     pub(super) fn why_refused(&self) -> String {
         let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-        let (known, why) = match scope.trim() {
+        let is_ours = |it: fs::Metadata| it.uid() == effective_user();
+        let scope = match fs::metadata(&self.folder).is_ok_and(is_ours) {
+            true => scope.trim(),
+            false => "",
+        };
+        let (known, why) = match scope {
             "1" => (
                 ", only kinds of waits",
                 "kernel.yama.ptrace_scope is 1, so only a parent may read them: start the program \
                  by `pfp-top run`, run pfp-top as root, or set it to 0",
             ),
-            "2" | "3" => (
+            "2" => (
                 ", only kinds of waits",
-                "kernel.yama.ptrace_scope forbids it: run pfp-top as root (with 2), or set it to 0",
+                "kernel.yama.ptrace_scope is 2, so only root may read them: run pfp-top as root, or \
+                 set it to 0",
+            ),
+            "3" => (
+                ", only kinds of waits",
+                "kernel.yama.ptrace_scope is 3, so nobody may read them before a restart with a \
+                 lower value",
             ),
             _ => {
                 ("", "the process belongs to another user or hides its memory: run pfp-top as root")
