@@ -11,6 +11,7 @@ mod controls;
 mod mouse;
 mod palette;
 mod replay;
+mod saving;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,8 +75,8 @@ pub struct App {
     requested: change::Requested,
     /// The job that reads the recording.
     reading: Option<replay::Reading>,
-    /// The snapshot of the recording that is saved once it was read.
-    saving: Option<replay::Saving>,
+    /// The file that is being saved.
+    saving: Option<saving::Saving>,
     /// While requested figures are on their way: the moment from which the last ones are shown again.
     awaits_until: Option<Instant>,
 }
@@ -410,7 +411,7 @@ impl App {
     /// The next moment at which the screen changes without input.
     pub fn next_change(&self) -> Option<Instant> {
         let toast = self.common.toast.as_ref().map(|toast| toast.until);
-        [toast, self.common.frozen_until, self.next_poll(), self.next_sample()]
+        [toast, self.common.frozen_until, self.next_poll(), self.next_sample(), self.next_saving()]
             .into_iter()
             .flatten()
             .min()
@@ -534,7 +535,14 @@ impl App {
     pub fn last_snapshot(&mut self) -> Option<Snapshot> {
         let session = self.common.session.as_mut()?;
         let snapshot = session.poll().ok()?;
-        Some(session.whole(&snapshot))
+        let until = Instant::now() + saving::FOR_RECORDS;
+        loop {
+            let mut whole = snapshot.clone();
+            session.source.add_records(&mut whole);
+            if Instant::now() >= until || !session.source.awaits_records(&snapshot) {
+                return Some(whole);
+            }
+        }
     }
 }
 

@@ -123,13 +123,6 @@ impl Session {
         })
     }
 
-    /// The snapshot with its records, for a file.
-    pub fn whole(&mut self, snapshot: &Snapshot) -> Snapshot {
-        let mut whole = snapshot.clone();
-        self.source.add_all_records(&mut whole);
-        whole
-    }
-
     /// Forgets the toggled points, so that they keep their present states.
     pub fn leave_as_is(&mut self) {
         self.toggled.clear();

@@ -24,7 +24,6 @@ mod usage;
 mod which;
 
 use std::io;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,13 +33,12 @@ use serde::{Deserialize, Serialize};
 pub use choice::{Choice, Wanted, choose};
 pub use collecting::Collecting;
 pub use file::FileSource;
-pub use live::{LostSegment, announced, attach, discover, gc};
+pub use live::{LostSegment, RawCopy, announced, attach, discover, gc};
 pub use process_group::{ProcessGroup, Selector};
 pub use search::Search;
 pub use which::Which;
 
 pub use crate::files::Refusal;
-use crate::files::json::Existing;
 pub use crate::files::recording::{Frames, Growth, Moment, ReadingJob, Recording};
 pub use crate::snapshot::BadPlace;
 use crate::snapshot::{Drained, End, PointState, Snapshot};
@@ -115,10 +113,10 @@ pub trait Source {
     /// snapshot's moment. The measurements are many, and only files and the timeline need them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}
 
-    /// Like [`Self::add_records`], for a file: waits for records that are on their way, for up to a
-    /// second.
-    fn add_all_records(&mut self, snapshot: &mut Snapshot) {
-        self.add_records(snapshot);
+    /// Whether [`Self::add_records`] has left out records of this snapshot that are on their way,
+    /// so that a later call adds them. Never waits.
+    fn awaits_records(&self, _snapshot: &Snapshot) -> bool {
+        false
     }
 
     /// For each thread that is in a region: the id of its lane, and the ids of its open points,
@@ -145,9 +143,8 @@ pub trait Source {
         None
     }
 
-    /// Copies the process's segment to a file, whole or not at all; compressed if the name ends in
-    /// `.zst`.
-    fn save_raw(&mut self, _path: &Path, _existing: Existing) -> io::Result<()> {
+    /// Copies the process's segment.
+    fn copy_raw(&mut self) -> io::Result<RawCopy> {
         let why = "expected one process, which has a segment to copy; found a file, or several \
                    processes: choose one with -p PID";
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
@@ -255,9 +252,14 @@ pub trait Finder {
     fn discover(&mut self) -> Result<Discovery>;
     /// Attaches to a process that was found.
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
-    /// Attaches to several processes as one. A finder that only a group uses needs no
-    /// implementation, since a group attaches to its members one by one.
-    fn attach_group(&mut self, _group: &ProcessGroup) -> Result<Box<dyn Source>> {
+    /// Attaches to several processes as one. `interval` has the same meaning as in
+    /// [`Source::set_interval`]. A finder that only a group uses needs no implementation, since a
+    /// group attaches to its members one by one.
+    fn attach_group(
+        &mut self,
+        _group: &ProcessGroup,
+        _interval: Option<Duration>,
+    ) -> Result<Box<dyn Source>> {
         bail!("expected one process to watch, found several")
     }
     /// The names of the places that the finder searches, if there are several.

@@ -241,7 +241,7 @@ impl AgentServer<'_> {
                 self.watch(source, attached)?
             }
             Ask::AttachGroup { source, group } => {
-                let attached = self.finder.attach_group(&group)?;
+                let attached = self.finder.attach_group(&group, None)?;
                 self.watch(source, attached)?
             }
             Ask::Detach { source } => {

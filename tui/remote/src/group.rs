@@ -120,8 +120,12 @@ impl GroupSource {
     ///
     /// # Errors
     ///
-    /// If there is no such process.
-    pub(super) fn new(wanted: ProcessGroup, finder: Box<dyn Finder>) -> Result<Self> {
+    /// If there is no such process. Without an interval, also if the places of all are late.
+    pub(super) fn new(
+        wanted: ProcessGroup,
+        finder: Box<dyn Finder>,
+        interval: Option<Duration>,
+    ) -> Result<Self> {
         let mut group = Self {
             wanted,
             finder,
@@ -138,13 +142,15 @@ impl GroupSource {
             started_unix_ns: u64::MAX,
             counted: None,
             elapsed_ticks: 0,
-            interval: None,
+            interval,
             changes: Vec::new(),
         };
         let discovery = group.join()?;
         match (group.members.is_empty(), group.coming.len()) {
             (false, _) => Ok(group),
             (true, 0) => bail!(Refusal::NoTarget(discovery.nothing_found())),
+            // A screen waits for the first picture as it waits for any other.
+            (true, _) if interval.is_some() => Ok(group),
             (true, late) => bail!(
                 "expected figures, found {late} processes whose places are late; try again, or \
                  leave those places out"
@@ -238,25 +244,6 @@ impl GroupSource {
             }
         });
     }
-
-    /// Adds the records of each member. `add` reads them into a copy of the member's last snapshot.
-    fn add_records_by(
-        &mut self,
-        snapshot: &mut Snapshot,
-        add: impl Fn(&mut dyn Source, &mut Snapshot),
-    ) {
-        for member in &mut self.members {
-            let mut own = member.last.clone();
-            add(&mut *member.source, &mut own);
-            let began = member.began.unwrap_or_default();
-            snapshot.records.extend(own.records.into_iter().filter_map(|mut record| {
-                record.point = *member.points.get(&record.point)?;
-                record.lane = *member.lanes.get(&record.lane)?;
-                record.start = record.start.saturating_add(began);
-                Some(record)
-            }));
-        }
-    }
 }
 
 impl Source for GroupSource {
@@ -272,7 +259,13 @@ impl Source for GroupSource {
     }
 
     fn awaits(&mut self) -> bool {
-        self.members.iter_mut().any(|member| member.source.awaits())
+        let mut coming = self.coming.iter_mut();
+        let is_first = self.members.is_empty() && coming.any(|(_, source)| source.awaits());
+        is_first || self.members.iter_mut().any(|member| member.source.awaits())
+    }
+
+    fn is_coming(&self) -> bool {
+        self.members.is_empty() && !self.coming.is_empty()
     }
 
     fn picture(&mut self) -> Result<Snapshot> {
@@ -292,6 +285,9 @@ impl Source for GroupSource {
         self.fold_ended();
         // `join` polls the members that it adds.
         self.join()?;
+        if self.is_coming() {
+            bail!("expected figures, found silence from {} processes", self.coming.len());
+        }
         Ok(self.merge())
     }
 
@@ -330,11 +326,21 @@ impl Source for GroupSource {
     }
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
-        self.add_records_by(snapshot, |source, own| source.add_records(own));
+        for member in &mut self.members {
+            let mut own = member.last.clone();
+            member.source.add_records(&mut own);
+            let began = member.began.unwrap_or_default();
+            snapshot.records.extend(own.records.into_iter().filter_map(|mut record| {
+                record.point = *member.points.get(&record.point)?;
+                record.lane = *member.lanes.get(&record.lane)?;
+                record.start = record.start.saturating_add(began);
+                Some(record)
+            }));
+        }
     }
 
-    fn add_all_records(&mut self, snapshot: &mut Snapshot) {
-        self.add_records_by(snapshot, |source, own| source.add_all_records(own));
+    fn awaits_records(&self, _: &Snapshot) -> bool {
+        self.members.iter().any(|member| member.source.awaits_records(&member.last))
     }
 
     fn new_records(&mut self, _: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {

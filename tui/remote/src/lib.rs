@@ -60,6 +60,11 @@ impl Machine {
         elsewhere.unwrap_or_else(|| attach(candidate))
     }
 
+    /// Whether a search is made in the background, so that a screen does not wait for it.
+    fn searches_in_background(&self) -> bool {
+        self.search.is_some()
+    }
+
     fn add_rooms(&self, discovery: &mut Discovery) {
         if let Some(rooms) = &self.rooms {
             rooms.add_to(discovery);
@@ -97,11 +102,15 @@ impl Finder for Machine {
         self.rooms.as_ref().map(Rooms::bad_places).unwrap_or_default()
     }
 
-    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+    fn attach_group(
+        &mut self,
+        group: &ProcessGroup,
+        interval: Option<Duration>,
+    ) -> Result<Box<dyn Source>> {
         let collecting = || self.collecting.clone().unwrap_or_else(|| Rc::new(Collecting::start()));
         let collecting = group.is_open().then(collecting);
-        let finder = Newcomers::new(Self { collecting, search: None, ..self.clone() });
-        let group = attach_group_by(Box::new(finder), group)?;
+        let finder = Newcomers::new(Self { collecting, ..self.clone() });
+        let group = attach_group_by(Box::new(finder), group, interval)?;
         self.collecting = None;
         Ok(group)
     }
@@ -139,7 +148,12 @@ pub fn newcomers() -> Box<dyn Finder> {
     Box::new(Newcomers::new(Machine::all(false)))
 }
 
-/// Attaches to several of the processes that this finder finds, as one.
-pub fn attach_group_by(finder: Box<dyn Finder>, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-    Ok(Box::new(group::GroupSource::new(group.clone(), finder)?))
+/// Attaches to several of the processes that this finder finds, as one. `interval` has the same
+/// meaning as in [`Source::set_interval`].
+pub fn attach_group_by(
+    finder: Box<dyn Finder>,
+    group: &ProcessGroup,
+    interval: Option<Duration>,
+) -> Result<Box<dyn Source>> {
+    Ok(Box::new(group::GroupSource::new(group.clone(), finder, interval)?))
 }

@@ -45,7 +45,14 @@ impl Finder for Newcomers {
             self.machine.add_rooms(&mut discovery);
             return Ok(discovery);
         }
-        self.looks = self.looks.saturating_sub(1);
+        // For a screen, another search begins in the background once the last one has ended.
+        if self.machine.searches_in_background() {
+            self.machine.prepare();
+        }
+        // The last look has the result of a search that began after the announcement.
+        if !self.machine.awaits() {
+            self.looks = self.looks.saturating_sub(1);
+        }
         self.machine.discover()
     }
 

@@ -1,7 +1,5 @@
 //! Carries out actions: an overlay handles them first, then the screen, then the app.
 
-use std::io;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::App;
@@ -12,20 +10,11 @@ use crate::screens::Outcome;
 use pfp_model::compare::Baseline;
 use pfp_model::filter::Filter;
 use pfp_model::grid::Scroll;
-use pfp_read::files;
-use pfp_read::files::json::{self, Existing};
-use pfp_read::files::zstd_file;
 use pfp_read::snapshot::{PointState, Snapshot};
 use pfp_read::units::Unit;
 
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
-
-/// Whether a file of this name becomes a copy of the segment: `NAME.pfp` or `NAME.pfp.zst`.
-fn is_raw(path: &Path) -> bool {
-    let ends = |path: &Path| path.extension().is_some_and(|end| end == "pfp");
-    ends(path) || zstd_file::is_named(path) && ends(&path.with_extension(""))
-}
 
 impl App {
     /// Carries out an action of the user.
@@ -56,7 +45,7 @@ impl App {
                 self.attach(found);
             }
             Outcome::AttachGroup(group) => {
-                let found = self.finder.attach_group(&group);
+                let found = self.finder.attach_group(&group, Some(self.common.interval));
                 self.attach(found);
             }
             Outcome::ShowPoints(filter, why) => {
@@ -234,7 +223,8 @@ impl App {
                 Err(error) => self.common.notify(Severity::Error, format!("{error:#}")),
             },
             _ => {
-                let whole = session.whole(snapshot);
+                let mut whole = snapshot.clone();
+                session.source.add_records(&mut whole);
                 self.take_records(&whole);
             }
         }
@@ -323,53 +313,5 @@ impl App {
             self.next_poll = self.next_poll.min(self.common.now + step);
         }
         self.common.say(format!("every {} s", self.common.interval.as_secs_f64()));
-    }
-
-    pub(super) fn write(&mut self, prompt: Prompt, overwrite: Existing) {
-        if prompt.text().is_empty() {
-            return self.overlay = Some(prompt.refused("a name is needed".into()));
-        }
-        if self.common.replay.is_some() {
-            return self.save_with_records(prompt, overwrite);
-        }
-        let (Some(snapshot), Some(session)) =
-            (self.common.model.snapshot(), &mut self.common.session)
-        else {
-            return;
-        };
-        let snapshot = session.whole(snapshot);
-        self.save(&snapshot, prompt, overwrite);
-    }
-
-    /// Saves a snapshot, or the segment of the process, as the name of the file says.
-    pub(super) fn save(&mut self, snapshot: &Snapshot, prompt: Prompt, overwrite: Existing) {
-        let Some(session) = &mut self.common.session else { return };
-        let path = files::with_home(prompt.text());
-        let shown = pfp_read::text::clean(&prompt.text()).into_owned();
-        let written = if is_raw(&path) {
-            session.source.save_raw(&path, overwrite)
-        } else {
-            json::write(snapshot, &path, overwrite)
-        };
-        match written {
-            Ok(()) => {
-                self.common.log.note(self.common.unix_ns(), format!("wrote {shown}"));
-                self.common.say(format!("wrote {shown}"));
-            }
-            // The file of a recording is written later, when the user may be typing something else.
-            Err(error) if self.overlay.is_some() => {
-                self.common.notify(Severity::Error, format!("{shown} not written: {error}"));
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.overlay = Some(Overlay::Replace(prompt));
-            }
-            // The text stays so that the user can correct it.
-            Err(error) => {
-                self.overlay = Some(prompt.refused(format!("not written: {error}")));
-                self.common
-                    .log
-                    .note(self.common.unix_ns(), format!("{shown} not written: {error}"));
-            }
-        }
     }
 }

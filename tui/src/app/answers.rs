@@ -89,7 +89,7 @@ impl App {
     fn accept(&mut self, overlay: Overlay) {
         match overlay {
             Overlay::Typed(prompt) => self.take(prompt),
-            Overlay::Replace(prompt) => self.write(prompt, Existing::Replace),
+            Overlay::Replace(prompt) => self.save(prompt, Existing::Replace),
             Overlay::Sort(key) => self.sort_by(key, None),
             Overlay::Palette(prompt, place) => {
                 let found = self.palette(&prompt.text()).get(place).map(|it| it.action);
@@ -121,7 +121,7 @@ impl App {
                 self.carry_on(outcome);
             }
             PromptSubject::Moment => self.seek(prompt),
-            PromptSubject::File => self.write(prompt, Existing::Keep),
+            PromptSubject::File => self.save(prompt, Existing::Keep),
             // The palette accepts its text itself.
             PromptSubject::Command => {}
         }

@@ -20,17 +20,15 @@ use std::time::Duration;
 
 use anyhow::Error;
 
-pub(super) use self::job::Reading;
-use self::job::{Found, Order, Placed, Range};
+use self::job::{Found, Order, Range};
+pub(super) use self::job::{Placed, Reading};
 use super::{App, CHECK};
 use crate::common::replay::{NORMAL, SPEEDS};
 use crate::common::{Overlay, Prompt, PromptSubject, Replay, Screen, Severity};
 use pfp_model::Model;
 use pfp_model::log::EventLog;
-use pfp_read::files::json::Existing;
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source::{Growth, Moment};
-use pfp_read::text;
 
 /// The shortest time between two frames while a recording plays.
 const FRAME: Duration = Duration::from_millis(100);
@@ -44,23 +42,11 @@ const CHECK_LATE: Duration = Duration::from_millis(100);
 const BETWEEN: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A snapshot that is saved once its records were read.
-pub(super) struct Saving {
-    snapshot: Placed<Arc<Snapshot>>,
-    prompt: Prompt,
-    overwrite: Existing,
-    /// Whether the user has tried to leave before it was written.
-    was_warned: bool,
-}
-
 impl App {
     /// Sets up the replay, if the watched source is a recording.
     pub(super) fn begin_replay(&mut self) {
         self.reading = None;
-        if let Some(saving) = self.saving.take() {
-            let name = text::clean(&saving.prompt.text()).into_owned();
-            self.common.notify(Severity::Error, format!("{name} was not written"));
-        }
+        self.give_up_saving();
         if self.common.replay.take().is_some() {
             self.common.interval = self.common.options.interval;
         }
@@ -130,6 +116,7 @@ impl App {
         let wants_records = self.view().wants_records();
         let windows = self.view().windows();
         let shown = self.common.model.shared_snapshot();
+        let save = self.snapshot_to_read();
         let session = self.common.session.as_mut();
         let (Some(recording), Some(replay), None) = (
             session.and_then(|session| session.source.recording()),
@@ -158,7 +145,7 @@ impl App {
             range,
             with_records: wants_records,
             records_of: at.filter(|_| lacks_parts && wants_records).zip(shown),
-            save: self.saving.as_ref().map(|saving| saving.snapshot.clone()),
+            save,
             windows: windows.unwrap_or_default(),
         };
         if order.is_empty() {
@@ -206,11 +193,10 @@ impl App {
         if let Some(whole) = found.with_records {
             self.take_records(&whole);
         }
-        if order.save.is_some()
-            && let Some(Saving { prompt, overwrite, .. }) = self.saving.take()
-            && let Some(whole) = found.to_save
-        {
-            self.save(&whole, prompt, overwrite);
+        match found.to_save {
+            Some(whole) => self.write(whole),
+            None if order.save.is_some() => self.give_up_saving(),
+            None => {}
         }
         match order.range {
             Some(_) => self.update(),
@@ -245,27 +231,7 @@ impl App {
         self.read_soon();
     }
 
-    /// Saves the snapshot on the screen once its records were read.
-    pub(super) fn save_with_records(&mut self, prompt: Prompt, overwrite: Existing) {
-        if self.saving.is_some() {
-            return self.overlay = Some(
-                prompt.refused("the file before this one is still being written: try again".into()),
-            );
-        }
-        let at = self.common.replay.as_ref().and_then(|replay| replay.at);
-        if let Some(snapshot) = at.zip(self.common.model.shared_snapshot()) {
-            self.saving = Some(Saving { snapshot, prompt, overwrite, was_warned: false });
-            self.read_soon();
-        }
-    }
-
-    /// Whether a file waits to be written that the user was not warned about. From now on, the user
-    /// was.
-    pub(super) fn must_warn_of_saving(&mut self) -> bool {
-        self.saving.as_mut().is_some_and(|saving| !mem::replace(&mut saving.was_warned, true))
-    }
-
-    fn read_soon(&mut self) {
+    pub(super) fn read_soon(&mut self) {
         self.read_on(false);
         self.next_poll = self.common.now + self.until_next_frame();
     }

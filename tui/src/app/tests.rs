@@ -77,7 +77,11 @@ impl Finder for Stage {
         Ok(Box::new(Synthetic::new()))
     }
 
-    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+    fn attach_group(
+        &mut self,
+        group: &ProcessGroup,
+        _: Option<Duration>,
+    ) -> Result<Box<dyn Source>> {
         let Selector::Segments(ids) = &group.members else { anyhow::bail!("not asked for") };
         let mut several = Synthetic::new();
         let process = &mut several.snapshot_mut().process;
@@ -152,6 +156,16 @@ impl Desk {
         view::settle(&mut self.app, AREA, self.now);
     }
 
+    /// Waits until the file that is being saved was written or refused.
+    pub(crate) fn wait_until_saved(&mut self) {
+        let start = Instant::now();
+        while self.app.next_saving().is_some() {
+            assert!(start.elapsed() < Duration::from_secs(60), "it is never written");
+            self.app.go_on_saving(self.now);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Presses these keys; a line end is Enter, an escape is Esc.
     pub(crate) fn press(&mut self, keys: &str) {
         for c in keys.chars() {
@@ -169,7 +183,7 @@ impl Desk {
     }
 
     /// Clears the line that is being typed.
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.app.key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL), self.now);
     }
 
@@ -216,7 +230,7 @@ impl Desk {
     }
 
     /// The message in the last line.
-    fn said(&self) -> Option<&str> {
+    pub(crate) fn said(&self) -> Option<&str> {
         self.common.toast.as_ref().map(|toast| toast.text.as_str())
     }
 

@@ -33,7 +33,8 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Record(record)) => record::run(&record),
         Some(Command::Snapshot(saving)) => snapshot(&saving),
         Some(Command::SaveRaw(Saving { target, output, force })) => {
-            let saved = target.resolve()?.save_raw(&output, overwrite(force));
+            let copy = target.resolve()?.copy_raw();
+            let saved = copy.and_then(|copy| copy.write(&output, overwrite(force)));
             written(saved, &output).map(|()| 0)
         }
         Some(Command::Diff(asked)) => diff::run(&asked),

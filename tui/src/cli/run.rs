@@ -105,7 +105,7 @@ impl RunArgs {
     /// Attaches to this process, or to all processes that belong to the program.
     fn attach(&self, family: &mut ProgramFinder, candidate: &Candidate) -> Result<Box<dyn Source>> {
         match self.group() {
-            Some(group) => family.attach_group(&group),
+            Some(group) => family.attach_group(&group, None),
             None => family.attach(candidate),
         }
     }
@@ -462,9 +462,13 @@ impl Finder for ProgramFinder {
         Ok(source)
     }
 
-    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+    fn attach_group(
+        &mut self,
+        group: &ProcessGroup,
+        interval: Option<Duration>,
+    ) -> Result<Box<dyn Source>> {
         let family = Self { is_of_group: true, ..self.clone() };
-        let source = remote::attach_group_by(Box::new(family), group)?;
+        let source = remote::attach_group_by(Box::new(family), group, interval)?;
         self.collecting = None;
         Ok(source)
     }

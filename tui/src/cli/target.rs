@@ -141,7 +141,7 @@ impl TargetArgs {
     pub(super) fn resolve(&self) -> Result<Box<dyn Source>> {
         let mut finder = self.finder()?;
         if let Some(group) = self.group() {
-            return finder.attach_group(&group);
+            return finder.attach_group(&group, None);
         }
         let (discovery, wanted) = (finder.discover()?, self.wanted());
         match choose(&discovery, &wanted) {

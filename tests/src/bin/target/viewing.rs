@@ -109,7 +109,8 @@ impl Viewer {
         json::write(&snapshot, &new, Existing::Keep).expect("there is room");
         if number.is_multiple_of(4) {
             let raw = folder.join(format!("copy-{number}.pfp"));
-            self.source.save_raw(&raw, Existing::Keep).expect("there is room");
+            let copy = self.source.copy_raw().expect("there is memory");
+            copy.write(&raw, Existing::Keep).expect("there is room");
         }
         self.snapshot = snapshot;
     }

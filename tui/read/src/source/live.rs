@@ -1,5 +1,6 @@
 //! Finds and watches the processes of this machine through their segments.
 
+mod names;
 pub(super) mod picture;
 mod switches;
 
@@ -8,7 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use pfp_shm_layout::beacon::Info;
@@ -33,11 +34,16 @@ use crate::files::atomic_file::{self, Existing};
 use crate::files::zstd_file;
 use crate::local_time::unix_ns;
 use crate::snapshot::{Drained, End, LaneKind, ProcessState, Record, Snapshot};
+use names::Names;
 use picture::{
     CellCache, Fate, add_calls, bound_resets, convert, convert_record, name_of, point_state,
-    records, show_names, state_of, ticks_until, until_last_begin,
+    records, state_of, ticks_until, until_last_begin,
 };
 use switches::Switches;
+
+/// How long a screen waits for names from the program's object files: too short for a user to
+/// notice, and long enough that the names of most programs do not change before the user's eyes.
+const FOR_NAMES: Duration = Duration::from_millis(20);
 
 /// Finds the processes of this user.
 pub fn discover() -> Result<Discovery> {
@@ -191,7 +197,8 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         watch,
         dead: false,
         cells: CellCache::default(),
-        names: Vec::new(),
+        names: Names::default(),
+        interval: None,
         last: None,
         elapsed_ticks: 0,
         pid,
@@ -224,6 +231,30 @@ pub fn gc() -> Result<Vec<String>> {
         });
     }
     Ok(lines)
+}
+
+/// A copy of a process's segment, to be written to a file.
+#[derive(Debug)]
+pub struct RawCopy {
+    copy: SegmentCopy,
+    note: Note,
+}
+
+impl RawCopy {
+    /// Writes the file, whole or not at all; compressed if the name ends in `.zst`.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written, or it exists and may not be replaced.
+    pub fn write(&self, path: &Path, existing: Existing) -> io::Result<()> {
+        atomic_file::write_file(path, existing, |file| {
+            if zstd_file::is_named(path) {
+                zstd_file::write(file, |out| self.copy.write(&mut Dense(out), Some(&self.note)))
+            } else {
+                self.copy.write(file, Some(&self.note))
+            }
+        })
+    }
 }
 
 /// A segment of this user whose beacon was removed from its folder, so that viewers cannot find the
@@ -283,8 +314,9 @@ struct LiveSource {
     /// Whether the process was found dead, so that its figures no longer change.
     dead: bool,
     cells: CellCache,
-    /// Each point's name and, if it differs, its readable name.
-    names: Vec<(String, Option<String>)>,
+    names: Names,
+    /// Maximum time until the next poll. `None` for a command, which has no screen.
+    interval: Option<Duration>,
     /// The last picture of a dead process.
     last: Option<Snapshot>,
     elapsed_ticks: u64,
@@ -296,8 +328,13 @@ struct LiveSource {
 }
 
 impl Source for LiveSource {
+    fn set_interval(&mut self, within: Option<Duration>) {
+        self.interval = within;
+    }
+
     fn picture(&mut self) -> Result<Snapshot> {
-        if let Some(last) = &self.last {
+        if let Some(last) = &mut self.last {
+            self.names.show_found(&mut last.points);
             return Ok(last.clone());
         }
         // Check liveness before reading: if the process is dead by now, all its writes are done,
@@ -315,7 +352,8 @@ impl Source for LiveSource {
         };
         let mut snapshot = convert(picture, cells, &self.facts, &fate);
         let loaded = self.objects();
-        show_names(&mut self.names, &mut snapshot.points, loaded);
+        let patience = self.interval.map_or(Duration::MAX, |_| FOR_NAMES);
+        self.names.show(&mut snapshot.points, loaded, patience);
         self.elapsed_ticks = self.ticks_until_now(&snapshot);
         snapshot.elapsed_ticks = self.elapsed_ticks;
         let of = self.threads_of.filter(|_| snapshot.process.state == ProcessState::Running);
@@ -384,23 +422,17 @@ impl Source for LiveSource {
         all
     }
 
-    fn save_raw(&mut self, path: &Path, existing: Existing) -> io::Result<()> {
+    fn copy_raw(&mut self) -> io::Result<RawCopy> {
         // Check liveness before copying, as for a picture. Read the time after copying, so that no
         // record in the copy is later.
         let runs = !matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
-        atomic_file::write_file(path, existing, |file| {
-            let copy = SegmentCopy::of(self.reader.segment())?;
-            let note = Note {
-                taken_unix_ns: unix_ns(SystemTime::now()),
-                taken_monotonic_ns: monotonic_ns(),
-                runs,
-            };
-            if zstd_file::is_named(path) {
-                zstd_file::write(file, |out| copy.write(&mut Dense(out), Some(&note)))
-            } else {
-                copy.write(file, Some(&note))
-            }
-        })
+        let copy = SegmentCopy::of(self.reader.segment())?;
+        let note = Note {
+            taken_unix_ns: unix_ns(SystemTime::now()),
+            taken_monotonic_ns: monotonic_ns(),
+            runs,
+        };
+        Ok(RawCopy { copy, note })
     }
 
     fn act(&mut self, change: Change) -> Result<Acted> {

@@ -18,12 +18,17 @@ use super::symbol::readable;
 use crate::files::input;
 use crate::snapshot::{OPENMP, Point};
 
-/// Names points of parallel regions after their places in the source. Each object is read once.
-/// `which` has the indices of the points to look up.
-pub(super) fn locate(points: &[Point], which: &[usize], loaded: Objects) -> Vec<(usize, String)> {
+/// Whether a point is a parallel region that is named by its address.
+pub(super) fn is_region(point: &Point) -> bool {
+    Address::of(point).is_some()
+}
+
+/// The places in the source of parallel regions, by the indices of their points. Each object is
+/// read once.
+pub(super) fn locate(points: &[Point], loaded: Objects) -> Vec<(usize, String)> {
     let mut objects: BTreeMap<&str, Vec<(usize, Address)>> = BTreeMap::new();
-    for &number in which {
-        if let Some((object, address)) = points.get(number).and_then(Address::of) {
+    for (number, point) in points.iter().enumerate() {
+        if let Some((object, address)) = Address::of(point) {
             objects.entry(object).or_default().push((number, address));
         }
     }

@@ -84,7 +84,8 @@ impl FileGroup {
     /// Makes one source of the files. With `sum`, points of the same name become one.
     pub(crate) fn together(self, sum: bool) -> Result<GroupSource> {
         let ids = self.0.iter().map(|file| file.process.segment_id.clone()).collect();
-        GroupSource::new(ProcessGroup { members: Selector::Segments(ids), sum }, Box::new(self))
+        let group = ProcessGroup { members: Selector::Segments(ids), sum };
+        GroupSource::new(group, Box::new(self), None)
     }
 }
 

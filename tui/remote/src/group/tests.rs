@@ -1,6 +1,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use anyhow::anyhow;
+
 use super::*;
 use pfp_model::{Figures, Model};
 use pfp_read::snapshot::{Open, PointState, Record, total};
@@ -51,8 +53,8 @@ struct Distant {
 
 impl Source for Distant {
     fn picture(&mut self) -> Result<Snapshot> {
-        if let Some(last) = self.last.clone().filter(|_| self.is_late.get()) {
-            return Ok(last);
+        if self.is_late.get() {
+            return self.last.clone().ok_or_else(|| anyhow!("expected a picture, found silence"));
         }
         let snapshot = self.made.borrow_mut().poll()?;
         Ok(self.last.insert(snapshot).clone())
@@ -84,6 +86,14 @@ impl Source for Distant {
         self.has_died.get()
     }
 
+    fn awaits(&mut self) -> bool {
+        self.is_late.get()
+    }
+
+    fn is_coming(&self) -> bool {
+        self.last.is_none()
+    }
+
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         let (lane, point) = (snapshot.lanes[0].id, snapshot.points[0].id);
         let [start, span, exclusive] = [5, 3, 2];
@@ -107,7 +117,7 @@ impl Machines {
 
     fn group(&self, sum: bool) -> GroupSource {
         let group = ProcessGroup { members: Selector::All(String::new()), sum };
-        GroupSource::new(group, Box::new(self.clone())).unwrap()
+        GroupSource::new(group, Box::new(self.clone()), None).unwrap()
     }
 }
 
@@ -264,6 +274,28 @@ fn changes_reach_the_right_process() {
     assert!(both.fenced, "one of them is");
     group.act(Change::Fence(both.id, false)).unwrap();
     assert_eq!((fenced(&a), fenced(&b)), (false, false));
+}
+
+/// A screen answers keys while it waits for the first figures. A command has nothing else to do.
+#[test]
+fn a_screen_waits_for_the_first_figures_of_late_places() {
+    let machines = Machines::default();
+    let _processes = [2, 4].map(|pid| machines.start(pid));
+    machines.1.set(true);
+    let late = |interval| {
+        let group = ProcessGroup { members: Selector::All(String::new()), sum: false };
+        GroupSource::new(group, Box::new(machines.clone()), interval)
+    };
+    let why = late(None).err().expect("nothing has arrived").to_string();
+    assert!(why.contains("found 2 processes whose places are late"), "{why}");
+    let mut group = late(Some(Duration::from_secs(1))).unwrap();
+    assert!(group.is_coming() && group.awaits());
+    let why = group.poll().unwrap_err().to_string();
+    assert!(why.contains("found silence from 2 processes"), "{why}");
+    machines.1.set(false);
+    assert!(!group.awaits());
+    assert_eq!(group.poll().unwrap().process.members.len(), 2);
+    assert!(!group.is_coming());
 }
 
 /// Figures of a late process must not look like those of an idle process.

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use super::agent::{AgentProcess, PATIENCE, SILENT, StartHandle};
 use super::far::{Connection, ConnectionState, PendingRequest};
-use super::remote::{FOR_RECORDS, RemoteSource, Target};
+use super::remote::{RemoteSource, Target};
 use super::way::{AgentCommand, Route, at};
 use super::wire::{Answer, Ask, Unpacker};
 use pfp_read::source::guard::{clean_discovery, clean_places};
@@ -167,7 +167,6 @@ impl RemoteFinder {
             attaching: None,
             asked: None,
             asked_for_records: None,
-            for_records: FOR_RECORDS,
             unsent: Vec::new(),
             acts: VecDeque::new(),
             last: None,
@@ -227,7 +226,11 @@ impl Finder for RemoteFinder {
         self.watch_in_time(Target::One(candidate.segment_id.clone()))
     }
 
-    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+    fn attach_group(
+        &mut self,
+        group: &ProcessGroup,
+        _: Option<Duration>,
+    ) -> Result<Box<dyn Source>> {
         self.watch_in_time(Target::Several(group.clone()))
     }
 

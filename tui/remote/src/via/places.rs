@@ -183,8 +183,12 @@ impl Finder for PlacesFinder {
         self.0.borrow().iter().filter_map(|place| place.via.bad_place()).collect()
     }
 
-    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-        Ok(Box::new(GroupSource::new(group.clone(), Box::new(self.clone()))?))
+    fn attach_group(
+        &mut self,
+        group: &ProcessGroup,
+        interval: Option<Duration>,
+    ) -> Result<Box<dyn Source>> {
+        Ok(Box::new(GroupSource::new(group.clone(), Box::new(self.clone()), interval)?))
     }
 }
 

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -15,17 +14,14 @@ use super::far::{Connection, ConnectionState, PendingRequest};
 use super::scale::ClockScale;
 use super::way::at;
 use super::wire::{Answer, Ask, Failure, Unpacker};
-use pfp_read::files::json::Existing;
 use pfp_read::snapshot::{Drained, Lane, PointState, Record, Snapshot};
-use pfp_read::source::{Acted, Change, ChangeAnswer, LineStatus, ProcessGroup, Source};
+use pfp_read::source::{Acted, Change, ChangeAnswer, LineStatus, ProcessGroup, RawCopy, Source};
 
 /// How long a subcommand without a screen waits for a picture other than the first.
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
 /// How long a screen waits for records, if no other answer is overdue: too short for a user to
 /// notice after pressing a key.
-pub(super) const FOR_RECORDS: Duration = Duration::from_millis(40);
-/// How long a screen waits for records for a file, unless the line is late.
-const MORE_PATIENCE: Duration = Duration::from_secs(1);
+const FOR_RECORDS: Duration = Duration::from_millis(40);
 /// How long to wait until attached; and how long a subcommand without a screen waits for its first
 /// picture, for records and for changes.
 const MAX_PATIENCE: Duration = Duration::from_secs(20);
@@ -67,8 +63,6 @@ pub(super) struct RemoteSource {
     pub(super) asked: Option<PendingRequest>,
     /// The pending request for records.
     pub(super) asked_for_records: Option<PendingRequest>,
-    /// How long a screen waits for records.
-    pub(super) for_records: Duration,
     /// Changes that the next [`Source::prepare`] sends.
     pub(super) unsent: Vec<Change>,
     /// Changes that were sent together and whose answer has not arrived yet, the oldest first.
@@ -229,7 +223,7 @@ impl RemoteSource {
         let patience = match self.interval {
             None => MAX_PATIENCE,
             Some(_) if self.far.borrow_mut().is_late() => Duration::ZERO,
-            Some(_) => self.for_records,
+            Some(_) => FOR_RECORDS,
         };
         let mut far = self.far.borrow_mut();
         let asked = match self.asked_for_records {
@@ -374,14 +368,11 @@ impl Source for RemoteSource {
         snapshot.records = known.flat_map(|ring| &ring.records).filter(ended).cloned().collect();
     }
 
-    fn add_all_records(&mut self, snapshot: &mut Snapshot) {
-        self.for_records = MORE_PATIENCE;
-        if self.asked_for_records.is_some() {
-            // The answer to an earlier request may lack the last records.
-            self.add_records(snapshot);
-        }
-        self.add_records(snapshot);
-        self.for_records = FOR_RECORDS;
+    fn awaits_records(&self, snapshot: &Snapshot) -> bool {
+        // If the answer to an earlier request lacks the last records, the next call requests them.
+        let next = |lane: &Lane| self.rings.get(&lane.id).map_or(0, |ring| ring.next);
+        let is_up = self.opened == self.far.borrow().opened;
+        is_up && snapshot.lanes.iter().any(|lane| next(lane) < lane.records_written)
     }
 
     fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
@@ -390,7 +381,7 @@ impl Source for RemoteSource {
         new.ok().flatten().unwrap_or_default()
     }
 
-    fn save_raw(&mut self, _path: &Path, _existing: Existing) -> io::Result<()> {
+    fn copy_raw(&mut self) -> io::Result<RawCopy> {
         let why = "expected a process of this machine, whose segment can be copied; found one \
                    behind --via: run `pfp-top save-raw` there";
         Err(io::Error::new(io::ErrorKind::Unsupported, why))

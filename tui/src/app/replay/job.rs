@@ -15,7 +15,7 @@ const BEFORE: usize = 120;
 const READ_LIMIT: Duration = Duration::from_millis(100);
 
 /// A snapshot and its index.
-pub(super) type Placed<T> = (usize, T);
+pub(in crate::app) type Placed<T> = (usize, T);
 
 /// What a job reads.
 #[derive(Clone, Default)]

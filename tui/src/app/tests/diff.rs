@@ -104,6 +104,7 @@ fn a_pause_freezes_the_comparison_too_and_the_keys_go_on() {
     desk.clear();
     desk.press(path.to_str().unwrap());
     desk.press("\n");
+    desk.wait_until_saved();
     // The saved snapshot is the one on the screen, not the present state.
     assert_eq!(Some(&read(&path).unwrap()), desk.common.model.snapshot());
     desk.press("Z");

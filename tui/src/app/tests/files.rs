@@ -12,6 +12,7 @@ fn snapshots_are_written_and_never_over_another_file_unasked() {
         desk.clear();
         desk.press(path.to_str().unwrap());
         desk.press("\n");
+        desk.wait_until_saved();
     };
     save(&mut desk);
     let first = read(&path).unwrap();
@@ -28,6 +29,7 @@ fn snapshots_are_written_and_never_over_another_file_unasked() {
 
     save(&mut desk);
     desk.press("y");
+    desk.wait_until_saved();
     assert_eq!(read(&path).unwrap(), first);
 }
 
@@ -41,6 +43,7 @@ fn the_name_says_in_which_form_a_snapshot_is_written() {
         desk.clear();
         desk.press(path.to_str().unwrap());
         desk.press("\n");
+        desk.wait_until_saved();
         let error = match desk.overlay.clone() {
             Some(Overlay::Typed(prompt)) => {
                 // The prompt keeps the name, so that the user can correct it.

@@ -96,6 +96,7 @@ fn keys_are_answered_while_the_file_hangs() {
     drop(hangs);
     wait_until_at(&mut desk, 4);
     assert!(!first_line(&desk).contains("waiting"));
+    desk.wait_until_saved();
     let saved = read(&path).unwrap();
     assert_eq!(saved.taken_unix_ns, desk.snapshot().taken_unix_ns + 26_000_000_000);
 
@@ -144,6 +145,7 @@ fn a_file_that_is_not_written_yet_is_neither_replaced_nor_forgotten() {
         let now = desk.now;
         desk.app.poll(now);
     }
+    desk.wait_until_saved();
     assert!(!name("second.json").exists());
     desk.press("q");
     assert!(desk.quit);

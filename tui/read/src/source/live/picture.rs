@@ -19,8 +19,6 @@ use crate::snapshot::{
     AmountTuple, Bucket, Cell, Clock, ClockKind, Edge, End, FORMAT, Lane, LaneKind, Loss, Open,
     Point, PointState, Process, ProcessState, Record, Snapshot, VERSION,
 };
-use crate::source::place::{Objects, locate};
-use crate::source::symbol::readable;
 
 /// Makes a snapshot of a copy of a segment. If the copy has no note with a time, `file_unix_ns` is
 /// the snapshot's time.
@@ -141,31 +139,6 @@ pub(super) fn convert_record(lane: u32, record: &ring::Record, created: u64) -> 
         exclusive: record.exclusive,
         depth: u32::from(record.depth),
         context: record.context,
-    }
-}
-
-/// Gives points their readable names. Each name is translated only once.
-pub(super) fn show_names(
-    known: &mut Vec<(String, Option<String>)>,
-    points: &mut [Point],
-    objects: Objects,
-) {
-    known.resize_with(points.len(), Default::default);
-    let mut new = Vec::new();
-    for (number, (point, (name, shown))) in points.iter().zip(known.iter_mut()).enumerate() {
-        if point.name != *name {
-            *shown = readable(&point.name);
-            name.clone_from(&point.name);
-            new.push(number);
-        }
-    }
-    for (number, place) in locate(points, &new, objects) {
-        known[number].1 = Some(place);
-    }
-    for (point, (_, shown)) in points.iter_mut().zip(known) {
-        if let Some(shown) = shown {
-            point.name.clone_from(shown);
-        }
     }
 }
 
