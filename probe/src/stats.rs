@@ -32,6 +32,9 @@ pub struct Stats {
     pub off_cpu: u64,
     /// Number of context switches that were noticed between begin and end.
     pub switches: u64,
+    /// Most ticks by the clock from begin to end, among the measurements that were off the CPU or
+    /// took longer than about a millisecond; 0 if there are none.
+    pub longest: u64,
     /// Minimum of the exclusive ticks; 0 without a measurement.
     pub min: u64,
     /// Maximum of the exclusive ticks.
@@ -73,7 +76,7 @@ pub(crate) fn merged(mut buckets: Vec<Bucket>) -> Vec<Bucket> {
 
 /// Number of figures in [`Stats`], not counting the histogram.
 #[cfg(feature = "enabled")]
-pub(crate) const FIGURES: usize = 13;
+pub(crate) const FIGURES: usize = 14;
 
 impl Stats {
     /// Replaces each figure by the result of `pass`, which gets the figure as a word. All copies of
@@ -88,6 +91,7 @@ impl Stats {
             inclusive,
             off_cpu,
             switches,
+            longest,
             min,
             max,
             last,
@@ -98,7 +102,7 @@ impl Stats {
             rate,
             histogram: _,
         } = self;
-        for figure in [count, exclusive, inclusive, off_cpu, switches, min, max, last] {
+        for figure in [count, exclusive, inclusive, off_cpu, switches, longest, min, max, last] {
             *figure = pass(*figure);
         }
         for figure in [average, alpha, mean, variance, rate] {
@@ -133,6 +137,7 @@ impl Stats {
             inclusive,
             off_cpu,
             switches,
+            longest,
             min,
             max,
             last,
@@ -163,6 +168,7 @@ impl Stats {
         }
         *min = (*min).min(other.min);
         *max = (*max).max(other.max);
+        *longest = (*longest).max(other.longest);
         *last = other.last;
         *all_buckets = histogram;
     }
@@ -183,6 +189,12 @@ impl Stats {
     #[must_use]
     pub fn off_cpu(&self) -> Duration {
         self.time(self.off_cpu as f64)
+    }
+
+    /// Longest time by the clock from begin to end; see the field.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.time(self.longest as f64)
     }
 
     /// Shortest exclusive time; zero without a measurement.

@@ -72,7 +72,7 @@ fn first() -> Option<Segment> {
         main.record(compress, Region { own, ..Region::default() });
     }
     // Time off the CPU, and a measurement beyond the histogram.
-    let away = Some(Away { off_cpu: 1_000_000, switches: 3 });
+    let away = Some(Away { off_cpu: 1_000_000, switches: 3, elapsed: 1_000_600 });
     main.record(wait, Region { own: 500, away, ..Region::default() });
     main.record(wait, Region { own: 1 << 50, ..Region::default() });
     main.record(wait, Region { own: 700, ..Region::default() });

@@ -168,7 +168,7 @@ fn the_cells_read_as_they_were_written() {
     let total = 1_125_899_906_843_824;
     let squares = 1_267_650_600_228_229_401_496_703_205_376 + 740_000;
     let expected = sums([3, total, total, 500, 1_125_899_906_842_624, 700], squares);
-    assert_eq!(wait.live, Sums { off_cpu: 1_000_000, switches: 3, ..expected });
+    assert_eq!(wait.live, Sums { off_cpu: 1_000_000, switches: 3, longest: 1_000_600, ..expected });
     assert_eq!(wait.retired, none());
     assert_eq!((wait.lifetime_count, wait.lifetime_exclusive), (3, total));
     let last = [138_538_465_099_744, 2_199_023_255_552, 1];

@@ -125,7 +125,7 @@ impl Program {
     fn measure(&mut self, segment: &Segment, lane: usize, point: usize, ticks: u64) {
         let inclusive = ticks + self.random.below(9);
         let is_away = self.random.below(20) == 0;
-        let away = is_away.then_some(Away { off_cpu: 5, switches: 1 });
+        let away = is_away.then_some(Away { off_cpu: 5, switches: 1, elapsed: inclusive + 5 });
         let measured = Measurement { exclusive: ticks, inclusive, away };
         self.follow(segment, lane, point);
         self.lists[lane][point].live.push(measured);
@@ -317,6 +317,7 @@ fn sums(list: &[Measurement], control: Control) -> Sums {
         inclusive: list.iter().map(|it| it.inclusive).sum(),
         off_cpu: away().map(|away| away.off_cpu).sum(),
         switches: away().map(|away| away.switches).sum(),
+        longest: away().map(|away| away.elapsed).max().unwrap_or(0),
         min: ticks().min().unwrap_or(u64::MAX),
         max: ticks().max().unwrap_or(0),
         last: ticks().next_back().unwrap_or(0),

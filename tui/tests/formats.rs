@@ -168,14 +168,14 @@ fn a_copy_of_a_segment_without_a_note_is_read() {
 fn a_copy_of_a_segment_with_a_note_is_read() {
     let snapshot = opened(&asset("segment-copy-v3.pfp.zst")).unwrap();
     let process = &snapshot.process;
-    assert_eq!((process.name.as_str(), process.pid), ("the \"saving\" one", 4_293));
+    assert_eq!((process.name.as_str(), process.pid), ("the \"saving\" one", 6_702));
     assert_eq!(process.state, ProcessState::Running);
-    assert_eq!(process.started_unix_ns, 1_795_704_681_916_966_214);
+    assert_eq!(process.started_unix_ns, 1_795_886_779_815_752_970);
     let seconds = snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second;
     let by_calendar = (snapshot.taken_unix_ns - process.started_unix_ns) as f64 / 1e9;
     assert!((seconds - by_calendar).abs() < 0.01, "{seconds} and {by_calendar}");
-    assert_eq!(figures(&snapshot, "\"quoted"), [5_150, 18_603, 56]);
-    assert_eq!(figures(&snapshot, "reset in between"), [5_050, 18_405, 56]);
+    assert_eq!(figures(&snapshot, "\"quoted"), [5_150, 13_846, 55]);
+    assert_eq!(figures(&snapshot, "reset in between"), [5_050, 15_292, 159]);
     // The program reset this point after its first 100 measurements, less than a second after its
     // start.
     let point = snapshot.points.iter().find(|point| point.name == "reset in between").unwrap();

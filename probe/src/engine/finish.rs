@@ -98,7 +98,7 @@ pub(super) fn finish_with(
         (point, amounts) = (tuple, None);
     }
     let amounts = amounts.as_ref();
-    let away = Away { off_cpu: sum.off, switches: sum.switches };
+    let away = Away { off_cpu: sum.off, switches: sum.switches, elapsed };
     let exclusive = sum.own.min(LIMIT - 1);
     let measured = Measurement { exclusive, inclusive: sum.inclusive, away: Some(away) };
     // If the context came from another thread, this thread may not have a cell of the point yet.

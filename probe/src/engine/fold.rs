@@ -283,8 +283,20 @@ impl RecordSums {
         };
         // A region that was off the CPU is not folded, because its end adds it to the cell. The
         // caller computes the average.
-        let (off_cpu, switches, average) = (0, 0, 0);
-        Sums { count, exclusive, inclusive, off_cpu, switches, min, max, last, squares, average }
+        let (off_cpu, switches, longest, average) = (0, 0, 0, 0);
+        Sums {
+            count,
+            exclusive,
+            inclusive,
+            off_cpu,
+            switches,
+            longest,
+            min,
+            max,
+            last,
+            squares,
+            average,
+        }
     }
 }
 

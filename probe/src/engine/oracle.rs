@@ -5,6 +5,7 @@
 //! and adds up afterwards.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pfp_shm_layout::calls::{CallSums, ROOT};
@@ -230,6 +231,28 @@ impl Reference {
             }
         }
         (stats.count > 0).then_some(stats)
+    }
+
+    /// The bounds of the point's longest time by the clock. Regions that kept the CPU count only if
+    /// they are long.
+    fn longest(&self, point: usize) -> RangeInclusive<u64> {
+        let (mut least, mut most) = (0, 0);
+        for (_, parts) in self.recorded.iter().filter(|(of, _)| *of == point) {
+            let times = parts.iter().map(|&node| {
+                let Node { started, ended, .. } = self.nodes[node];
+                (started, ended.unwrap_or(started))
+            });
+            let first = times.clone().map(|(started, _)| started.0).min().unwrap_or(0);
+            let last = times.clone().map(|(_, ended)| ended.0).max().unwrap_or(0);
+            most = most.max(last - first);
+            let off = |(started, ended): ((u64, u64), (u64, u64))| {
+                (ended.0 - started.0) - (ended.1 - started.1)
+            };
+            if parts.len() == 1 && times.map(off).any(|off| off > 0) {
+                least = least.max(last - first);
+            }
+        }
+        least..=most
     }
 
     /// The sums of each point's calls, by caller and callee. An outermost region has the caller
@@ -485,6 +508,9 @@ fn check(
             [count, exclusive, inclusive, off_cpu, min, max]
         };
         assert_eq!(figures(found), figures(expected), "seed {seed} point {index}");
+        let bounds = reference.longest(index);
+        let longest = found.longest;
+        assert!(bounds.contains(&longest), "seed {seed} point {index}: {longest}, {bounds:?}");
         let average = if is_averaged(index) { expected.average } else { 0.0 };
         assert!(
             (found.average - average).abs() < 1e-3 * average.max(1.0),

@@ -6,13 +6,13 @@
 //!     | seq | control | commit | point | amounts                     |
 //!  40 | parts[42]: chunk number of each histogram part, 0 for none   |  once each
 //! 208 | rare[2]: squares, upper half | average | off_cpu | switches  |  seldom
-//!     |          window | spare                                      |
+//!     |          longest | window                                    |
 //! 304 | epoch[2]: reset epoch of each copy of `retired`              |
 //! 320 +--------------------------------------------------------------+
 //!     | live[2]: count | exclusive | inclusive | squares | last      |  a fold
 //!     |          min | max | folded                                  |
 //! 448 +--------------------------------------------------------------+
-//!     | retired[2]: earlier figures, two copies, one published; spare|  restarts
+//!     | retired[2]: earlier figures, two copies, one published       |  restarts
 //!     | (shared cell: retired[1].past_*: totals over all resets)     |  every end
 //! 640 +--------------------------------------------------------------+
 //! ```
@@ -110,8 +110,6 @@ struct Rare {
     words: RareWords,
     /// The [`Window`] of these figures.
     window: AtomicU64,
-    /// Room for one more figure in [`RareWords`].
-    spare: AtomicU64,
 }
 
 /// Identifies the restart and the owner that live figures belong to.
@@ -175,8 +173,6 @@ struct Retired {
     past_count: AtomicU64,
     /// Exclusive ticks of the measurements that `past_count` counts.
     past_exclusive: AtomicU64,
-    /// Room for one more figure in [`RetiredWords`].
-    spare: AtomicU64,
 }
 
 /// The words of a cell that many threads write.
@@ -419,8 +415,8 @@ impl Cell {
         put(max, get(&from.max).max(more.max));
         put(to_folded, folded);
         // These figures do not change, because the cell is not averaged, and the measurements kept
-        // the CPU.
-        let RareWords { squares_high: _, average: _, off_cpu: _, switches: _ } =
+        // the CPU and were short.
+        let RareWords { squares_high: _, average: _, off_cpu: _, switches: _, longest: _ } =
             &self.rare[copy].words;
         self.close(seq);
     }

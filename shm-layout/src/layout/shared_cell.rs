@@ -93,7 +93,7 @@ impl Cell {
         }
         let mut sums = Sums::of(own, measured.inclusive);
         if let Some(away) = measured.away {
-            (sums.off_cpu, sums.switches) = (away.off_cpu, away.switches);
+            sums.add_away(away);
         }
         // The count is added last, so that no figure lags behind it.
         sums.count = 0;

@@ -160,7 +160,7 @@ fn record(cell: &Cell, ticks: u64, bucket: &AtomicU64) {
     let measured = Measurement {
         exclusive: ticks,
         inclusive: ticks,
-        away: Some(Away { off_cpu: 2 * ticks, switches: 3 }),
+        away: Some(Away { off_cpu: 2 * ticks, switches: 3, elapsed: 3 * ticks }),
     };
     cell.record(measured, Some(bucket), 0);
 }

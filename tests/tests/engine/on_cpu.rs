@@ -240,6 +240,28 @@ fn a_region_of_fixed_work_has_its_true_length() {
 
 /// The cost of measuring, including folds, counts for no surrounding region. The test compares four
 /// levels of empty regions around a known load with the same load alone.
+/// A region that waits has its CPU time among the usual figures, and its time by the clock beside
+/// them.
+#[test]
+fn the_longest_time_by_the_clock_includes_waits() {
+    static WAITS: Point = Point::new("waits now and then");
+    let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
+    for milliseconds in [3, 40, 7] {
+        let around = Instant::now();
+        let region = WAITS.measure();
+        let within = Instant::now();
+        thread::sleep(Duration::from_millis(milliseconds));
+        least = least.max(within.elapsed());
+        drop(region);
+        most = most.max(around.elapsed());
+    }
+    let stats = WAITS.stats().expect("it has ended");
+    let longest = stats.longest();
+    let is_near = longest >= least.mul_f64(1.0 - NEAR) && longest <= most.mul_f64(1.0 + NEAR);
+    assert!(is_near, "{longest:?} for {least:?} to {most:?}");
+    assert!(stats.max() < longest / 2, "{stats:?}");
+}
+
 #[test]
 fn the_cost_of_measuring_counts_for_no_parent() {
     const ROUNDS: usize = 400;

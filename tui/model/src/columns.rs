@@ -116,6 +116,14 @@ columns! {
     P90 = "p90", "CPU p90", 7, Time(|f, with| with.quantile(f, |q| q.p90)), "90th percentile";
     P99 = "p99", "CPU p99", 7, Time(|f, with| with.quantile(f, |q| q.p99)).rank(7),
         "99th percentile";
+    TimeTotal = "time", "Time", 7, Sum(|f, _| f.time()),
+        "time by the clock from begin to end, with nested regions";
+    TimeAvg = "time-avg", "Time avg", 8, Time(|f, _| f.mean_time()).rank(15),
+        "mean time by the clock from begin to end";
+    TimeMax = "time-max", "Time max", 8, Time(|f, _| f.longest_time()).rank(16),
+        "longest time by the clock, up to now for an open region";
+    Open = "open", "Open", 5, Whole(|f, _| Some(f.open().map_or(0.0, |open| open.count as f64))),
+        "regions that are open now";
     Off = "off", "Off%", 5, Share(|f, _| f.off_share()).rank(8).exported("off_share"),
         "share of wall time off the CPU";
     Incl = "incl", "Incl", 7, Sum(|f, _| used(f, f.total().inclusive)).text(inclusive_text),
@@ -213,6 +221,24 @@ impl Column {
         Self::Max,
         Self::Off,
         Self::Waits,
+        Self::Imbalance,
+    ];
+
+    /// The columns about time by the clock, from left to right. On a narrow screen, the last ones
+    /// are dropped first.
+    pub const TIMES: [Self; 13] = [
+        Self::On,
+        Self::Process,
+        Self::Name,
+        Self::Load,
+        Self::Rate,
+        Self::TimeAvg,
+        Self::TimeMax,
+        Self::Off,
+        Self::Waits,
+        Self::Open,
+        Self::TimeTotal,
+        Self::Count,
         Self::Imbalance,
     ];
 
@@ -372,7 +398,12 @@ impl Fit {
         let by_rank = columns == Column::DEFAULT;
         available.processes &= width >= PROCESS_MIN;
         let least = names.clamp(NAME_MIN, NAME_MIN.max(width / NAME_SHARE));
-        let columns = Column::shown(columns, available).into_iter().map(Column::spec).collect();
+        let mut columns = Column::shown(columns, available);
+        // A wide screen shows time by the clock, too.
+        if by_rank && let Some(place) = columns.iter().position(|it| *it == Column::Off) {
+            columns.splice(place..place, [Column::TimeAvg, Column::TimeMax]);
+        }
+        let columns = columns.into_iter().map(Column::spec).collect();
         let widths = |column: &PointColumn| match column.heading.key == Column::Name.word() {
             true => (least, names.clamp(NAME_USUAL, NAME_MAX)),
             false => column.width,

@@ -438,6 +438,24 @@ impl Figures {
         self.total.deviation()
     }
 
+    /// Ticks by the clock from the begins to the ends, recursion counted once.
+    pub fn time(&self) -> Option<f64> {
+        self.is_used().then_some(self.total.inclusive as f64 + self.total.off_cpu as f64)
+    }
+
+    /// Mean ticks by the clock from begin to end.
+    pub fn mean_time(&self) -> Option<f64> {
+        self.time().map(|ticks| ticks / self.total.count as f64)
+    }
+
+    /// Most ticks by the clock from begin to end; up to now for a region that is open. A region that
+    /// kept the CPU, and was shorter than about a millisecond, counts with its exclusive ticks.
+    pub fn longest_time(&self) -> Option<f64> {
+        let ended = self.is_used().then(|| self.total.longest.max(self.total.max));
+        let open = self.open.map(|open| open.span);
+        ended.max(open).map(|ticks| ticks as f64)
+    }
+
     /// Share of the time between begins and ends in which the threads did not run.
     pub fn off_share(&self) -> Option<f64> {
         self.total.off_share()

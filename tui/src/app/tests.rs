@@ -462,6 +462,21 @@ fn columns_are_hidden_and_moved() {
 }
 
 #[test]
+fn one_key_shows_the_columns_about_time_by_the_clock() {
+    let mut desk = desk();
+    desk.press("T");
+    assert_eq!(desk.screens.points.columns(), Column::TIMES);
+    desk.press("T");
+    assert_eq!(desk.screens.points.columns(), Column::DEFAULT);
+    // Columns that the user has chosen return, too.
+    desk.press("cG \n");
+    let own = desk.screens.points.columns();
+    assert_ne!(own, Column::DEFAULT);
+    desk.press("TT");
+    assert_eq!(desk.screens.points.columns(), own);
+}
+
+#[test]
 fn sorting_walks_through_the_columns_of_every_table_and_returns() {
     for (screen, columns) in [
         (Screen::Points, 11),

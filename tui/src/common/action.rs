@@ -39,7 +39,7 @@ actions! {
     Quit, Suspend, Redraw, Help, Palette,
     Up, Down, PageUp, PageDown, Top, Bottom, Open, Below, Back,
     NextScreen, PreviousScreen, Processes, Mark, OpenSummed,
-    Filter, Unfilter, ShowIdle, ScrollLeft, ScrollRight,
+    Filter, Unfilter, ShowIdle, ShowTimes, ScrollLeft, ScrollRight,
     Sort, SortLeft, SortRight, Invert, Columns, Check, ColumnLeft, ColumnRight,
     Toggle, Reset, ToggleAll, ResetAll, Weight, Fence, Undo,
     Copy, Write, Baseline, Units, MeasureCeilings,

@@ -25,6 +25,10 @@ groups! {
         ResetAll [Char('R')] "", "reset all points shown; asks first";
     }
 
+    TIMES = own {
+        ShowTimes [Char('T')] "time", "columns of time by the clock, or of CPU time";
+    }
+
     IDLE = own {
         ShowIdle [Char('o')] "", "show idle points (off, never measured), or hide them";
     }
@@ -51,6 +55,8 @@ const SHORT: &str = "very short, below ten times the cost of measuring: its time
 pub struct PointsView {
     /// The columns, and the order of the rows.
     table: TableLayout,
+    /// The columns that were replaced by those about time by the clock.
+    replaced: Option<Vec<&'static str>>,
     /// Number of columns of long names that are scrolled out at the left.
     name_offset: usize,
     /// Points that are off and never measured, whose rows may be hidden.
@@ -72,13 +78,34 @@ impl PointsView {
         table.show(&options.columns.iter().map(|column| column.word()).collect::<Vec<_>>());
         let Sorting { column, descending } = options.sorting;
         table.sort_by(column.word(), Some(descending));
-        Self { table, name_offset: 0, idle: Idle::default(), loads: SteadyLoads::default() }
+        Self {
+            table,
+            replaced: None,
+            name_offset: 0,
+            idle: Idle::default(),
+            loads: SteadyLoads::default(),
+        }
     }
 
     /// The columns, from left to right.
     pub fn columns(&self) -> Vec<Column> {
         let columns = self.table.shown().into_iter().map(Column::of_word);
         columns.filter_map(Result::ok).collect()
+    }
+
+    /// Shows the columns about time by the clock, or the earlier ones again.
+    fn show_times(&mut self) {
+        let times = Column::TIMES.map(Column::word);
+        let columns = match self.table.shown() == times {
+            true => {
+                self.replaced.take().unwrap_or_else(|| Column::DEFAULT.map(Column::word).into())
+            }
+            false => {
+                self.replaced = Some(self.table.shown());
+                times.into()
+            }
+        };
+        self.table.show(&columns);
     }
 
     /// The order of the rows.
@@ -135,7 +162,7 @@ impl View for PointsView {
     fn keys(&self) -> KeyMap {
         &[
             &[keys::RUN, keys::OPEN, keys::POINT, ALL, keys::TUNE, IDLE, keys::COPY],
-            &[keys::FILTER, keys::TABLE, NAMES],
+            &[keys::FILTER, keys::TABLE, TIMES, NAMES],
             keys::TAIL,
         ]
     }
@@ -170,6 +197,10 @@ impl View for PointsView {
                 return Outcome::Arrange;
             }
             Action::ScrollLeft => self.name_offset = self.name_offset.saturating_sub(SCROLL),
+            Action::ShowTimes => {
+                self.show_times();
+                return Outcome::Arrange;
+            }
             // `settle` limits the offset to the longest name.
             Action::ScrollRight => self.name_offset += SCROLL,
             _ => return Outcome::Pass,

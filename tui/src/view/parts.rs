@@ -37,12 +37,15 @@ impl Parts {
     }
 }
 
-/// Width of the area beside a body of this width; 0 if the table would lose a column, and while the
-/// help is open.
+/// Width of the area beside a body of this width; 0 if the table would lose one of its usual or
+/// chosen columns, and while the help is open.
 fn beside(app: &App, width: u16) -> u16 {
     let left = width.saturating_sub(BESIDE);
-    let columns =
-        |width: u16| app.view().grid(width.into(), &app.common).map(|grid| grid.slots.len());
+    let chosen = app.screens.points.columns();
+    let columns = |width: u16| {
+        let fit = app.screens.points.fit(&app.common, width.into(), ' ');
+        fit.columns.iter().filter(|column| chosen.contains(column)).count()
+    };
     let has_room = app.screen == Screen::Points
         && app.common.selected().is_some()
         && !matches!(app.overlay, Some(Overlay::Help(_)))

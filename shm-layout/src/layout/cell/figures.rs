@@ -41,6 +41,9 @@ macro_rules! figures {
                 off_cpu: ticks,
                 /// Context switches that were noticed between begin and end.
                 switches: number,
+                /// Most ticks by the clock from begin to end, among the measurements that were off
+                /// the CPU or took longer than about a millisecond; 0 if there are none.
+                longest: most,
             }
             extreme {
                 /// Least exclusive ticks; `u64::MAX` before the first measurement.
@@ -84,6 +87,19 @@ macro_rules! together {
     };
     ($sum:ident $add:ident $one:expr, $other:expr) => {
         $one.$add($other)
+    };
+}
+
+/// Subtracts the figure of an earlier moment, if the figure is a sum.
+macro_rules! grown {
+    (least $now:expr, $then:expr) => {
+        $now
+    };
+    (most $now:expr, $then:expr) => {
+        $now
+    };
+    ($sum:ident $now:expr, $then:expr) => {
+        $now.saturating_sub($then)
     };
 }
 
@@ -135,8 +151,8 @@ macro_rules! declare {
         impl Default for Sums {
             fn default() -> Self {
                 Self {
-                    $($live: 0,)*
-                    $($rare: 0,)*
+                    $($live: zero!($live_kind),)*
+                    $($rare: zero!($rare_kind),)*
                     $($extreme: zero!($extreme_kind),)*
                     $($latest: 0,)*
                     $($wide: 0,)*
@@ -174,9 +190,9 @@ macro_rules! declare {
             /// Subtracts the sums of an earlier moment, and leaves the other figures unchanged.
             pub(super) fn less(&self, then: &Self) -> Self {
                 Self {
-                    $($live: self.$live.saturating_sub(then.$live),)*
-                    $($rare: self.$rare.saturating_sub(then.$rare),)*
-                    $($extreme: self.$extreme,)*
+                    $($live: grown!($live_kind self.$live, then.$live),)*
+                    $($rare: grown!($rare_kind self.$rare, then.$rare),)*
+                    $($extreme: grown!($extreme_kind self.$extreme, then.$extreme),)*
                     $($latest: self.$latest,)*
                     $($wide: self.$wide.saturating_sub(then.$wide),)*
                     $average: self.$average,

@@ -11,17 +11,19 @@ pub struct Measurement {
     pub exclusive: u64,
     /// Ticks with nested regions, less what nested regions of the same point have added.
     pub inclusive: u64,
-    /// Time off the CPU between begin and end, if it was noticed.
+    /// Time off the CPU between begin and end, and time by the clock, if known.
     pub away: Option<Away>,
 }
 
-/// Time off the CPU.
+/// Time off the CPU, and time by the clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Away {
     /// Ticks off the CPU.
     pub off_cpu: u64,
     /// Number of context switches that were noticed.
     pub switches: u64,
+    /// Ticks by the clock from begin to end.
+    pub elapsed: u64,
 }
 
 /// A histogram bucket and its count.
@@ -114,8 +116,7 @@ impl Cell {
         (live.min, live.max, live.last) = (min, max, credible);
         live.average = believed.average;
         if let Some(away) = measured.away {
-            live.off_cpu = live.off_cpu.wrapping_add(away.off_cpu);
-            live.switches = live.switches.wrapping_add(away.switches);
+            live.add_away(away);
         }
         if let Some((sums, amounts)) = sums {
             amounts::add(sums, seq / FLIP, amounts);

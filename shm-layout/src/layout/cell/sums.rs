@@ -4,6 +4,7 @@ use std::iter::Sum;
 use std::ops::RangeInclusive;
 
 pub use super::figures::Sums;
+use super::record::Away;
 use crate::layout::control::{ALPHA_BITS, Control};
 
 /// Fraction bits of the exponential average as a cell stores it.
@@ -56,7 +57,15 @@ impl Sums {
         (!fell).then(|| self.less(then))
     }
 
-    /// The figures of one measurement, except its time off the CPU and the average, which are 0.
+    /// Adds the time off the CPU of a measurement, and its time by the clock.
+    pub(crate) fn add_away(&mut self, Away { off_cpu, switches, elapsed }: Away) {
+        self.off_cpu = self.off_cpu.wrapping_add(off_cpu);
+        self.switches = self.switches.wrapping_add(switches);
+        self.longest = self.longest.max(elapsed);
+    }
+
+    /// The figures of one measurement, except those that [`Away`] has and the average, which are
+    /// 0.
     #[inline(always)]
     #[must_use]
     pub fn of(exclusive: u64, inclusive: u64) -> Self {
@@ -66,6 +75,7 @@ impl Sums {
             inclusive,
             off_cpu: 0,
             switches: 0,
+            longest: 0,
             min: exclusive,
             max: exclusive,
             last: exclusive,

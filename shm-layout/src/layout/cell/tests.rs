@@ -21,7 +21,8 @@ impl Random {
     }
 
     fn measurement(&mut self) -> Measurement {
-        let away = Away { off_cpu: self.ticks(), switches: 1 + self.below(3) };
+        let [off_cpu, elapsed] = [self.ticks(), self.ticks()];
+        let away = Away { off_cpu, switches: 1 + self.below(3), elapsed };
         let exclusive = self.ticks();
         let inclusive = exclusive + self.ticks();
         Measurement { exclusive, inclusive, away: (self.below(2) == 0).then_some(away) }
@@ -36,6 +37,7 @@ fn add_naively(sums: &mut Sums, measured: Measurement) {
     let away = measured.away.unwrap_or_default();
     sums.off_cpu += away.off_cpu;
     sums.switches += away.switches;
+    sums.longest = sums.longest.max(away.elapsed);
     sums.min = sums.min.min(own);
     sums.max = sums.max.max(own);
     sums.last = own;

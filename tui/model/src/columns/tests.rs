@@ -42,7 +42,7 @@ fn columns_always_fit_and_the_most_needed_stay() {
     }
     let narrow = Fit::new(&Column::DEFAULT, 38, 20, Available::default(), '~');
     assert!(narrow.columns.contains(&Column::Load));
-    assert_eq!(Fit::new(&Column::DEFAULT, 120, 20, Available::default(), '~').columns.len(), 13);
+    assert_eq!(Fit::new(&Column::DEFAULT, 120, 20, Available::default(), '~').columns.len(), 14);
     // The user's own order is kept, and its last columns are dropped first.
     let own = [Column::On, Column::P99, Column::Name, Column::Dev, Column::Load];
     assert_eq!(Fit::new(&own, 60, 20, Available::default(), '~').columns, own);

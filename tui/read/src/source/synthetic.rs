@@ -159,6 +159,9 @@ impl Synthetic {
         stats.inclusive += times * inclusive;
         stats.off_cpu += times * off_cpu;
         stats.switches += times * u64::from(off_cpu > 0);
+        if off_cpu > 0 {
+            stats.longest = stats.longest.max(inclusive + off_cpu);
+        }
         stats.min = stats.min.min(exclusive);
         stats.max = stats.max.max(exclusive);
         stats.last = exclusive;

@@ -190,6 +190,9 @@ impl Pane<'_> {
             }
             None => String::new(),
         };
+        let [mean, longest] =
+            [figures.mean_time(), figures.longest_time()].map(|it| self.single(it));
+        let times = format!("{mean} / {longest}");
         let smoothed = match figures.point().alpha {
             Some(alpha) => format!("{} alpha {alpha:.3}", self.single(Some(total.average_ticks()))),
             None => "off".into(),
@@ -205,7 +208,7 @@ impl Pane<'_> {
         let load = figures.load().map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
         let is_wall = figures.point().wall;
         // A wall-clock span belongs to no thread, so it does not have these figures.
-        let of_threads = ["exclusive", "off CPU", "switches"];
+        let of_threads = ["exclusive", "off CPU", "switches", "time avg/max"];
         let (of, inclusive) =
             if is_wall { (" of the time", "wall time") } else { (" of one CPU", "inclusive") };
         let rows = [
@@ -215,6 +218,7 @@ impl Pane<'_> {
             (inclusive, used(total.inclusive), String::new()),
             ("off CPU", used(total.off_cpu), share(figures.off_share(), "span")),
             ("switches", units::count(total.switches), String::new()),
+            ("time avg/max", times, String::new()),
             ("average", self.single(figures.mean()), deviation),
             ("EWMA", smoothed, String::new()),
             ("min / max", format!("{} / {}", single(total.min), single(total.max)), String::new()),
@@ -229,19 +233,8 @@ impl Pane<'_> {
             let value = format!("{}x (busiest/mean)", units::si(imbalance));
             lines.push(self.row("imbalance", value, ""));
         }
-        lines.extend(self.on_and_off(total.inclusive, total.off_cpu));
         lines.extend(self.open());
         lines
-    }
-
-    /// The span of the regions as a bar: the part on a CPU, and the part off the CPU.
-    fn on_and_off(&self, on: u64, off: u64) -> Option<Line<'static>> {
-        let room = FIGURES - 16;
-        let filled = (on as f64 / (on as f64 + off as f64) * room as f64).round();
-        let [on, rest] = chart::bar_in(filled / room as f64, 1.0, room, &self.styles.glyphs);
-        let theme = &self.styles.theme;
-        let (on, rest) = (Span::styled(on, theme.bar), Span::styled(rest, theme.faint));
-        (off > 0).then(|| self.row("on/off CPU", on, rest))
     }
 
     /// The window of the histogram, in words.
