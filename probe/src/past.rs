@@ -23,13 +23,13 @@ pub const fn metered(point: Point, names: &'static [&'static str]) -> MeteredPoi
 /// Like [`Point::begin`]. Returns the stamp at which the region began, in ticks, if it is known.
 #[must_use]
 pub fn begin(point: &'static Point) -> Option<u64> {
-    by_hand::begin_told(point)
+    by_hand::begin_returning_stamp(point)
 }
 
 /// Like [`Point::end`]. Returns the stamp at which the region ended, in ticks, if it is known.
 #[must_use]
 pub fn end(point: &'static Point) -> Option<u64> {
-    by_hand::end_told(point)
+    by_hand::end_returning_stamp(point)
 }
 
 /// Records a measurement of a [`wall_point`], which began at `start` and took `elapsed` ticks.

@@ -17,7 +17,7 @@ const FIRST: RawFd = 3;
 static OPENING: AtomicU32 = AtomicU32::new(0);
 /// Maximum number of attempts to wait for another thread; all of them take less than a millisecond.
 /// The wait is bounded because in a forked child that thread may exist only in the parent.
-const TRIES: u32 = 10_000;
+const TURN_ATTEMPTS: u32 = 10_000;
 
 /// Runs `open`, whose descriptors get numbers from 3 on.
 pub fn above_standard<R>(open: impl FnOnce() -> R) -> R {
@@ -50,7 +50,7 @@ pub fn above_standard<R>(open: impl FnOnce() -> R) -> R {
 fn take_turn() -> Option<u32> {
     // SAFETY: the call has no arguments and touches no memory.
     let me = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    for _ in 0..TRIES {
+    for _ in 0..TURN_ATTEMPTS {
         // Acquire pairs with the release in `above_standard`.
         match OPENING.compare_exchange(0, me, Acquire, Relaxed) {
             Ok(_) => return Some(me),

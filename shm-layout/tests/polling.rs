@@ -588,7 +588,7 @@ fn memory(name: &pfp_shm_layout::name::Name) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     let object = std::fs::metadata(format!("/dev/shm/{name}")).expect("it is there");
     let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
-    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it is told");
+    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it is listed");
     let rss = rss.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10;
     (object.blocks() * 512, rss)
 }

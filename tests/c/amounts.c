@@ -94,7 +94,7 @@ int main(void)
     for (n = 0; n < 900; n++)
         sent += send(sender, n);
     pfp_get_stats(sender, &stats);
-    printf("told %d %lu", pfp_get_amounts(sender, sums, 3), (unsigned long)stats.n_count);
+    printf("reported %d %lu", pfp_get_amounts(sender, sums, 3), (unsigned long)stats.n_count);
     for (n = 0; n < 3; n++)
         printf(" %lu", (unsigned long)sums[n]);
     printf("\nsend 900 %lu 720\n", (unsigned long)sent);

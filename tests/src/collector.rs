@@ -126,7 +126,7 @@ fn converse(mut stream: TcpStream, state: &Mutex<State>) {
         }
         let mut request =
             Request { head: head.to_lowercase(), body: Vec::new(), at: Instant::now() };
-        let length = request.header("content-length").expect("its length is told");
+        let length = request.header("content-length").expect("the request has a length");
         request.body = vec![0; length.trim().parse().expect("a number")];
         if reader.read_exact(&mut request.body).is_err() {
             return;

@@ -110,7 +110,7 @@ pub fn segment(input: &[u8]) {
                 // and the others hit any word.
                 let word = match change[2] % 4 {
                     0 => FRONT / 2 + place % (FRONT / 2),
-                    1 => told()[place % told().len()],
+                    1 => nonzero_words()[place % nonzero_words().len()],
                     _ => place % (GOLDEN.len() / 8),
                 };
                 let value = match change[2] / 4 % 4 {
@@ -138,9 +138,9 @@ pub fn segment(input: &[u8]) {
 }
 
 /// Words of the segment that are not zero.
-fn told() -> &'static [usize] {
-    static TOLD: OnceLock<Vec<usize>> = OnceLock::new();
-    TOLD.get_or_init(|| (0..GOLDEN.len() / 8).filter(|&word| original(word) != 0).collect())
+fn nonzero_words() -> &'static [usize] {
+    static NONZERO: OnceLock<Vec<usize>> = OnceLock::new();
+    NONZERO.get_or_init(|| (0..GOLDEN.len() / 8).filter(|&word| original(word) != 0).collect())
 }
 
 /// Calls `look` with the golden segment. Each thread has its own copy, which `look` must leave

@@ -42,7 +42,7 @@ impl Interrupt {
 
     /// Installs the handlers without a time limit. The command itself must limit what it does
     /// after a signal, such as waiting for a child or a last push.
-    pub fn install_patiently() -> Result<Self> {
+    pub fn install_without_time_limit() -> Result<Self> {
         Self::install_with(|| {})
     }
 

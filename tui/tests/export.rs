@@ -232,23 +232,23 @@ fn hdr_histogram_reads_what_was_measured() {
 }
 
 /// A record of the snapshot as name, thread, begin, end and exclusive time.
-type Told = (String, String, u64, u64, u64);
+type RecordRow = (String, String, u64, u64, u64);
 
-fn records(snapshot: &Snapshot) -> Vec<Told> {
+fn records(snapshot: &Snapshot) -> Vec<RecordRow> {
     let ns = |ticks: u64| (ticks as f64 * 1e9 / snapshot.clock.ticks_per_second).round() as u64;
     let name = |id: u32| snapshot.points.iter().find(|p| p.id == id).unwrap().name.clone();
     let lane = |id: u32| snapshot.lanes.iter().find(|l| l.id == id).unwrap().name.clone();
-    let told = |r: &pfp_read::snapshot::Record| {
+    let row = |r: &pfp_read::snapshot::Record| {
         let (start, end) = (ns(r.start), ns(r.start + r.span));
         (name(r.point), lane(r.lane), start, end, ns(r.exclusive))
     };
-    let mut records: Vec<_> = snapshot.records.iter().map(told).collect();
+    let mut records: Vec<_> = snapshot.records.iter().map(row).collect();
     records.sort();
     records
 }
 
 /// Asserts that two lists of records are equal, except for rounding to a nanosecond.
-fn assert_alike(mut read: Vec<Told>, records: &[Told]) {
+fn assert_alike(mut read: Vec<RecordRow>, records: &[RecordRow]) {
     read.sort();
     assert_eq!(read.len(), records.len());
     for (one, other) in read.iter().zip(records) {
@@ -272,18 +272,18 @@ fn perfetto_reads_every_record_of_the_rings() {
     let slices = read["slices"].as_array().unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let number = |value: &Value| value.as_u64().unwrap();
-    let told = slices.iter().map(|s| {
-        let exclusive = number(&s["told"]["exclusive_ns"]);
+    let rows = slices.iter().map(|s| {
+        let exclusive = number(&s["annotations"]["exclusive_ns"]);
         (text(&s["name"]), text(&s["track"]), number(&s["at"]), number(&s["end"]), exclusive)
     });
-    assert_alike(told.collect(), &records(&snapshot));
+    assert_alike(rows.collect(), &records(&snapshot));
     let off = slices.iter().filter(|slice| slice["category"][0] == "off-cpu").count();
     assert!(off > 0 && off < slices.len(), "{off}");
     let lost: u64 = read["instants"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|instant| number(&instant["told"]["records"]))
+        .map(|instant| number(&instant["annotations"]["records"]))
         .sum();
     let written: u64 = snapshot.lanes.iter().map(|lane| lane.records_written).sum();
     assert_eq!(lost, written - snapshot.records.len() as u64);
@@ -299,12 +299,12 @@ fn chrome_reads_every_record_of_the_rings() {
         events.iter().find(named).unwrap()["args"]["name"].as_str().unwrap().to_owned()
     };
     let ns = |us: &Value| (us.as_f64().unwrap() * 1000.0).round() as u64;
-    let told = events.iter().filter(|event| event["ph"] == "X").map(|e| {
+    let rows = events.iter().filter(|event| event["ph"] == "X").map(|e| {
         let (start, exclusive) = (ns(&e["ts"]), e["args"]["exclusive_ns"].as_u64().unwrap());
         let name = e["name"].as_str().unwrap().to_owned();
         (name, thread(&e["tid"]), start, start + ns(&e["dur"]), exclusive)
     });
-    assert_alike(told.collect(), &records(&snapshot));
+    assert_alike(rows.collect(), &records(&snapshot));
 }
 
 #[test]

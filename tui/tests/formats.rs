@@ -298,8 +298,8 @@ fn the_documentation_has_every_field() {
     let text = fs::read_to_string(text).unwrap();
     let json = text.split("\n## ").find(|part| part.starts_with("JSON")).unwrap();
     let row = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
-    let mut told: BTreeSet<String> = json.lines().filter_map(row).collect();
+    let mut documented: BTreeSet<String> = json.lines().filter_map(row).collect();
     // `status` has no row of its own; the row of `end` names it.
-    told.extend(["stats", "retired", "status"].map(str::to_owned));
-    assert_eq!(told, written);
+    documented.extend(["stats", "retired", "status"].map(str::to_owned));
+    assert_eq!(documented, written);
 }

@@ -110,7 +110,7 @@ def read_perfetto(path):
         places.update((item.iid, (item.file_name, item.line_number)) for item in new.source_locations)
         if packet.HasField("track_event"):
             event = packet.track_event
-            told = {annotations[a.name_iid]: a.uint_value for a in event.debug_annotations}
+            values = {annotations[a.name_iid]: a.uint_value for a in event.debug_annotations}
             events.append(
                 {
                     "at": packet.timestamp,
@@ -118,7 +118,7 @@ def read_perfetto(path):
                     "type": event.type,
                     "name": names[event.name_iid] if event.name_iid else None,
                     "category": [categories[iid] for iid in event.category_iids],
-                    "told": told,
+                    "annotations": values,
                     "place": places.get(event.source_location_iid),
                 }
             )

@@ -54,7 +54,7 @@ pub(super) fn stale_after() -> u64 {
 /// means that the counter has jumped.
 const LONGEST_READING: u64 = 1 << 34;
 /// Number of attempts to read both clocks at one moment.
-const TRIES: u32 = 8;
+const READ_ATTEMPTS: u32 = 8;
 /// A reading is good if it took at most this many times as long as the shortest one.
 const WIDEST: u64 = 3;
 /// The duration of the shortest reading of both clocks in this process, in ticks.
@@ -481,7 +481,7 @@ impl ThreadClock {
         let mut width = u64::MAX;
         let mut read = None;
         let mut switched = false;
-        for tried in 1..=TRIES {
+        for tried in 1..=READ_ATTEMPTS {
             switched |= self.arm();
             compiler_fence(SeqCst);
             let early = stamp();
@@ -490,7 +490,7 @@ impl ThreadClock {
             // The clock source `cputime` reads the CPU time at every stamp, so its word shows
             // nothing.
             let always = self.kind.load(Relaxed) == ClockKind::Cputime as u64;
-            if !always && !self.is_armed() && tried < TRIES {
+            if !always && !self.is_armed() && tried < READ_ATTEMPTS {
                 // The readings before this switch are useless, too.
                 width = u64::MAX;
                 continue;

@@ -54,7 +54,7 @@ fn begin_once_far(point: &'static Point, control: Control) {
 }
 
 /// Like [`begin`]. Returns the stamp at which the region began, if the region is measured.
-pub(crate) fn begin_told(point: &'static Point) -> Option<u64> {
+pub(crate) fn begin_returning_stamp(point: &'static Point) -> Option<u64> {
     begin(point);
     match current::thread() {
         Some(_) => start(point),
@@ -114,9 +114,9 @@ fn end_in(thread: &'static Thread, point: &'static Point, ticks: impl FnOnce() -
 }
 
 /// Like [`end`]. Returns the stamp at which the region ended.
-pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
+pub(crate) fn end_returning_stamp(point: &'static Point) -> Option<u64> {
     let Some(thread) = current::thread() else {
-        return Some(copies::followed()?.end_told(point)).filter(|&ticks| ticks != 0);
+        return Some(copies::followed()?.end_returning_stamp(point)).filter(|&ticks| ticks != 0);
     };
     let region = thread.innermost(point)?;
     let end = stamp(thread);

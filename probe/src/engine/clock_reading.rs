@@ -11,7 +11,7 @@ use crate::clock::{self, Stamps, fenced_ticks, ticks_or_stamp};
 use crate::point::Point;
 
 /// Maximum number of attempts to take a stamp while signal handlers interrupt.
-pub(super) const TRIES: u32 = 8;
+pub(super) const STAMP_ATTEMPTS: u32 = 8;
 
 /// The counter, and the state of the thread at the same moment.
 #[derive(Clone, Copy)]
@@ -65,7 +65,7 @@ impl Thread {
             let found = read();
             compiler_fence(SeqCst);
             let holds = self.covered() == covered && !self.clock.is_disturbed();
-            if holds || tried == TRIES {
+            if holds || tried == STAMP_ATTEMPTS {
                 return (ClockReading { now, covered, off, switches }, found);
             }
         }
@@ -194,7 +194,7 @@ pub(super) fn note(
         region.set_inclusive(entry.total());
         compiler_fence(SeqCst);
         let holds = thread.covered() == covered && !thread.clock.is_disturbed();
-        if holds || tried == TRIES {
+        if holds || tried == STAMP_ATTEMPTS {
             if thread.calls().is_some() {
                 let open = thread.open_region(place);
                 open.name(point.offset().bytes(), off);
@@ -227,7 +227,7 @@ pub(super) fn turn_page(thread: &Thread, region: &Region, point: &Point) -> Opti
     // Reads the covered ticks and the added ticks at one moment. The place differs if another fibre
     // has run in between.
     let read = || {
-        (0..TRIES).find_map(|_| {
+        (0..STAMP_ATTEMPTS).find_map(|_| {
             let (place, covered) = (thread.place(), thread.covered());
             compiler_fence(SeqCst);
             let added = entry.total().wrapping_sub(region.inclusive());

@@ -91,7 +91,7 @@ struct Reference {
     current: usize,
     /// Whether the clock advances after each begin, so that no region ends at the moment at which
     /// it began. Only then can a reader derive the open regions, so only then are they checked.
-    is_told: bool,
+    advances_after_begin: bool,
     nodes: Vec<Node>,
     /// Recorded measurements in order: a point, and the nodes whose sum the measurement is.
     recorded: Vec<(usize, Vec<usize>)>,
@@ -100,7 +100,16 @@ struct Reference {
 impl Reference {
     fn new(source: &'static str, costs: Costs) -> Self {
         let (tasks, nodes, recorded) = (Vec::new(), Vec::new(), Vec::new());
-        Self { source, costs, wall: 0, tasks, current: 0, is_told: false, nodes, recorded }
+        Self {
+            source,
+            costs,
+            wall: 0,
+            tasks,
+            current: 0,
+            advances_after_begin: false,
+            nodes,
+            recorded,
+        }
     }
 
     fn task(&mut self) -> &mut Task {
@@ -132,7 +141,7 @@ impl Reference {
             self.nodes[around].children.push(node);
         }
         self.task().open.push(node);
-        if self.is_told {
+        if self.advances_after_begin {
             mock::run(1);
             self.run(1);
         }
@@ -289,7 +298,7 @@ impl Reference {
 
     /// Checks the open regions that the calling thread shows.
     fn check_open(&self, seed: u64) {
-        if !self.is_told {
+        if !self.advances_after_begin {
             return;
         }
         let mut reader = reader();
@@ -480,7 +489,7 @@ fn check(
         let thread = scope.spawn(|| {
             mock::start();
             let mut reference = reference;
-            reference.is_told = seed.is_multiple_of(2);
+            reference.advances_after_begin = seed.is_multiple_of(2);
             every_octave(&mut reference);
             program(&mut Random(seed.wrapping_mul(2).wrapping_add(1)), &mut reference);
             reference.check_open(seed);

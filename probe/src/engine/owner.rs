@@ -24,9 +24,9 @@ pub(super) fn is_anothers() -> bool {
 pub(crate) fn tid() -> u32 {
     // A seccomp filter may refuse even this call, and set `errno`.
     // SAFETY: no preconditions.
-    let told = errno::preserve(|| unsafe { libc::syscall(libc::SYS_gettid) });
+    let result = errno::preserve(|| unsafe { libc::syscall(libc::SYS_gettid) });
     // A result of 0 or less is not a thread's id: the call was refused.
-    if told > 0 { told as u32 } else { library_tid().unwrap_or(1) }
+    if result > 0 { result as u32 } else { library_tid().unwrap_or(1) }
 }
 
 /// Whether a thread with the kernel id `tid` shares the caller's memory. If the caller is a child

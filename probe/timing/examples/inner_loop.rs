@@ -297,7 +297,7 @@ fn main() -> ExitCode {
                 }
             });
         }
-        let mut told = Instant::now();
+        let mut printed = Instant::now();
         for round in 0u64.. {
             let was_last = if rounds == 0 { INPUT_ENDED.load(Relaxed) } else { round == rounds };
             if was_last {
@@ -308,10 +308,10 @@ fn main() -> ExitCode {
             meet.wait();
             meet.wait();
             // Rounds are short, so an unlimited run prints at most one line per second.
-            if rounds == 0 && told.elapsed() < Duration::from_secs(1) {
+            if rounds == 0 && printed.elapsed() < Duration::from_secs(1) {
                 continue;
             }
-            told = Instant::now();
+            printed = Instant::now();
             print!("live:");
             for worker in &workers {
                 let stats = worker.point.point().stats().unwrap_or_default();

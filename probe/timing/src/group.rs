@@ -65,8 +65,8 @@ impl ThreadGroup {
     /// which the group was created. The default is a minute. The group never waits for members that
     /// have joined and have ended.
     #[must_use]
-    pub fn with_patience(self, patience: Duration) -> Self {
-        self.threads.set_patience(patience);
+    pub fn with_join_timeout(self, timeout: Duration) -> Self {
+        self.threads.set_join_timeout(timeout);
         self
     }
 
@@ -112,8 +112,8 @@ impl ProcessGroup {
     /// Sets the maximum time to wait for members that have not joined yet, out of the number for
     /// which the group was created. The default is a minute.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.processes.set_patience(patience);
+    pub fn with_join_timeout(mut self, timeout: Duration) -> Self {
+        self.processes.set_join_timeout(timeout);
         self
     }
 }

@@ -51,7 +51,7 @@ const MAX_MEMBERS: u32 = 4096;
 const ROOM: u32 = 256;
 
 /// Default of the maximum time to wait for members that were stated and have never joined.
-const PATIENCE: Duration = Duration::from_secs(60);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Synced {
     /// Outcome of a wait that began at the stamp `began`.
@@ -86,10 +86,10 @@ fn identity(member: &Member) -> Identity {
 }
 
 /// Maximum time that a thread waits for another one to join or leave a group.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Acquires a lock, even if a panic of the program has poisoned it. Gives up after
-/// [`LOCK_PATIENCE`], because in a forked child, the holder may be a thread of the parent.
+/// [`LOCK_TIMEOUT`], because in a forked child, the holder may be a thread of the parent.
 fn locked<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     let mut since = None;
     loop {
@@ -98,7 +98,7 @@ fn locked<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
             Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => std::thread::yield_now(),
         }
-        if since.get_or_insert_with(Instant::now).elapsed() > LOCK_PATIENCE {
+        if since.get_or_insert_with(Instant::now).elapsed() > LOCK_TIMEOUT {
             return None;
         }
     }

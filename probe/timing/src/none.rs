@@ -55,7 +55,7 @@ pub(crate) mod members {
     impl Threads {
         nothing! {
             fn named(_name: &str, _members: u32) -> Self = Self;
-            fn set_patience(&self, _patience: Duration);
+            fn set_join_timeout(&self, _timeout: Duration);
             fn join(&self) -> bool = true;
             fn leave(&self);
             fn key(&self) -> u64 = 0;
@@ -72,7 +72,7 @@ pub(crate) mod members {
     impl Processes {
         nothing! {
             fn join(_name: &str, _members: u32) -> io::Result<Self> = Ok(Self);
-            fn set_patience(&mut self, _patience: Duration);
+            fn set_join_timeout(&mut self, _timeout: Duration);
         }
 
         pub(crate) fn wait(&self, _threads: Option<(u64, u32)>) -> Synced {

@@ -106,7 +106,10 @@ fn make_until(are_asked: bool, make: fn() -> Span) -> u64 {
         if (ASKED.get() > before) == are_asked {
             return made;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "callsites are not told: {are_asked}");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "callsites are not updated: {are_asked}"
+        );
         thread::sleep(Duration::from_millis(10));
     }
     unreachable!("it has returned")

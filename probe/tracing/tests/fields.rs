@@ -81,11 +81,11 @@ fn a_callsite_is_wanted_while_one_of_its_points_is_on() {
     }
     assert_eq!([walk, jump].map(|point| point.stats().unwrap().count), [1, 4]);
     jump.disable();
-    let is_told = || {
+    let is_disabled_now = || {
         ["walk", "jump"].into_iter().for_each(enter);
         system("walk").is_disabled()
     };
-    while !is_told() {
+    while !is_disabled_now() {
         std::thread::yield_now();
     }
     walk.enable();

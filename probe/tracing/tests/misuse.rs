@@ -291,7 +291,7 @@ fn a_span_is_not_created_while_off(name: &str, make: fn() -> Span) {
     };
     assert!(!call());
     point(name).disable();
-    wait_for("the callsite to be told that it is off", call);
+    wait_for("the callsite to be disabled", call);
     let then = count(name);
     assert!((0..100).all(|_| call()));
     assert_eq!(count(name), then);
@@ -299,7 +299,7 @@ fn a_span_is_not_created_while_off(name: &str, make: fn() -> Span) {
     let beside = || info_span!("beside").in_scope(|| count("beside"));
     assert_eq!(beside() + 1, beside());
     point(name).enable();
-    wait_for("the callsite to be told that it is on", || !call());
+    wait_for("the callsite to be enabled", || !call());
     assert!(count(name) > then);
 }
 

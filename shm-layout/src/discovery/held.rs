@@ -28,14 +28,14 @@ impl LockedFile {
     ) -> io::Result<Self> {
         /// Maximum number of attempts. An attempt fails if a program that starts at the same time
         /// removes the folder while it is empty, or the file before it is locked.
-        const TRIES: u32 = 1000;
+        const CREATE_ATTEMPTS: u32 = 1000;
         let path = heap::path(&[dir.path().as_os_str().as_bytes(), b"/", folder.as_bytes()])?;
         let make = |name: &CStr| -> io::Result<(Directory, File)> {
             let folder = Directory::create(&path)?;
             let file = folder.create_file(name)?;
             Ok((folder, file))
         };
-        for _ in 0..TRIES {
+        for _ in 0..CREATE_ATTEMPTS {
             let name = name()?;
             let (folder, file) = match make(&name) {
                 Ok(made) => made,

@@ -29,8 +29,8 @@ const LEAST: u64 = 512 << 10;
 const LONGEST: usize = 768;
 /// A file is read in pieces of this size, in bytes. Of a longer line, only the beginning is used.
 const PIECE: usize = 1024;
-/// How often an interrupted call is repeated.
-const TRIES: u32 = 16;
+/// Number of attempts at a call that signals interrupt.
+const CALL_ATTEMPTS: u32 = 16;
 
 /// The source of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +240,7 @@ fn for_each_line(path: &CStr, mut work: impl FnMut(&[u8])) {
 
 /// Repeats a call that a signal has interrupted; `None` if the system refuses.
 fn asked(mut ask: impl FnMut() -> isize) -> Option<usize> {
-    for _ in 0..TRIES {
+    for _ in 0..CALL_ATTEMPTS {
         match usize::try_from(ask()) {
             Ok(answer) => return Some(answer),
             Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}

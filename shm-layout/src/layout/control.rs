@@ -54,7 +54,7 @@ const EPOCH_SHIFT: u32 = 36;
 /// Bits of the epoch in the word that holds the time of a reset.
 const TIME_SHIFT: u32 = 8;
 /// Attempts to store the time of a reset while other threads store theirs.
-const TRIES: usize = 16;
+const RESET_TIME_ATTEMPTS: usize = 16;
 /// The bits that have a meaning to cells.
 const MEANT: u64 = !0 << EPOCH_SHIFT | ALPHA_MASK << ALPHA_SHIFT | INVALID | ENABLED;
 /// Alpha 1.0.
@@ -226,7 +226,7 @@ pub const fn reset_ns(control: Control, time: u64) -> Option<u64> {
 pub fn reset(word: &AtomicU64, time: &AtomicU64, monotonic_ns: u64) -> Control {
     let before = apply(word, Change::Reset);
     let epoch = before.with(Change::Reset).epoch();
-    for _ in 0..TRIES {
+    for _ in 0..RESET_TIME_ATTEMPTS {
         // reset-time-seen: pairs with reset-time. A thread that finds the time of a later reset
         // sees that reset's epoch in the control word.
         let known = time.load(ord!("reset-time-seen", Acquire));

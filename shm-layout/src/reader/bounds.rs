@@ -2,7 +2,7 @@
 
 /// Maximum number of attempts to copy a part of a segment while its thread writes to it. If all
 /// fail, the next poll tries again.
-pub(crate) const TRIES: usize = 64;
+pub(crate) const COPY_ATTEMPTS: usize = 64;
 /// Longest name that is read, in bytes.
 pub(crate) const LONGEST_TEXT: u32 = 4096;
 /// Maximum number of points that are read; further points count as refused.

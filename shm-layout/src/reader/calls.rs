@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::backed::Sparse;
-use super::bounds::TRIES;
+use super::bounds::COPY_ATTEMPTS;
 use super::keys::CacheKey;
 use super::poll::{Reader, or_end, point_of};
 use super::reading::CellReading;
@@ -85,12 +85,12 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
             };
             let mut open = open(&lane.counters.written, calls, slots)?;
             let mut edges = Vec::new();
-            for _ in 0..TRIES {
+            for _ in 0..COPY_ATTEMPTS {
                 let folded = ring::folded(&lane.counters.folded);
                 let count = sparse.edges(reading.lane.calls_block, &lane.counters);
                 let edges_of_lane = (0..count).filter_map(|number| {
                     let edge = calls.edge(number)?;
-                    (0..TRIES).find_map(|_| edge.read())
+                    (0..COPY_ATTEMPTS).find_map(|_| edge.read())
                 });
                 let mut sums = EdgeSums::new(edges_of_lane, &epochs)?;
                 let mut added = Ok(());
@@ -147,7 +147,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
 /// The open regions on a lane, where the point of a region may be a tuple. Empty if a region ended
 /// during each try.
 fn open(written: &Written, calls: &Calls, slots: &[Slot]) -> Result<Vec<OpenPicture>, NoMemory> {
-    for _ in 0..TRIES {
+    for _ in 0..COPY_ATTEMPTS {
         let (seen, last) = last(written, slots)?;
         let open = calls.open_since(last.as_ref())?;
         // Pairs with `ring-publish`: no region has ended in between.

@@ -2,7 +2,7 @@
 //! again.
 
 use super::backed::Sparse;
-use super::bounds::{MAX_BLOCKS, TRIES};
+use super::bounds::{COPY_ATTEMPTS, MAX_BLOCKS};
 use super::histogram::{Near, ReadLines, ReadParts};
 use super::keys::{CacheKey, Owner, is_current, steering};
 use super::pending::Pending;
@@ -192,7 +192,7 @@ impl CellReader {
     ) -> Result<Option<u64>, NoMemory> {
         let mut found = None;
         self.beside = None;
-        for _ in 0..TRIES {
+        for _ in 0..COPY_ATTEMPTS {
             let sequence = cell.sequence();
             if cell.read_with(&mut self.copy, |chunk| segment.sums(chunk)) == CellRead::Torn {
                 std::hint::spin_loop();

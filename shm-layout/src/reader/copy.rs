@@ -40,7 +40,7 @@ use crate::layout::point::PointEntry;
 use crate::layout::ring::{self, Slot};
 use crate::layout::segment::{OpenError, Segment};
 use crate::reader::backed::{Backed, Sparse, next_extent};
-use crate::reader::bounds::{MAX_LANES, TRIES};
+use crate::reader::bounds::{COPY_ATTEMPTS, MAX_LANES};
 use crate::reader::chain::{LaneCells, Visited};
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -252,7 +252,7 @@ impl SegmentCopy {
         let mut visited = Visited::new(geometry)?;
         let mut parts_left = geometry.blocks_present() * (BLOCK / CHUNK);
         for (id, lane) in sparse.lanes(lanes) {
-            let Some(entry) = (0..TRIES).find_map(|_| lane.read()) else { continue };
+            let Some(entry) = (0..COPY_ATTEMPTS).find_map(|_| lane.read()) else { continue };
             // A ring is copied before the cells. A record that is folded in between is then in both
             // copies, and the cell's number of records shows that the cell has the record.
             if let (Some(slots), Some(own)) = (from.ring(entry.ring_block), self.segment.lane(id)) {
@@ -261,7 +261,11 @@ impl SegmentCopy {
             if let (Some(calls), Some(own)) =
                 (sparse.calls(entry.calls_block), self.segment.calls(entry.calls_block))
             {
-                own.take_edges(calls, sparse.edges(entry.calls_block, &lane.counters), TRIES);
+                own.take_edges(
+                    calls,
+                    sparse.edges(entry.calls_block, &lane.counters),
+                    COPY_ATTEMPTS,
+                );
             }
             for cell in LaneCells::new(sparse, entry.cells_block, &mut visited) {
                 self.take_cell(from, cell, &mut parts_left);
@@ -281,7 +285,7 @@ impl SegmentCopy {
         ) else {
             return;
         };
-        for _ in 0..TRIES {
+        for _ in 0..COPY_ATTEMPTS {
             let chunk = cell.amounts_to_read();
             let at = chunk as usize * CHUNK;
             let found = from.sums(chunk).filter(|_| self.extents.have(at));

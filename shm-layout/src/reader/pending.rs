@@ -1,6 +1,6 @@
 //! The records of a lane that its cells may still lack, because they are perhaps not folded yet.
 
-use super::bounds::TRIES;
+use super::bounds::COPY_ATTEMPTS;
 use crate::heap::{Grow, NoMemory};
 use crate::layout::geometry::RING_SLOTS;
 use crate::layout::lane::LaneCounters;
@@ -35,7 +35,7 @@ impl Pending {
             // Room for a whole ring, so that a visit of its records needs no memory.
             self.additions.try_reserve(RING_SLOTS)?;
         }
-        let now = (0..TRIES).find_map(|_| {
+        let now = (0..COPY_ATTEMPTS).find_map(|_| {
             self.additions.clear();
             let folded = ring::folded(&counters.folded);
             let written = ring::visit(&counters.written, slots?, folded, |number, addition| {

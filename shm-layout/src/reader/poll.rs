@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use super::backed::{Backed, Sparse};
-use super::bounds::{LONGEST_TEXT, MAX_LANES, MAX_POINTS, MAX_TEXT, TRIES};
+use super::bounds::{COPY_ATTEMPTS, LONGEST_TEXT, MAX_LANES, MAX_POINTS, MAX_TEXT};
 use super::cells::{self, CellReader};
 use super::chain::{LaneCells, Visited};
 use super::keys::{CacheKey, Owner, ReadBatch};
@@ -398,7 +398,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             // If an entry changes while it is read, the lane has a new owner, which the next poll
             // will show.
             let entry = &mut self.entry;
-            if !(0..TRIES).any(|_| lane.read_into(entry)) {
+            if !(0..COPY_ATTEMPTS).any(|_| lane.read_into(entry)) {
                 place += usize::from(is_known);
                 continue;
             }

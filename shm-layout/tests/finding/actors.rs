@@ -60,8 +60,8 @@ impl Actor {
         loop {
             let mut line = String::new();
             assert_ne!(self.tells.read_line(&mut line).unwrap(), 0, "it ended");
-            if let Some((_, told)) = line.split_once(MARK) {
-                return told.trim_end().to_owned();
+            if let Some((_, text)) = line.split_once(MARK) {
+                return text.trim_end().to_owned();
             }
         }
     }

@@ -186,10 +186,10 @@ fn nested_parallel_regions_are_counted_separately() {
 #[test]
 fn a_waits_sleep_is_off_the_cpu_and_its_spinning_is_on_it() {
     let Some(program) = regions_of_clangs() else { return };
-    let spun = |patience: &str| {
-        let patience = format!("KMP_BLOCKTIME={patience}");
+    let spun = |block_time: &str| {
+        let block_time = format!("KMP_BLOCKTIME={block_time}");
         // A spinning thread never yields, however busy the machine is.
-        let arguments = [&patience, "KMP_USE_YIELD=0", text(&program), "10", "400000"];
+        let arguments = [&block_time, "KMP_USE_YIELD=0", text(&program), "10", "400000"];
         let ran = run(&[], Path::new("/usr/bin/env"), &arguments);
         let wait = figures(&ran, of_line(&ran, UNEVEN, " wait"));
         let on = sum(&wait, |it| it.exclusive) as f64;

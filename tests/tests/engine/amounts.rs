@@ -103,9 +103,9 @@ fn sums_equal_the_programs_own_arithmetic() {
         let picture = watch.poll();
         for (name, tuples) in [("many", 8), ("few", 2), ("former", 8)] {
             let expected = said(&target, name);
-            let (count, sums, told_apart, others) = sums(picture, name);
+            let (count, sums, tuple_count, others) = sums(picture, name);
             assert_eq!(u128::from(count), expected[0], "{name} with {lanes} lanes");
-            assert_eq!(told_apart, tuples);
+            assert_eq!(tuple_count, tuples);
             assert_eq!(others > 0, tuples == 8);
             // The second amount of `many` is twice the third, so the program prints no sum of it.
             let sums = match name {
@@ -115,7 +115,7 @@ fn sums_equal_the_programs_own_arithmetic() {
             let sums: Vec<_> = sums.into_iter().map(u128::from).collect();
             assert_eq!(sums, expected[1..], "{name} with {lanes} lanes");
         }
-        assert_eq!(said(&target, "told"), said(&target, "former"));
+        assert_eq!(said(&target, "reported"), said(&target, "former"));
 
         // The program's own snapshot, the viewer's snapshot and a copy of the segment agree.
         let top = |arguments: &[&str]| c::run(place.command(pfp_top()).args(arguments));
@@ -207,14 +207,14 @@ fn amounts_in_a_signal_handler_are_counted_or_reported_missed() {
     let mut watch = own::watch();
     let picture = watch.poll();
     let handled = HANDLED.load(Relaxed);
-    let (count, amounts, told_apart, _) = sums(picture, "interrupted");
-    assert_eq!((count, told_apart), (calls, 8));
+    let (count, amounts, tuple_count, _) = sums(picture, "interrupted");
+    assert_eq!((count, tuple_count), (calls, 8));
     assert_eq!(amounts[0], (1..=calls).map(|call| call % 20).sum::<u64>());
-    let (count, amounts, told_apart, rest) = sums(picture, "handled");
+    let (count, amounts, tuple_count, rest) = sums(picture, "handled");
     // Other tests in this process may have missed some of these.
     let missed = missed() - before;
     assert!(count <= handled && handled <= count + missed, "{count} of {handled}, {missed} missed");
-    assert!(told_apart == 8 && rest > 0);
+    assert!(tuple_count == 8 && rest > 0);
     if count == handled {
         assert_eq!(amounts[0], (0..handled).map(|n| n % 20).sum::<u64>());
     }
@@ -361,9 +361,9 @@ fn regions_by_hand_carry_amounts() {
             .fold([0; 3], sum_of)
     });
     let mut watch = own::watch();
-    let (count, sums, told_apart, rest) = sums(watch.poll(), "by hand");
+    let (count, sums, tuple_count, rest) = sums(watch.poll(), "by hand");
     assert_eq!([count, sums[0], sums[1]], all);
-    assert!(told_apart == 8 && rest > 0);
+    assert!(tuple_count == 8 && rest > 0);
     let said: Vec<_> = HAND.amounts().into_iter().map(|(_, sum)| sum).collect();
     assert_eq!(said, [u128::from(all[1]), u128::from(all[2])]);
 }
@@ -447,9 +447,9 @@ fn laps_carry_amounts() {
     assert!(OFF.point().stats().is_none());
     let threes = (0..times).map(|n| n % 3).sum();
     assert_eq!(sums(picture, "lap of three"), (times, [threes, 0, 0, 0], 3, 0));
-    let (count, found, told_apart, rest) = sums(picture, "lap with");
+    let (count, found, tuple_count, rest) = sums(picture, "lap with");
     assert_eq!((count, found), (times, [(0..times).map(|n| n % 12).sum(), 5 * times, 0, 0]));
-    assert!(told_apart == 8 && rest == times / 3, "{rest} of the rest");
+    assert!(tuple_count == 8 && rest == times / 3, "{rest} of the rest");
 }
 
 /// A point with amounts is one of the program's points, and can be measured like any other: its
@@ -517,9 +517,9 @@ fn futures_carry_amounts() {
     }
     drop(asynchronous(1000));
     let mut watch = own::watch();
-    let (count, found, told_apart, rest) = sums(watch.poll(), "asynchronous");
+    let (count, found, tuple_count, rest) = sums(watch.poll(), "asynchronous");
     assert_eq!((count, found), (times, [(0..times).map(|n| n % 12).sum(), times, 0, 0]));
-    assert!(told_apart == 8 && rest == times / 3, "{rest} of the rest");
+    assert!(tuple_count == 8 && rest == times / 3, "{rest} of the rest");
 }
 
 /// Runs the same C program, compiled by every installed C and C++ compiler. The sums in the segment
@@ -536,9 +536,9 @@ fn amounts_in_c_and_cpp_equal_the_programs_own_sums() {
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();
         assert_eq!(target.said().all::<i32>("statuses"), [[-3, -3, -5]]);
-        let told = target.said().all::<u128>("told").remove(0);
+        let reported = target.said().all::<u128>("reported").remove(0);
         let sent = said(&target, "send");
-        assert_eq!(told, [0, sent[0], sent[1], sent[2], 0], "and there is no third");
+        assert_eq!(reported, [0, sent[0], sent[1], sent[2], 0], "and there is no third");
         assert_eq!(target.said().all::<i32>("refused"), [[-3, -3, -5, 0, 0]]);
         assert_eq!(picture.losses.begins_refused, 1, "of a point without amounts");
         let odd = |name| sums(picture, name).1;
@@ -547,9 +547,9 @@ fn amounts_in_c_and_cpp_equal_the_programs_own_sums() {
         assert_eq!(target.said().one::<u32>("once"), 6, "evaluated once");
         for (name, tuples) in [("triad", 8), ("handle", 3), ("receive", 8), ("send", 8)] {
             let expected = said(&target, name);
-            let (count, sums, told_apart, _) = sums(picture, name);
+            let (count, sums, tuple_count, _) = sums(picture, name);
             let found = [count, sums[0], sums[1]].map(u128::from);
-            assert_eq!((found.to_vec(), told_apart), (expected, tuples), "{name}, {compiler:?}");
+            assert_eq!((found.to_vec(), tuple_count), (expected, tuples), "{name}, {compiler:?}");
         }
         let json = target.said().all::<String>("shown").remove(0).concat();
         let shown: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");

@@ -97,7 +97,7 @@ fn a_clock_source_that_reports_no_switches_is_abandoned() {
     let picture = watch.poll();
     let kind = picture.clock.kind;
     if !given_back {
-        return skipped("a clock source that is told of nothing", &format!("{kind:?} is used"));
+        return skipped("a clock source that reports no switches", &format!("{kind:?} is used"));
     }
     assert!(matches!(kind, ClockKind::Perf | ClockKind::Cputime), "{kind:?}");
     let asleep = watch::named(picture, "asleep");

@@ -138,7 +138,7 @@ fn six_workers_are_correct_and_differ_by_fractions_of_a_cycle() {
             }
         }
     }
-    figure(&format!("{pairs} pairs differ by less than a cycle and are told apart"));
+    figure(&format!("{pairs} pairs differ by less than a cycle and have the right order"));
     if cfg!(not(debug_assertions)) {
         assert!(pairs > 0, "no two ways differ by a fraction of a cycle: {found:?}");
     }

@@ -135,12 +135,12 @@ fn threads_may_leave_and_join() {
 
 #[test]
 fn a_member_that_never_arrives_is_waited_for_once() {
-    let patience = Duration::from_millis(150);
-    let group = ThreadGroup::named("one of two", 2).with_patience(patience);
+    let timeout = Duration::from_millis(150);
+    let group = ThreadGroup::named("one of two", 2).with_join_timeout(timeout);
     let began = Instant::now();
     let synced = pfp_timing::synchronize(SyncScope::Internal(&group));
     assert_eq!((synced.absent, synced.not_member), (1, false));
-    assert!(began.elapsed() >= patience, "{:?}", began.elapsed());
+    assert!(began.elapsed() >= timeout, "{:?}", began.elapsed());
     // The member that arrives waits for the missing one in the first round only.
     let began = Instant::now();
     assert_eq!(pfp_timing::synchronize(SyncScope::Internal(&group)).absent, 1);

@@ -75,11 +75,11 @@ const COMPILER: &str = "rustc 1.95.";
 const TOLERANCE: f64 = 5.0;
 
 /// Number of times that a process counts its case.
-const TRIES: usize = 4;
+const COUNTS_PER_PROCESS: usize = 4;
 /// Number of times that a case with a wrong number is counted again. A count may be too high: the
 /// clock continues to run under callgrind, and some calls take the slow path because of their
 /// duration, such as the longest call so far.
-const AGAIN: usize = 6;
+const RECOUNTS: usize = 6;
 
 /// Enough whole pages of records, each folded once, that a rare call has little weight.
 const TIMES: u64 = 40 * 128;
@@ -115,7 +115,7 @@ fn a_region_takes_as_many_instructions_as_recorded() {
         let is_off = |found: f64| (found - recorded).abs() * 100.0 > TOLERANCE * recorded;
         let mut counts = count_many(case);
         let mut found = per_call(&counts, TIMES) - base;
-        for _ in 0..AGAIN {
+        for _ in 0..RECOUNTS {
             if is_off(found) && is_recorded_compiler() {
                 counts.extend(count_many(case));
                 found = per_call(&counts, TIMES) - base;
@@ -127,7 +127,7 @@ fn a_region_takes_as_many_instructions_as_recorded() {
                 // Adding a page of records to a cell takes a number of instructions that depends on
                 // their durations.
                 let is_near = |watched: &f64| (found - watched).abs() * 100.0 <= TOLERANCE * found;
-                let mut counts = (0..=AGAIN).map(|_| {
+                let mut counts = (0..=RECOUNTS).map(|_| {
                     let watched = count(case, &[TIMES_WATCHED, 2 * TIMES_WATCHED]);
                     let watched = per_call(&watched, TIMES_WATCHED);
                     figure(&format!("instructions, {case}, viewer {how}: {:.2}", watched - empty));
@@ -144,7 +144,7 @@ fn a_region_takes_as_many_instructions_as_recorded() {
         // These numbers do not depend on the clock, if at least one run never waited for a CPU.
         let is_off = |found: f64| (found - recorded).abs() > 2.0;
         let mut found = f64::NAN;
-        for _ in 0..=AGAIN {
+        for _ in 0..=RECOUNTS {
             found = per_call(&count_few(case), FEW) - per_call(&count_few(base), FEW);
             if !is_off(found) {
                 break;
@@ -167,7 +167,7 @@ fn count_few(case: &str) -> Vec<u64> {
 }
 
 fn count_many(case: &str) -> Vec<u64> {
-    count(case, &[TIMES, 2 * TIMES].repeat(TRIES))
+    count(case, &[TIMES, 2 * TIMES].repeat(COUNTS_PER_PROCESS))
 }
 
 /// Instructions of one call, from counts of `times` calls and of twice as many in turn: the slope

@@ -29,7 +29,7 @@ fn start(place: &Place) -> (Target, Watch) {
     // Figures of a process are pushed only once its clock is a second old.
     let (early, pid) = (Collector::new(), target.pid());
     let mut pusher = push(place, &early, &["-p", &pid.to_string(), "-i", "100ms"]);
-    wait_for("it to be told of", || tells_of(&early.requests(), pid));
+    wait_for("its figures to be pushed", || tells_of(&early.requests(), pid));
     pusher.kill();
     let watch = Watch::attach(place, &target);
     (target, watch)

@@ -105,14 +105,14 @@ fn losing_one_machine_keeps_the_others_served() {
         up.map(str::to_owned).collect::<Vec<_>>()
     };
     let pid = format!("pid=\"{}\"", two.pid());
-    let is_told = || served.value("pfp_calls_total", &[&pid, "point=\"parse\""]).is_some();
-    wait_for("both", || places() == BOTH && is_told());
+    let is_exported = || served.value("pfp_calls_total", &[&pid, "point=\"parse\""]).is_some();
+    wait_for("both", || places() == BOTH && is_exported());
     fs::write(place.path("down"), "").expect("the folder is new");
     let agent = fs::read_to_string(place.path("pid")).expect("it was written");
     os::signal(agent.trim().parse().expect("an id"), libc::SIGKILL);
-    wait_for("that one is lost", || places() == ONE && !is_told());
+    wait_for("that one is lost", || places() == ONE && !is_exported());
     fs::remove_file(place.path("down")).expect("it is there");
-    wait_for("it to be back", || places() == BOTH && is_told());
+    wait_for("it to be back", || places() == BOTH && is_exported());
 }
 
 #[test]
@@ -574,8 +574,8 @@ fn prometheus_answers_the_queries_of_the_page_and_the_dashboard() {
         let kind = |name: &str| server.query(name, Some(end)).len();
         let name = "pfp_call_exclusive_seconds{point=\"parse\"}";
         assert_eq!(kind(name), usize::from(is_native), "native histograms came: {is_native}");
-        let told = "pfp_build_info{version!=\"\"}";
-        assert_eq!(kind(told), 1);
+        let build_info = "pfp_build_info{version!=\"\"}";
+        assert_eq!(kind(build_info), 1);
         assert_eq!(kind("up == 1"), 1, "{}", server.log());
     }
     drop(target.end_well());

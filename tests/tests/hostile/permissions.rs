@@ -215,8 +215,8 @@ fn refuse_planted(at: usize, plain: &Output) {
     plant();
     let before = [&folder, &victim_folder, &victim].map(|path| State::of(path));
     assert_eq!(&host(&place, &folder), plain, "{what}");
-    let told = doctor(&place, &folder);
-    assert!(told.contains("planted: expected") && told.contains(why), "{what}: {told}");
+    let report = doctor(&place, &folder);
+    assert!(report.contains("planted: expected") && report.contains(why), "{what}: {report}");
     let after = [&folder, &victim_folder, &victim].map(|path| State::of(path));
     assert_eq!(before, after, "{what}");
     assert!(!place.beacons().join("nothing").exists(), "{what}");
@@ -292,12 +292,12 @@ fn files_planted_under_a_programs_names_are_refused() {
             assert!(!place.beacons().join("nothing").exists(), "{what} at {name:?}");
             // `doctor` does not report files of other users in /dev/shm, which may be their
             // segments, and ignores an unfinished draft.
-            let is_told =
+            let is_reported =
                 !(name.ends_with(format!("{hex}.0.new")) || name == &object && what == "foreign");
-            if is_told && size(u64::from(what == "link" || what == "FIFO"), 1) == 1 {
-                let told = doctor(&place, place.beacons());
+            if is_reported && size(u64::from(what == "link" || what == "FIFO"), 1) == 1 {
+                let report = doctor(&place, place.beacons());
                 let line = format!("{}: ", name.display());
-                assert!(told.contains(&line), "{what} at {name:?}: {told}");
+                assert!(report.contains(&line), "{what} at {name:?}: {report}");
             }
             clear(name);
             tried += 1;
@@ -430,12 +430,16 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
         assert_eq!(run(&target, "host", user).expect("it can be started"), plain, "{what}");
         // The message names the folder once, and suggests PFP_DIR if the folder is another user's.
         for command in ["doctor", "list"] {
-            let told = run(&viewer, command, user).expect("it can be started");
-            let told = String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned();
+            let output = run(&viewer, command, user).expect("it can be started");
+            let printed = [output.stdout, output.stderr].concat();
+            let printed = String::from_utf8_lossy(&printed).into_owned();
             let expected = format!("{}: expected", folder.display());
-            assert!(told.contains(&expected) && told.contains("PFP_DIR"), "{what}: {told}");
+            assert!(
+                printed.contains(&expected) && printed.contains("PFP_DIR"),
+                "{what}: {printed}"
+            );
             let twice = format!("{0}: {0}", folder.display());
-            assert!(!told.contains(&twice), "{command}, {what}: {told}");
+            assert!(!printed.contains(&twice), "{command}, {what}: {printed}");
         }
         assert_eq!(before, [&folder, &victims[0], &victims[1]].map(|path| State::of(path)));
         clear(&folder);

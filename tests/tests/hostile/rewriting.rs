@@ -24,7 +24,7 @@ use pfp_tests::{figure, needs_a_screen, size};
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 const SECONDS: u64 = size(3, 240);
 /// Time limit of a command, in seconds, which only a hang reaches.
-const PATIENCE: &str = "60";
+const TIME_LIMIT: &str = "60";
 
 /// Sequences that must not reach a terminal unchanged.
 const EVIL: [&[u8]; 8] = [
@@ -89,14 +89,14 @@ impl Mapping {
     /// Overwrites the segment until `stop` is set; returns the number of words written.
     fn rewrite(&self, stop: &AtomicBool) -> u64 {
         let mut random = Random::new(99);
-        let told: Vec<usize> =
+        let nonzero: Vec<usize> =
             (0..self.original.len()).filter(|word| self.original[*word] != 0).collect();
         let mut written = 0;
         while !stop.load(Relaxed) {
             // Writes come in bursts, and the segment is intact for a while after each, so that a
             // new viewer can attach.
             for _ in 0..random.below(40_000) {
-                let word = told[random.below(told.len())];
+                let word = nonzero[random.below(nonzero.len())];
                 // The header is overwritten rarely, so that a viewer can attach at all.
                 if word < 8 && random.below(64) != 0 {
                     continue;
@@ -114,7 +114,7 @@ impl Mapping {
                     let value = match random.below(4) {
                         0 => random.word(),
                         1 => random.below(300) as u64,
-                        2 => self.original[told[random.below(told.len())]],
+                        2 => self.original[nonzero[random.below(nonzero.len())]],
                         _ => random.edge(),
                     };
                     self.word(word).store(value, Relaxed);
@@ -308,7 +308,7 @@ fn commands_and_a_server_survive_an_overwritten_segment() {
                 break;
             }
             let mut run = place.command("timeout");
-            let output = run.arg(PATIENCE).arg(pfp_top()).args(*command).output();
+            let output = run.arg(TIME_LIMIT).arg(pfp_top()).args(*command).output();
             let output = output.expect("timeout is there");
             let (out, err) = (&output.stdout, &output.stderr);
             let (out, err) = (String::from_utf8_lossy(out), String::from_utf8_lossy(err));

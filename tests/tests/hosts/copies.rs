@@ -349,12 +349,12 @@ fn incompatible_copies_stay_apart_and_are_reported() {
 
     // The viewer reports the reason, and how to choose a segment.
     let pid = target.pid().to_string();
-    let told = place.pfp_top(&["--once", "-p", &pid]);
-    assert!(!told.status.success(), "{told:?}");
+    let output = place.pfp_top(&["--once", "-p", &pid]);
+    assert!(!output.status.success(), "{output:?}");
     let listed: Vec<Value> =
         serde_json::from_slice(&place.pfp_top(&["list", "--json"]).stdout).expect("it is JSON");
     assert_eq!(listed.len(), 2);
-    let errors = String::from_utf8_lossy(&told.stderr).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     for it in &listed {
         let number = it["number"].as_str().expect("it is a text");
         assert!(errors.contains(number), "{number}: {errors}");

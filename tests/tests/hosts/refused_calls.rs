@@ -41,7 +41,7 @@ struct Host {
     /// Number of the probe's private mappings that may stay although nothing is measured.
     keeps: usize,
     /// Refusals for which `doctor` has been run already.
-    told: RefCell<Vec<(Stage, i32)>>,
+    checked: RefCell<Vec<(Stage, i32)>>,
 }
 
 impl Host {
@@ -60,7 +60,7 @@ impl Host {
             plain,
             place,
             keeps: 0,
-            told: RefCell::default(),
+            checked: RefCell::default(),
         }
     }
 
@@ -130,11 +130,11 @@ impl Host {
         let what = format!("{error} for {name} {when}: {}", call.line);
         let notes = failure::find(&self.place.directory()).expect("the directory can be read");
         // Check the notes before `left_behind` removes them.
-        let told = notes.iter().try_for_each(|note| self.tell(note, &what));
+        let notes_checked = notes.iter().try_for_each(|note| self.tell(note, &what));
         let left_behind = self.left_behind(&what);
         ensure!(output == self.plain, "{what}: {output:?}");
         left_behind?;
-        told?;
+        notes_checked?;
         let (outcome, is_found) = self.judge(call, &what)?;
         self.judge_notes(call, error, &notes, outcome != Outcome::Nothing && is_found, &what)?;
         Ok(outcome)
@@ -151,7 +151,7 @@ impl Host {
         what: &str,
     ) -> Result<()> {
         match notes {
-            [] => ensure!(works, "{what}: nobody is told"),
+            [] => ensure!(works, "{what}: no note was left"),
             [note] => {
                 ensure!(!works, "{what}: it works, but {note:?}");
                 let expected = match call.name.as_str() {
@@ -173,10 +173,10 @@ impl Host {
     /// once.
     fn tell(&self, note: &Failure, what: &str) -> Result<()> {
         let kind = (note.stage, note.errno);
-        if self.told.borrow().contains(&kind) {
+        if self.checked.borrow().contains(&kind) {
             return Ok(());
         }
-        self.told.borrow_mut().push(kind);
+        self.checked.borrow_mut().push(kind);
         tells(&doctor(&self.place), &self.program, note.stage, note.errno)
             .with_context(|| what.to_owned())
     }
@@ -288,9 +288,9 @@ fn refuse_everything(program: &str, arguments: &[&str], keeps: usize) -> String 
     let mut names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    let told = host.told.borrow().len();
+    let checked = host.checked.borrow().len();
     format!(
-        "{} calls ({}) refused in {runs} runs, {outcomes:?}, {told} kinds told",
+        "{} calls ({}) refused in {runs} runs, {outcomes:?}, {checked} kinds reported by doctor",
         calls.len(),
         names.join(", ")
     )
@@ -341,8 +341,8 @@ fn tells(doctor: &str, program: &str, stage: Stage, errno: i32) -> Result<()> {
             && found.contains(&why)
             && finding["advice"].as_str().is_some_and(|advice| !advice.is_empty())
     };
-    let told = findings.as_array().is_some_and(|all| all.iter().any(tells));
-    ensure!(told, "expected {name}, {lacks}, {why:?}: {doctor}");
+    let is_reported = findings.as_array().is_some_and(|all| all.iter().any(tells));
+    ensure!(is_reported, "expected {name}, {lacks}, {why:?}: {doctor}");
     Ok(())
 }
 
@@ -489,7 +489,7 @@ fn doctor_reports_refusals_by_the_system_itself() {
     let enough = enough.expect("eight are enough");
     assert!((1..=5).contains(&enough), "{enough}");
     figure(&format!(
-        "refused_calls: doctor told {tried} refusals of the system's own; a start takes {enough} \
-         descriptors"
+        "refused_calls: doctor reported {tried} refusals of the system's own; a start takes \
+         {enough} descriptors"
     ));
 }

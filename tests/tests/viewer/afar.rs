@@ -165,9 +165,10 @@ fn a_recording_goes_on_when_a_lost_line_comes_back() {
     let recording = recorded.recording().expect("it is one");
     let events: Vec<_> =
         (0..recording.len()).flat_map(|place| recording.events(place).expect("whole")).collect();
-    let told: u64 = events.iter().map(|lane| lane.records.len() as u64 + lane.lost).sum();
+    let delivered_or_lost: u64 =
+        events.iter().map(|lane| lane.records.len() as u64 + lane.lost).sum();
     let written: u64 = recorded.poll().unwrap().lanes.iter().map(|lane| lane.records_written).sum();
-    assert_eq!(told, written);
+    assert_eq!(delivered_or_lost, written);
 }
 
 #[test]

@@ -189,8 +189,8 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
         if kill >= kills && !is_missing {
             break;
         }
-        let patience = kill / kills;
-        assert!(patience < 6, "no viewer has switched and saved anything");
+        let doublings = kill / kills;
+        assert!(doublings < 6, "no viewer has switched and saved anything");
         let before = watched.witness.attached.load(Acquire);
         let started = Instant::now();
         let viewer = watched.view(&folder, &[]);
@@ -207,7 +207,7 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
             attached += 1;
         }
         let until =
-            Instant::now() + Duration::from_nanos(random.below(4_000_000 << patience) as u64);
+            Instant::now() + Duration::from_nanos(random.below(4_000_000 << doublings) as u64);
         while Instant::now() < until {
             std::thread::sleep(Duration::from_micros(20));
         }

@@ -275,8 +275,8 @@ fn a_process_with_shared_memory_of_its_own_is_explained() {
     assert_eq!((entry.state, entry.object_bytes), (Liveness::Alive, None));
     assert_eq!(list(place.beacons()), []);
     let doctor = place.command(pfp_top()).arg("doctor").output();
-    let told = String::from_utf8(doctor.expect("pfp-top starts").stdout).expect("it is text");
-    assert!(told.contains("runs, but its segment is not in /dev/shm"), "{told}");
+    let printed = String::from_utf8(doctor.expect("pfp-top starts").stdout).expect("it is text");
+    assert!(printed.contains("runs, but its segment is not in /dev/shm"), "{printed}");
     os::signal(child_of(target.pid()), libc::SIGKILL);
     wait_for("it to be dead", || (place.entry(1)?.state == Liveness::Dead).then_some(()));
 }

@@ -115,15 +115,15 @@ mod tests {
 
     #[test]
     fn another_thread_may_wake() {
-        let mut told = false;
-        let told_by_other = std::future::poll_fn(move |context| {
-            if std::mem::replace(&mut told, true) {
-                return Poll::Ready("told");
+        let mut woken = false;
+        let woken_by_other = std::future::poll_fn(move |context| {
+            if std::mem::replace(&mut woken, true) {
+                return Poll::Ready("woken");
             }
             let waker = context.waker().clone();
             thread::spawn(move || waker.wake());
             Poll::Pending
         });
-        assert_eq!(run_all([told_by_other]), ["told"]);
+        assert_eq!(run_all([woken_by_other]), ["woken"]);
     }
 }

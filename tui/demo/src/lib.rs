@@ -161,19 +161,19 @@ mod tests {
     use std::time::{Duration, Instant};
 
     /// Longer than any run here takes, and short enough to end a hung test.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIME_LIMIT: Duration = Duration::from_secs(20);
 
     #[test]
     fn a_run_stops_on_request_without_mismatches() {
         let stop = AtomicBool::new(false);
-        let (summary, told) = thread::scope(|scope| {
+        let (summary, stopped) = thread::scope(|scope| {
             let demo = scope.spawn(|| run(&stop));
             thread::sleep(Duration::from_millis(600));
-            let told = Instant::now();
+            let stopped = Instant::now();
             stop.store(true, Ordering::Relaxed);
-            (demo.join().unwrap().unwrap(), told)
+            (demo.join().unwrap().unwrap(), stopped)
         });
-        assert!(told.elapsed() < PATIENCE);
+        assert!(stopped.elapsed() < TIME_LIMIT);
         assert_eq!(summary.mismatches, 0, "{summary:?}");
         assert!(summary.chapters > 0 && summary.words > summary.chapters, "{summary:?}");
         assert!(summary.editions > 0 && summary.errands > 0 && summary.searches > 0, "{summary:?}");

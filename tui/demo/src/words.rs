@@ -158,9 +158,9 @@ mod tests {
     #[test]
     fn words_know_their_sentence() {
         let words = tokenize("Who are you? I don't know.\r\nStop! Now");
-        let told: Vec<_> = words.iter().map(|word| (word.text, word.sentence)).collect();
+        let found: Vec<_> = words.iter().map(|word| (word.text, word.sentence)).collect();
         assert_eq!(
-            told,
+            found,
             [
                 ("Who", 0),
                 ("are", 0),

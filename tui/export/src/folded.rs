@@ -115,13 +115,13 @@ mod tests {
         Model::of(snapshot)
     }
 
-    fn told(model: &Model) -> Vec<String> {
+    fn stack_lines(model: &Model) -> Vec<String> {
         let stacks = exported(model, |_| true).into_iter();
         let path = |path: String| path.strip_prefix("my_app;main;").unwrap().to_owned();
-        let mut told: Vec<_> =
+        let mut lines: Vec<_> =
             stacks.map(|(stack, ns)| format!("{} {}", path(stack), ns as f64 / 1e3)).collect();
-        told.sort();
-        told
+        lines.sort();
+        lines
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
             "lz.compress;io.read 20",
             "lz.compress;io.read;io.crc 10",
         ];
-        assert_eq!(told(&made(&edges, |_| ())), expected);
+        assert_eq!(stack_lines(&made(&edges, |_| ())), expected);
     }
 
     #[test]
@@ -153,16 +153,16 @@ mod tests {
             (2, Some(1), [5, 13]),
             (1, Some(2), [8, 8]),
         ];
-        let told = told(&made(&edges, |_| ()));
+        let lines = stack_lines(&made(&edges, |_| ()));
         let ends_with = |end: &str| {
-            let found = told.iter().filter(|line| line.rsplit_once(' ').unwrap().0.ends_with(end));
+            let found = lines.iter().filter(|line| line.rsplit_once(' ').unwrap().0.ends_with(end));
             found.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum::<f64>()
         };
-        assert_eq!(ends_with("io.parse;io.parse"), 7.0, "{told:?}");
-        assert_eq!(ends_with("io.parse;io.read"), 5.0, "{told:?}");
-        assert_eq!(ends_with("io.read;io.parse"), 8.0, "{told:?}");
-        assert!(told.contains(&"io.parse 10".to_owned()), "{told:?}");
-        assert!(told.iter().all(|line| line.matches(';').count() <= 3), "{told:?}");
+        assert_eq!(ends_with("io.parse;io.parse"), 7.0, "{lines:?}");
+        assert_eq!(ends_with("io.parse;io.read"), 5.0, "{lines:?}");
+        assert_eq!(ends_with("io.read;io.parse"), 8.0, "{lines:?}");
+        assert!(lines.contains(&"io.parse 10".to_owned()), "{lines:?}");
+        assert!(lines.iter().all(|line| line.matches(';').count() <= 3), "{lines:?}");
     }
 
     #[test]
@@ -173,10 +173,10 @@ mod tests {
             stats.exclusive += 12 * US;
         };
         let expected = ["[other callers];io.parse 12", "[other callers];io.read;io.parse 30"];
-        assert_eq!(told(&made(&edges, more)), expected);
+        assert_eq!(stack_lines(&made(&edges, more)), expected);
         // In a file without edges, all callers are unknown.
         let without = |snapshot: &mut Snapshot| snapshot.edges.clear();
-        assert_eq!(told(&made(&edges, without)), ["[other callers];io.parse 30"]);
+        assert_eq!(stack_lines(&made(&edges, without)), ["[other callers];io.parse 30"]);
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
             snapshot.lanes[0].open = vec![open(7, 100), open(1, 90)];
         };
         let expected = ["net.wait 10", "net.wait;io.parse 60", "net.wait;io.parse;io.read 30"];
-        assert_eq!(told(&made(&edges, open)), expected);
+        assert_eq!(stack_lines(&made(&edges, open)), expected);
     }
 
     #[test]

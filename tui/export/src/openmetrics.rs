@@ -115,10 +115,10 @@ impl ScrapeFormat {
 fn plain(open: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut help = "";
     for line in open.lines() {
-        if let Some(told) = line.strip_prefix("# HELP ") {
-            help = told;
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            help = rest;
         } else if let Some((name, kind)) =
-            line.strip_prefix("# TYPE ").and_then(|told| told.split_once(' '))
+            line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
         {
             let (suffix, kind) = match kind {
                 "counter" => ("_total", "counter"),
@@ -544,8 +544,8 @@ mod tests {
             snapshot.process.members = vec![member(7), member(9)];
             snapshot.points[1].process = Some(1);
         });
-        let told = |pid: u32| format!("pfp_process_info{{process=\"my_app\",pid=\"{pid}\",");
-        assert!(text.contains(&told(7)) && text.contains(&told(9)) && !text.contains(&told(4711)));
+        let info = |pid: u32| format!("pfp_process_info{{process=\"my_app\",pid=\"{pid}\",");
+        assert!(text.contains(&info(7)) && text.contains(&info(9)) && !text.contains(&info(4711)));
         value(&text, "pfp_calls_total{process=\"my_app\",pid=\"9\",point=\"io.parse\"}");
     }
 

@@ -327,19 +327,19 @@ impl<'a> Trace<'a> {
         let mut new = InternedData::default();
         let cpu = slice.cpu(subject);
         let exclusive = subject.whole_ns(slice.region.exclusive);
-        let mut told = vec![self.annotation("exclusive_ns", exclusive, &mut new)];
+        let mut annotations = vec![self.annotation("exclusive_ns", exclusive, &mut new)];
         match cpu {
-            Cpu::On => told.push(self.annotation("off_cpu_ns", 0, &mut new)),
-            Cpu::Off(ns) => told.push(self.annotation("off_cpu_ns", ns, &mut new)),
+            Cpu::On => annotations.push(self.annotation("off_cpu_ns", 0, &mut new)),
+            Cpu::Off(ns) => annotations.push(self.annotation("off_cpu_ns", ns, &mut new)),
             Cpu::Unknown | Cpu::Device => {}
         }
         if slice.region.context > 0 && cpu != Cpu::Device {
-            told.push(self.annotation("context", slice.region.context.into(), &mut new));
+            annotations.push(self.annotation("context", slice.region.context.into(), &mut new));
         }
         let place = point.filter(|point| !point.file.is_empty());
         let event = TrackEvent {
             category_iids: vec![self.category(cpu.word(), &mut new)],
-            debug_annotations: told,
+            debug_annotations: annotations,
             r#type: Some(EventType::SliceBegin as i32),
             name_iid: Some(self.name(label.unwrap_or_default(), &mut new)),
             track_uuid: Some(uuid),

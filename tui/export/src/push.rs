@@ -23,9 +23,9 @@ use pfp_read::text;
 
 /// Where a collector on the same machine listens.
 pub const ENDPOINT: &str = "http://127.0.0.1:4318/v1/metrics";
-/// Number of tries of a push before the next push replaces it.
-pub const TRIES: u32 = 5;
-/// Pause after the first failed try; each further pause is twice as long.
+/// Number of attempts at a push before the next push replaces it.
+pub const PUSH_ATTEMPTS: u32 = 5;
+/// Pause after the first failed attempt; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause that a collector may ask for.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -178,13 +178,20 @@ impl Pusher {
             429 | 502 | 503 | 504 => {
                 let after =
                     header("retry-after").and_then(|value| retry_after(value, SystemTime::now()));
-                PushOutcome::Again(told(status.as_str(), &bytes, header("content-type")), after)
+                PushOutcome::Again(
+                    status_with_message(status.as_str(), &bytes, header("content-type")),
+                    after,
+                )
             }
             300..=399 => {
                 let to = text::clean(header("location").unwrap_or("nowhere")).into_owned();
                 PushOutcome::Refused(format!("{status}: redirected to {to}, which is not followed"))
             }
-            _ => PushOutcome::Refused(told(&status.to_string(), &bytes, header("content-type"))),
+            _ => PushOutcome::Refused(status_with_message(
+                &status.to_string(),
+                &bytes,
+                header("content-type"),
+            )),
         }
     }
 }
@@ -210,7 +217,7 @@ struct RpcStatus {
 }
 
 /// A status with the collector's message.
-fn told(status: &str, body: &[u8], content_type: Option<&str>) -> String {
+fn status_with_message(status: &str, body: &[u8], content_type: Option<&str>) -> String {
     let message = match content_type.is_some_and(|kind| kind.starts_with(PROTOBUF)) {
         true => RpcStatus::decode(body).map(|status| status.message).unwrap_or_default(),
         false => String::from_utf8_lossy(body).lines().next().unwrap_or_default().to_owned(),
@@ -235,19 +242,19 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     Some(after.min(LONGEST))
 }
 
-/// The time until the next try.
+/// The time until the next attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pause {
     failed: u32,
 }
 
 impl Pause {
-    /// The pause before the next try of the same push. `None` after [`TRIES`] tries. The pause is
-    /// at least the one that the collector requested. Up to a quarter is added at random, so that
-    /// pushers that failed together do not retry together.
+    /// The pause before the next attempt at the same push. `None` after [`PUSH_ATTEMPTS`] attempts.
+    /// The pause is at least the one that the collector requested. Up to a quarter is added at
+    /// random, so that pushers that failed together do not retry together.
     pub fn after_failure(&mut self, requested: Option<Duration>) -> Option<Duration> {
         self.failed += 1;
-        if self.failed >= TRIES {
+        if self.failed >= PUSH_ATTEMPTS {
             self.failed = 0;
             return None;
         }
@@ -313,11 +320,11 @@ mod tests {
     #[test]
     fn a_collectors_words_are_clean_and_short() {
         let status = RpcStatus { message: format!("no\u{1b}[2J {}", "x".repeat(1000)) };
-        let said = told("400 Bad Request", &status.encode_to_vec(), Some(PROTOBUF));
+        let said = status_with_message("400 Bad Request", &status.encode_to_vec(), Some(PROTOBUF));
         assert!(said.starts_with("400 Bad Request: no") && said.len() < 300, "{said}");
         assert!(!said.contains('\u{1b}'), "{said}");
-        assert_eq!(told("503", b"busy\nand more", Some("text/plain")), "503: busy");
-        assert_eq!(told("503", b"", None), "503");
+        assert_eq!(status_with_message("503", b"busy\nand more", Some("text/plain")), "503: busy");
+        assert_eq!(status_with_message("503", b"", None), "503");
         assert_eq!((remark(b""), remark(b"\xff\xff")), (None, None));
     }
 }

@@ -177,12 +177,12 @@ mod tests {
             ["main, last moments", "main, tasks 1, last moments", "reader, last moments"]
         );
         let events: Vec<_> = profiles[2]["events"].as_array().unwrap().iter().collect();
-        let told: Vec<_> = events
+        let found: Vec<_> = events
             .iter()
             .map(|event| {
                 (event["type"].as_str(), frame(&file, &event["frame"]), event["at"].as_u64())
             })
             .collect();
-        assert_eq!(told, [(Some("O"), name, Some(210_000)), (Some("C"), name, Some(260_000))]);
+        assert_eq!(found, [(Some("O"), name, Some(210_000)), (Some("C"), name, Some(260_000))]);
     }
 }

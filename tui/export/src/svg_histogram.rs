@@ -86,14 +86,14 @@ fn panel(
     let head = [("x", &*px(MARGIN)), ("y", &*px(top + 12.0)), ("font-weight", "600")];
     let name = cut(&shown.label, 420.0);
     picture.element("text", &head, Some(&name), None)?;
-    let told = format!(
+    let summary = format!(
         "{} calls, mean {}, min {}, max {}",
         units::count(figures.total().count),
         duration(figures.mean().unwrap_or(0.0)),
         duration(figures.total().min as f64),
         duration(figures.total().max as f64)
     );
-    picture.text((WIDTH - MARGIN, top + 12.0), "end", QUIET, &told)?;
+    picture.text((WIDTH - MARGIN, top + 12.0), "end", QUIET, &summary)?;
 
     for share in [0.5, 1.0] {
         let y = bottom - PLOT * share;
@@ -194,8 +194,8 @@ mod tests {
     fn the_bars_of_a_panel_are_all_calls() {
         let svg = exported(|_| {}, |id| id == 1);
         let counts = svg.lines().filter_map(|line| {
-            let (_, told) = line.split_once("<title>")?;
-            told.split_once(": ")?.1.split_once(" calls, ")?.0.parse::<u64>().ok()
+            let (_, title) = line.split_once("<title>")?;
+            title.split_once(": ")?.1.split_once(" calls, ")?.0.parse::<u64>().ok()
         });
         let model = Model::of(Synthetic::new().poll().unwrap());
         assert_eq!(counts.sum::<u64>(), model.points()[1].total().count);

@@ -266,7 +266,7 @@ fn draw(
     let point = bar.point();
     let name = subject.point(point).map_or("", |shown| &shown.label);
     let title = match bar.slices.as_slice() {
-        [slice] => told(subject, slice, name, window),
+        [slice] => slice_title(subject, slice, name, window),
         many => format!("{} regions, most time in {name}", many.len()),
     };
     let on: f64 = bar.slices.iter().map(|slice| slice.region.on_share()).sum::<f64>()
@@ -284,7 +284,12 @@ fn draw(
     Ok(())
 }
 
-fn told(subject: &Subject<'_>, slice: &TrackSlice, name: &str, window: &TraceWindow) -> String {
+fn slice_title(
+    subject: &Subject<'_>,
+    slice: &TrackSlice,
+    name: &str,
+    window: &TraceWindow,
+) -> String {
     let duration = |ns: u64| units::duration(ns as f64 / 1e9);
     let at = match slice.start_ns.checked_sub(window.from) {
         Some(since) => format!("from {}", duration(since)),

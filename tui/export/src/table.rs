@@ -41,7 +41,7 @@ pub fn render(
     parts.retain(|part| !part.is_empty());
     out.push_str(&parts.join("  "));
     out.push('\n');
-    for (kind, count) in lost::told(&snapshot.losses) {
+    for (kind, count) in lost::reported(&snapshot.losses) {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "lost: {count} {}", lost::words(kind, count));
     }

@@ -195,10 +195,10 @@ mod tests {
     use pfp_model::Model;
     use pfp_read::snapshot::{Record, Snapshot};
 
-    fn told(snapshot: Snapshot, passes: impl Fn(u32) -> bool) -> Vec<String> {
+    fn track_texts(snapshot: Snapshot, passes: impl Fn(u32) -> bool) -> Vec<String> {
         let model = Model::of(snapshot);
         let subject = Subject::new(&model, |figures| passes(figures.id()), false).unwrap();
-        let told = |track: &ExportTrack| {
+        let text = |track: &ExportTrack| {
             let edges: Vec<_> = track
                 .edges()
                 .map(|edge| match edge {
@@ -208,13 +208,13 @@ mod tests {
                 .collect();
             format!("{}: {}", track.name(&subject), edges.join(" "))
         };
-        tracks(&subject).iter().map(told).collect()
+        tracks(&subject).iter().map(text).collect()
     }
 
     #[test]
     fn regions_lie_in_each_other_as_the_program_had_them() {
         assert_eq!(
-            told(snapshot(), |_| true),
+            track_texts(snapshot(), |_| true),
             [
                 "main: +1@0 +2@100 -2@140 +3@150 -3@190 -1@200 +4@250 -4@300",
                 "main, tasks 1: +1@210 -1@260",
@@ -223,7 +223,7 @@ mod tests {
             ]
         );
         // The enclosing regions do not pass the filter; the region inside keeps its times.
-        assert_eq!(told(snapshot(), |id| id == 2)[0], "main: +2@100 -2@140");
+        assert_eq!(track_texts(snapshot(), |id| id == 2)[0], "main: +2@100 -2@140");
     }
 
     #[test]

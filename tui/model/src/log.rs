@@ -471,7 +471,7 @@ mod tests {
         watch.log.toggled(watch.now, 3, "io.crc", PointState::Off, None);
         watch.source.act(Change::Reset(4)).unwrap();
         watch.log.reset(watch.now, 4, "lz.compress", None);
-        assert_eq!(watch.poll(), [""; 0], "its own doing is told as it happens");
+        assert_eq!(watch.poll(), [""; 0], "its own changes are logged as they happen");
         let texts: Vec<_> = watch.log.entries().iter().skip(1).map(|e| e.text.as_str()).collect();
         let own = ["io.crc switched off by this viewer", "lz.compress reset by this viewer"];
         assert_eq!(texts, own);
@@ -503,8 +503,8 @@ mod tests {
         watch.log.toggled(watch.now, 3, "io.crc", PointState::Off, Some(but));
         watch.log.reset(watch.now, 4, "lz.compress", None);
         assert_eq!(watch.log.unread(), 1);
-        let told = &watch.log.entries().iter().rev().nth(1).unwrap().text;
-        assert_eq!(*told, format!("io.crc switched off by this viewer, but {but}"));
+        let logged = &watch.log.entries().iter().rev().nth(1).unwrap().text;
+        assert_eq!(*logged, format!("io.crc switched off by this viewer, but {but}"));
         let quiet = |watch: &mut Watch| {
             let texts = watch.poll().into_iter();
             texts.filter(|text| text.contains("another viewer")).collect::<Vec<_>>()

@@ -14,7 +14,7 @@ pub fn is_any(snapshot: &Snapshot) -> bool {
 
 /// The losses to report, with their counts. Overwritten records are left out, since a ring
 /// overwrites records by design.
-pub fn told(losses: &Losses) -> impl Iterator<Item = (Loss, u64)> {
+pub fn reported(losses: &Losses) -> impl Iterator<Item = (Loss, u64)> {
     losses.iter().filter(|(kind, _)| *kind != Loss::RecordsLost)
 }
 

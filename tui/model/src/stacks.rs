@@ -229,9 +229,9 @@ impl ThreadCalls<'_> {
         let open = self.open.iter().filter(|(_, inside, _)| *inside == point);
         let open = open.map(|(caller, _, ticks)| (*caller, *ticks));
         let inclusive = edges.iter().map(|edge| (edge.caller, edge.inclusive));
-        let told = edges.iter().fold(0_u64, |sum, edge| sum.saturating_add(edge.inclusive));
+        let known = edges.iter().fold(0_u64, |sum, edge| sum.saturating_add(edge.inclusive));
         let all = self.inclusive.get(&point).copied().unwrap_or(0);
-        let others = all.saturating_sub(told);
+        let others = all.saturating_sub(known);
         // As in `add_thread`, the edges may lack a few of the latest calls.
         let is_late = !self.has_unplaced && !edges.is_empty() && others <= all / MIN_PART;
         let others = if is_late { 0 } else { others };
@@ -343,7 +343,7 @@ mod tests {
         let cells = [(1, [1, 5, 35]), (2, [1, 5, 15]), (3, [4, 40, 40]), (4, [20, 0, 0])];
         snapshot.cells = cells.map(|(point, sums)| cell(point, 0, sums)).into();
         let stacks = Stacks::of(&snapshot, &[], |_| true);
-        let mut told: Vec<_> = stacks
+        let mut found: Vec<_> = stacks
             .weights()
             .iter()
             .map(|weight| {
@@ -354,7 +354,7 @@ mod tests {
                 (points.collect::<Vec<_>>(), weight.exclusive, weight.count)
             })
             .collect();
-        told.sort();
+        found.sort();
         let expected = [
             (vec![1], 5, 1),
             (vec![1, 3], 30, 2),
@@ -363,6 +363,6 @@ mod tests {
             (vec![2, 3], 10, 2),
             (vec![2, 3, 4], 0, 5),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
     }
 }

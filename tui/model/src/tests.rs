@@ -68,8 +68,8 @@ fn variance_agrees_with_two_passes_even_far_from_zero() {
     // One measurement is zero because the thread was off the CPU. The extremes leave it out, and
     // they limit the deviation.
     let squares = [500, 560, 0].map(|ticks: u128| ticks * ticks).iter().sum();
-    let told = Stats { count: 3, exclusive: 1_060, squares, min: 500, max: 560, ..stats(&[]) };
-    assert_eq!(told.deviation(), Some(1_350.0_f64.sqrt()));
+    let with_zero = Stats { count: 3, exclusive: 1_060, squares, min: 500, max: 560, ..stats(&[]) };
+    assert_eq!(with_zero.deviation(), Some(1_350.0_f64.sqrt()));
     let greatest =
         Stats { count: u64::MAX, exclusive: u64::MAX, squares: u128::MAX, ..Stats::default() };
     assert!(greatest.deviation().is_some_and(f64::is_finite));
@@ -276,9 +276,9 @@ fn a_pause_is_a_gap_in_the_history() {
 #[test]
 fn losses_are_worded_only_if_there_are_any() {
     let mut snapshot = Synthetic::new().poll().unwrap();
-    let told = |snapshot: &Snapshot| lost::told(&snapshot.losses).collect::<Vec<_>>();
-    assert_eq!(told(&snapshot), []);
+    let reported = |snapshot: &Snapshot| lost::reported(&snapshot.losses).collect::<Vec<_>>();
+    assert_eq!(reported(&snapshot), []);
     snapshot.losses[Loss::BeginsRefused] = 7;
     snapshot.losses[Loss::RecordsLost] = 1;
-    assert_eq!(told(&snapshot), [(Loss::BeginsRefused, 7)]);
+    assert_eq!(reported(&snapshot), [(Loss::BeginsRefused, 7)]);
 }

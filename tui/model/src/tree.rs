@@ -276,7 +276,7 @@ mod tests {
         tree
     }
 
-    fn told(tree: &Tree, is_open: impl Fn(u32) -> bool) -> Vec<(usize, Frame, [u64; 3])> {
+    fn visible_rows(tree: &Tree, is_open: impl Fn(u32) -> bool) -> Vec<(usize, Frame, [u64; 3])> {
         let of_row = |row: TreeRow| {
             let node = tree.node(row.node);
             (row.depth, node.frame, [node.inclusive, node.exclusive, node.count])
@@ -289,8 +289,8 @@ mod tests {
         let tree = tree(Direction::Callees);
         let expected =
             [(0, MAIN, [9, 1, 1]), (1, PARSE, [6, 0, 0]), (2, LEX, [6, 6, 3]), (1, LEX, [2, 2, 1])];
-        assert_eq!(told(&tree, |_| true), expected);
-        assert_eq!(told(&tree, |_| false), expected[..1]);
+        assert_eq!(visible_rows(&tree, |_| true), expected);
+        assert_eq!(visible_rows(&tree, |_| false), expected[..1]);
         assert_eq!(tree.total(), 9);
         let inner = tree.find(&[MAIN, PARSE, LEX]).unwrap();
         assert_eq!(tree.path(inner), [MAIN, PARSE, LEX]);
@@ -307,7 +307,7 @@ mod tests {
             (1, MAIN, [2, 2, 1]),
             (0, MAIN, [1, 1, 1]),
         ];
-        assert_eq!(told(&tree, |_| true), expected);
+        assert_eq!(visible_rows(&tree, |_| true), expected);
     }
 
     #[test]

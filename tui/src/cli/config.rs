@@ -105,12 +105,12 @@ impl Config {
             }
         };
         wrong.sort();
-        let told = |(at, message): (usize, String)| {
+        let describe = |(at, message): (usize, String)| {
             let line = text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
             // Some messages have several lines.
             format!("{}:{line}: {}", path.display(), message.replace('\n', "; "))
         };
-        (config, wrong.into_iter().map(told).collect())
+        (config, wrong.into_iter().map(describe).collect())
     }
 
     /// The settings that have no option on the command line: keys and colours.

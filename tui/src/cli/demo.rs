@@ -89,7 +89,7 @@ fn raw_seconds() -> f64 {
 }
 
 /// Starts the program, and waits until it can be watched.
-fn watched(options: &[&str], patience: Duration) -> Result<(Workload, Box<dyn Source>)> {
+fn watched(options: &[&str], timeout: Duration) -> Result<(Workload, Box<dyn Source>)> {
     let program = std::env::current_exe().context("this program cannot find itself")?;
     let child = Command::new(program)
         .arg("demo-workload")
@@ -102,7 +102,7 @@ fn watched(options: &[&str], patience: Duration) -> Result<(Workload, Box<dyn So
         .context("the demo's program cannot be started")?;
     let mut workload = Workload(child);
     let start = Instant::now();
-    while start.elapsed() < patience {
+    while start.elapsed() < timeout {
         let found = source::discover()?.candidates;
         if let Some(candidate) = found.iter().find(|c| c.pid == workload.0.id()) {
             return Ok((workload, source::attach(candidate)?));
@@ -112,5 +112,5 @@ fn watched(options: &[&str], patience: Duration) -> Result<(Workload, Box<dyn So
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    bail!("the demo's program did not show up within {} s", patience.as_secs())
+    bail!("the demo's program did not show up within {} s", timeout.as_secs())
 }

@@ -25,9 +25,9 @@ use pfp_read::text::warn;
 use pfp_read::units;
 
 /// Maximum time to wait for new figures over a slow connection.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 /// Time between two polls while new figures are late.
-const AGAIN: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Exit status of a gate that failed.
 const FAILED: u8 = 1;
 
@@ -231,7 +231,7 @@ fn watch(gate: &GateArgs) -> Result<Option<(ProgramRun, u8)>> {
             return Ok(None);
         }
         let last = steps.last().unwrap_or(&first);
-        let late = Instant::now() + PATIENCE;
+        let late = Instant::now() + MAX_WAIT;
         let next = loop {
             let next = source.poll()?;
             missing.look(source.as_ref(), || ());
@@ -241,9 +241,9 @@ fn watch(gate: &GateArgs) -> Result<Option<(ProgramRun, u8)>> {
                 break (!is_same).then_some(next);
             }
             if Instant::now() > late {
-                bail!("expected figures, found none for {} s: try again", PATIENCE.as_secs());
+                bail!("expected figures, found none for {} s: try again", MAX_WAIT.as_secs());
             }
-            if !interrupt.sleep(AGAIN) {
+            if !interrupt.sleep(POLL_INTERVAL) {
                 return Ok(None);
             }
         };

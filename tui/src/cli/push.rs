@@ -59,7 +59,7 @@ pub(super) fn run(push: &PushArgs) -> Result<u8> {
     if target.sum {
         bail!("--sum applies to the screen only; sum where the figures are stored");
     }
-    let interrupt = Interrupt::install_patiently()?;
+    let interrupt = Interrupt::install_without_time_limit()?;
     // Ended processes stay in the pool until their figures are sent.
     let mut pool = push.pooled.pool(Duration::ZERO, Duration::MAX)?;
     let pusher = Pusher::new(push.endpoint.clone(), push.gzip, push.timeout);

@@ -125,7 +125,7 @@ pub(super) fn run(run: &RunArgs) -> Result<u8> {
     // Take over signals before the program starts. A signal must not end this process without the
     // message that the program still runs.
     let interrupt = match headless {
-        true => Interrupt::install_patiently()?,
+        true => Interrupt::install_without_time_limit()?,
         false => Interrupt::install()?,
     };
     let log = match run.inherit {
@@ -232,9 +232,9 @@ fn on_screen(
         app.note(note.text(), matches!(note, Note::Lacking(_)));
     }
     let printed = log.map(|path| format!("the program's output goes to {}", path.display()));
-    let told: Vec<_> = run.inject.replaced_runtime().into_iter().chain(printed).collect();
-    if !told.is_empty() {
-        app.common.say(told.join("; "));
+    let messages: Vec<_> = run.inject.replaced_runtime().into_iter().chain(printed).collect();
+    if !messages.is_empty() {
+        app.common.say(messages.join("; "));
     }
     show::on_screen(&mut app, &run.show, interrupt)?;
     Ok(WatchedSource::App(app))
@@ -358,7 +358,7 @@ impl ProgramFinder {
     /// a signal arrives.
     fn wait(
         &mut self,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
         interrupt: &Interrupt,
     ) -> Result<Option<Candidate>> {
         let start = Instant::now();
@@ -370,7 +370,7 @@ impl ProgramFinder {
                 return Ok(Some(candidate));
             }
             if ended
-                || patience.is_some_and(|patience| start.elapsed() >= patience)
+                || timeout.is_some_and(|timeout| start.elapsed() >= timeout)
                 || !interrupt.sleep(LOOK)
             {
                 return Ok(None);

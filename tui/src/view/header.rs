@@ -149,7 +149,7 @@ fn parts(app: &App, height: u16) -> Vec<HeaderPart> {
 /// Places that do not answer, unread problems and losses in one line of this width. `None` if there
 /// is nothing to report.
 pub(super) fn notice(app: &App, width: usize, ellipsis: char) -> Option<String> {
-    let losses = lost::told(&app.common.model.snapshot()?.losses);
+    let losses = lost::reported(&app.common.model.snapshot()?.losses);
     let parts: Vec<_> =
         losses.map(|(kind, count)| format!("{count} {}", lost::words(kind, count))).collect();
     let lost = (!parts.is_empty()).then(|| format!("lost: {}", parts.join("; ")));

@@ -85,10 +85,10 @@ fn room_for(bytes: usize) -> Option<*mut u8> {
     /// Address of the first free byte. A multiple of [`CHUNK`] if no byte is free.
     static FREE: AtomicUsize = AtomicUsize::new(0);
     /// Number of attempts, because other threads may use up the chunk that this thread maps.
-    const TRIES: usize = 16;
+    const CHUNK_ATTEMPTS: usize = 16;
     let bytes = bytes.next_multiple_of(LINE);
     let take = |at: usize| (at + bytes <= at.next_multiple_of(CHUNK)).then_some(at + bytes);
-    for _ in 0..TRIES {
+    for _ in 0..CHUNK_ATTEMPTS {
         // Pairs with the exchange below, which makes the address of mapped bytes visible.
         let full = match FREE.fetch_update(Acquire, Relaxed, take) {
             Ok(at) => return Some(ptr::with_exposed_provenance_mut(at)),

@@ -67,8 +67,8 @@ pub(super) fn map_private(bytes: usize) -> io::Result<*mut u8> {
 /// Repeats a call that a signal interrupted. A call that fails must leave nothing behind.
 pub(super) fn uninterrupted<R>(mut ask: impl FnMut() -> io::Result<R>) -> io::Result<R> {
     /// The calls do not wait for anything, so signals cannot interrupt them for long.
-    const TRIES: u32 = 16;
-    for _ in 1..TRIES {
+    const CALL_ATTEMPTS: u32 = 16;
+    for _ in 1..CALL_ATTEMPTS {
         match ask() {
             Err(error) if failure::errno_of(&error) == libc::EINTR => {}
             result => return result,

@@ -21,7 +21,7 @@ use crate::point::Point;
 const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
 
 /// Attempts to find a shared cell.
-const TRIES: u32 = 8;
+const SHARED_CELL_ATTEMPTS: u32 = 8;
 /// For this time after a reset, a shared cell is not cleared while a thread is still in it.
 const DRAIN_NS: u64 = 1_000_000_000;
 
@@ -165,7 +165,7 @@ impl Thread {
         let segment = &process.segment;
         let entry = segment.entry(index)?;
         // Repeated, because another thread may be clearing a cell, or may add a missing one first.
-        for _ in 0..TRIES {
+        for _ in 0..SHARED_CELL_ATTEMPTS {
             let cells = entry.shared_cells().map(|offset| segment.shared_cell(offset));
             let restart = |newest: &Cell, other: &Cell| {
                 // If a jump leaves this closure in the middle, the next thread clears the cell once

@@ -196,13 +196,13 @@ impl Words<'_> {
         Some(round)
     }
 
-    /// Waits until a round is complete. Waits at most `patience` for members that were stated and
-    /// have never joined.
+    /// Waits until a round is complete. Waits at most `join_timeout` for members that were stated
+    /// and have never joined.
     pub(super) fn wait(
         &self,
         place: Place,
         round: u32,
-        patience: Duration,
+        join_timeout: Duration,
         is_alive: impl Fn(u32) -> bool,
     ) -> Arrived {
         let mut dead = 0;
@@ -220,7 +220,7 @@ impl Words<'_> {
                 }
                 (nap, looked) = ((nap * 2).min(NAPS[1]), Instant::now());
                 dead += self.remove_dead(place.index, round, &is_alive);
-                if self.absent() > 0 && began.elapsed() >= patience {
+                if self.absent() > 0 && began.elapsed() >= join_timeout {
                     self.head.excused.store(1, Relaxed);
                 }
                 self.complete_round();

@@ -65,12 +65,12 @@ impl Membership {
     pub(super) fn join(directory: &Directory, name: &str, stated: u32) -> io::Result<Self> {
         /// Number of attempts, one per millisecond. Another process that joins or leaves holds the
         /// lock for much less time than all of them take.
-        const TRIES: u32 = 5000;
+        const JOIN_ATTEMPTS: u32 = 5000;
         if stated > MAX_MEMBERS {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let file_name = group_file::name_of(hash(name))?;
-        for _ in 0..TRIES {
+        for _ in 0..JOIN_ATTEMPTS {
             let file = match directory.create_file(&file_name) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     directory.open_to_lock(&file_name)
@@ -151,11 +151,11 @@ impl Membership {
     }
 
     /// Waits until all members have arrived in a round, or are dead. For members that were stated
-    /// and have never joined, it waits at most `patience`; later rounds do not wait for them.
-    pub(super) fn wait(&self, round: u32, patience: Duration) -> Arrived {
+    /// and have never joined, it waits at most `join_timeout`; later rounds do not wait for them.
+    pub(super) fn wait(&self, round: u32, join_timeout: Duration) -> Arrived {
         let here = Identity::of_this_process();
         let words = self.words();
-        words.wait(self.place, round, patience, |index| {
+        words.wait(self.place, round, join_timeout, |index| {
             self.is_alive(index, &identity(&words.members[index as usize]), &here)
         })
     }

@@ -9,7 +9,7 @@ use pfp::reading::{keeping_errno, stamp};
 use pfp_shm_layout::directory::Directory;
 
 use super::membership::Membership;
-use super::{PATIENCE, locked, wait_point};
+use super::{JOIN_TIMEOUT, locked, wait_point};
 use crate::Synced;
 
 /// See [`crate::ProcessGroup`].
@@ -17,7 +17,7 @@ use crate::Synced;
 pub(crate) struct Processes {
     membership: Membership,
     wait: Option<&'static Point>,
-    patience: Duration,
+    join_timeout: Duration,
     /// The last arrival of this process for a thread group: the key and the round of the thread
     /// group, and the round of this process group. The first thread arrives and stores this; the
     /// other threads of its round find it here.
@@ -29,11 +29,11 @@ impl Processes {
         let directory = Directory::for_this_process()?;
         let membership = Membership::join(&directory, name, members)?;
         let (wait, round) = (wait_point(name), Mutex::new(None));
-        Ok(Self { membership, wait, patience: PATIENCE, round })
+        Ok(Self { membership, wait, join_timeout: JOIN_TIMEOUT, round })
     }
 
-    pub(crate) fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub(crate) fn set_join_timeout(&mut self, join_timeout: Duration) {
+        self.join_timeout = join_timeout;
     }
 
     /// Waits for the other processes. If threads wait together (`threads` is their group's key and
@@ -43,7 +43,7 @@ impl Processes {
         let guard = self.wait.map(|point| point.measure());
         let arrived = keeping_errno(|| {
             let round = self.arrive(threads)?;
-            Some(self.membership.wait(round, self.patience))
+            Some(self.membership.wait(round, self.join_timeout))
         });
         drop(guard);
         Synced::of(arrived, began)

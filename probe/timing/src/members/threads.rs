@@ -16,7 +16,9 @@ use pfp_shm_layout::heap;
 use pfp_shm_layout::liveness::Identity;
 
 use super::barrier::{Head, Member, Place, Words};
-use super::{MAX_MEMBERS, PATIENCE, ROOM, identity, introduce, locked, nanoseconds, wait_point};
+use super::{
+    JOIN_TIMEOUT, MAX_MEMBERS, ROOM, identity, introduce, locked, nanoseconds, wait_point,
+};
 use crate::Synced;
 
 /// Clones are the same group; see [`crate::ThreadGroup`].
@@ -39,7 +41,7 @@ struct Shared {
     members: Box<[Member]>,
     /// Slot of each thread, by the thread's number.
     places: Mutex<Vec<(u64, Place)>>,
-    patience_ns: AtomicU64,
+    join_timeout_ns: AtomicU64,
     wait: Option<&'static Point>,
 }
 
@@ -118,7 +120,7 @@ impl Shared {
             head: Head::default(),
             members: heap::collect((0..capacity).map(|_| Member::default())).ok()?.into(),
             places: Mutex::new(Vec::new()),
-            patience_ns: AtomicU64::new(nanoseconds(PATIENCE)),
+            join_timeout_ns: AtomicU64::new(nanoseconds(JOIN_TIMEOUT)),
             wait: wait_point(name),
         };
         group.words().prepare(stated);
@@ -156,9 +158,9 @@ impl Shared {
         let place = self.place()?;
         let words = self.words();
         let round = words.arrive(place, stamp())?;
-        let patience = Duration::from_nanos(self.patience_ns.load(Relaxed));
+        let join_timeout = Duration::from_nanos(self.join_timeout_ns.load(Relaxed));
         let is_alive = |index: u32| identity(&words.members[index as usize]).is_thread_here();
-        Some((round, words.wait(place, round, patience, is_alive)))
+        Some((round, words.wait(place, round, join_timeout, is_alive)))
     }
 }
 
@@ -179,9 +181,9 @@ impl Threads {
         Self { shared }
     }
 
-    pub(crate) fn set_patience(&self, patience: Duration) {
+    pub(crate) fn set_join_timeout(&self, join_timeout: Duration) {
         if let Some(shared) = &self.shared {
-            shared.patience_ns.store(nanoseconds(patience), Relaxed);
+            shared.join_timeout_ns.store(nanoseconds(join_timeout), Relaxed);
         }
     }
 

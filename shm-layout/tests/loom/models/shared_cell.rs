@@ -177,7 +177,7 @@ pub(super) fn shared_cell_two_resets() {
 /// the other one.
 pub(super) fn shared_cell_to_enter() {
     /// The other thread clears one cell, so it can interfere once.
-    const TRIES: u32 = 2;
+    const ENTER_ATTEMPTS: u32 = 2;
     check(|| {
         let cells = two_cells();
         for cell in &cells.0 {
@@ -189,8 +189,8 @@ pub(super) fn shared_cell_to_enter() {
                 shared_for(&cells, after_reset().with(Change::Reset));
             })
         };
-        let mut tries = 0..TRIES;
-        assert!(tries.any(|_| shared_for(&cells, after_reset()).enter_shared().is_some()));
+        let mut attempts = 0..ENTER_ATTEMPTS;
+        assert!(attempts.any(|_| shared_for(&cells, after_reset()).enter_shared().is_some()));
         other.join().unwrap();
     });
 }

@@ -61,8 +61,11 @@ pub(crate) fn run(file: &Path) {
     pfp::set_enabled(true);
     (0..10_u64).for_each(|n| drop(FORMER.measure([n, 5])));
     say("former", &[&25, &(105 + 45), &(30 + 50)]);
-    let told = FORMER.amounts();
-    say("told", &[&FORMER.point().stats().map_or(0, |stats| stats.count), &told[0].1, &told[1].1]);
+    let reported = FORMER.amounts();
+    say(
+        "reported",
+        &[&FORMER.point().stats().map_or(0, |stats| stats.count), &reported[0].1, &reported[1].1],
+    );
     if let Err(error) = pfp::snapshot_to(file) {
         say("error", &[&error]);
     }

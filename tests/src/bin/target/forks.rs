@@ -499,13 +499,13 @@ pub(crate) fn child_ends(how: &str) {
             thread::sleep(Duration::from_millis(1));
         }
     });
-    let (mut told, mut tell) = std::io::pipe().expect("there are descriptors left");
+    let (mut reader, mut writer) = std::io::pipe().expect("there are descriptors left");
     let child = fork();
     if child == 0 {
         // SAFETY: takes plain numbers.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         (0..IN_CHILD).for_each(|_| call());
-        let _ = told.read(&mut [0]);
+        let _ = reader.read(&mut [0]);
         match how {
             "exit" => quit(0),
             "status" => quit(3),
@@ -528,7 +528,7 @@ pub(crate) fn child_ends(how: &str) {
     }
     say("child", &[&child]);
     pause("ready");
-    tell.write_all(&[0]).expect("the child listens");
+    writer.write_all(&[0]).expect("the child listens");
     if how != "exec" {
         // SAFETY: the process is our child, and a null pointer skips its status.
         unsafe { libc::waitpid(child, ptr::null_mut(), 0) };

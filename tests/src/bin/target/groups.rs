@@ -14,7 +14,7 @@ static PHASE: Point = Point::new("phase");
 /// round before which it waits for the test.
 pub(crate) fn rank(name: &str, members: u32, rounds: u64, how: &str) {
     let group = ProcessGroup::join(name, members).expect("the group can be joined");
-    let group = group.with_patience(Duration::from_secs(30));
+    let group = group.with_join_timeout(Duration::from_secs(30));
     let pause_at: Option<u64> = how.parse().ok();
     pause("joined");
     for round in 0..rounds {

@@ -96,7 +96,7 @@ fn victim(dir: &Directory, mut orders: PipeReader, mut answer: PipeWriter) {
 fn survivor(dir: &Directory, mut orders: PipeReader, mut answer: PipeWriter) {
     let (object, beacon) = light(dir);
     answer.write_all(&object.name().id().to_be_bytes()).expect("it is heard");
-    orders.read_exact(&mut [0]).expect("it is told");
+    orders.read_exact(&mut [0]).expect("a command arrives");
     // No sweeper has treated it as dead.
     let lives = beacon.info().liveness(dir).ok() == Some(Liveness::Alive)
         && object.file_len().ok() == Some(4096);

@@ -110,7 +110,7 @@ pub(crate) fn at_exit(threads: u64) {
 /// destructor. Each thread ends before the next one starts.
 pub(crate) fn after_exit(threads: u64) {
     pfp::init().ok();
-    AGAIN.store(key_with(again), Relaxed);
+    REPEATED_KEY.store(key_with(again), Relaxed);
     let alone = || std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1);
     for _ in 0..threads {
         thread::spawn(|| {
@@ -133,11 +133,11 @@ fn work() {
     pfp::scope!("work");
 }
 
-static AGAIN: AtomicU32 = AtomicU32::new(0);
+static REPEATED_KEY: AtomicU32 = AtomicU32::new(0);
 
 fn set_again() {
     // SAFETY: the key exists, and its destructor accepts any value that is not null.
-    unsafe { libc::pthread_setspecific(AGAIN.load(Relaxed), (&raw const SOMETHING).cast()) };
+    unsafe { libc::pthread_setspecific(REPEATED_KEY.load(Relaxed), (&raw const SOMETHING).cast()) };
 }
 
 unsafe extern "C" fn again(_value: *mut libc::c_void) {

@@ -116,7 +116,7 @@ fn answer(request: &Request<Incoming>, pool: &RefCell<Pool>, local: bool) -> Htt
     if local && let Some(host) = headers.get(header::HOST) {
         let host = host.to_str().unwrap_or("");
         if !is_local(host) {
-            return told(
+            return text_response(
                 StatusCode::MISDIRECTED_REQUEST,
                 "expected a host of this machine, such as localhost or 127.0.0.1, found another \
                  name; for other machines: pfp-top serve --listen ADDRESS --allow-remote\n",
@@ -124,15 +124,17 @@ fn answer(request: &Request<Incoming>, pool: &RefCell<Pool>, local: bool) -> Htt
         }
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut answer =
-            told(StatusCode::METHOD_NOT_ALLOWED, "expected GET or HEAD; nothing can be changed\n");
+        let mut answer = text_response(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "expected GET or HEAD; nothing can be changed\n",
+        );
         answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return answer;
     }
     match request.uri().path() {
         "/metrics" => metrics(headers, pool),
-        "/" => told(StatusCode::OK, "pfp-top: the figures are at /metrics\n"),
-        _ => told(StatusCode::NOT_FOUND, "expected /metrics\n"),
+        "/" => text_response(StatusCode::OK, "pfp-top: the figures are at /metrics\n"),
+        _ => text_response(StatusCode::NOT_FOUND, "expected /metrics\n"),
     }
 }
 
@@ -143,7 +145,9 @@ fn metrics(headers: &HeaderMap, pool: &RefCell<Pool>) -> HttpResponse {
     );
     let body = match pool.borrow_mut().body(negotiated) {
         Ok(body) => body,
-        Err(error) => return told(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}\n")),
+        Err(error) => {
+            return text_response(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}\n"));
+        }
     };
     let mut answer = response(StatusCode::OK, body, negotiated.form.content_type());
     let headers = answer.headers_mut();
@@ -161,7 +165,7 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(","))
 }
 
-fn told(status: StatusCode, text: &str) -> HttpResponse {
+fn text_response(status: StatusCode, text: &str) -> HttpResponse {
     response(status, Bytes::copy_from_slice(text.as_bytes()), "text/plain; charset=utf-8")
 }
 

@@ -133,8 +133,8 @@ impl Pool {
     /// The subjects to export, after a [`Pool::poll`].
     pub fn subjects(&self) -> Vec<Subject<'_>> {
         // Leave late processes out: figures that do not change would look like an idle process.
-        let is_told = |member: &&PoolMember| member.rate.is_some() && !member.is_late;
-        let settled = self.members.iter().filter(is_told);
+        let is_exported = |member: &&PoolMember| member.rate.is_some() && !member.is_late;
+        let settled = self.members.iter().filter(is_exported);
         let subjects = settled.filter_map(|member| {
             let per_thread = self.scope.lanes_apart.is_some();
             let passes = |figures: &Figures| self.scope.filter.admits(figures);
@@ -397,13 +397,13 @@ mod tests {
     fn a_process_behind_a_late_line_is_left_out() {
         let is_late = Rc::new(Cell::new(false));
         let (mut pool, _) = Pool::new(scope(STAYS), Box::new(Both(Rc::clone(&is_late)))).unwrap();
-        let mut told = |late: bool| {
+        let mut exported_count = |late: bool| {
             is_late.set(late);
             pool.poll().unwrap();
             pool.subjects().len()
         };
-        while told(false) < 2 {}
-        assert_eq!([true, true, false, true].map(told), [1, 1, 2, 1]);
+        while exported_count(false) < 2 {}
+        assert_eq!([true, true, false, true].map(exported_count), [1, 1, 2, 1]);
         assert_eq!(pool.len(), 2);
         // A process that ended while its connection was late is exported once more.
         pool.members.iter_mut().for_each(|member| member.ended = Some(Instant::now()));
@@ -497,7 +497,7 @@ mod tests {
             snapshot.clock.overhead_pair = pair;
             snapshot
         };
-        let mut told = |mut snapshot: Snapshot| {
+        let mut steadied = |mut snapshot: Snapshot| {
             member.steady(&mut snapshot, false);
             (
                 snapshot.clock.ticks_per_second / TICKS_PER_SECOND as f64,
@@ -506,11 +506,11 @@ mod tests {
         };
         let mut young = refined(1.002, 60);
         young.elapsed_ticks = TICKS_PER_SECOND / 2;
-        assert_eq!(told(young), (1.002, 60));
-        assert_eq!(told(refined(1.001, 60)), (1.001, 60));
-        assert_eq!(told(refined(1.002, 50)), (1.001, 60));
-        assert_eq!(told(refined(1.0, 70)), (1.001, 70));
-        assert_eq!(told(refined(2.0, 70)), (2.0, 70), "another clock");
+        assert_eq!(steadied(young), (1.002, 60));
+        assert_eq!(steadied(refined(1.001, 60)), (1.001, 60));
+        assert_eq!(steadied(refined(1.002, 50)), (1.001, 60));
+        assert_eq!(steadied(refined(1.0, 70)), (1.001, 70));
+        assert_eq!(steadied(refined(2.0, 70)), (2.0, 70), "another clock");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{Bandwidth, Ceilings, Flops, Roof};
 use pfp_read::local_time::unix_ns;
 
 /// Number of runs of each loop.
-const TRIES: usize = 5;
+const RUNS: usize = 5;
 /// Approximate time of one run.
 const LONG: Duration = Duration::from_millis(40);
 /// Maximum share of the free memory that is used, as a divisor.
@@ -19,22 +19,22 @@ const SHARE_OF_MEMORY: u64 = 4;
 const MAX_MEMORY: u64 = 1 << 30;
 
 /// Measures this machine's limits, for one thread and for `threads` at once. This keeps the machine
-/// busy for a few seconds. Calls `told` with the name of each measurement before it starts.
+/// busy for a few seconds. Calls `on_start` with the name of each measurement before it starts.
 ///
 /// The arrays for memory are four times as large as the last cache, and at least 64 MiB, but at
 /// most a quarter of the free memory and 1 GiB.
-pub fn measure(threads: usize, mut told: impl FnMut(&str)) -> Ceilings {
+pub fn measure(threads: usize, mut on_start: impl FnMut(&str)) -> Ceilings {
     let taken_unix_ns = unix_ns(SystemTime::now());
-    let alone = roof(1, &mut told);
-    let together = if threads > 1 { roof(threads, &mut told) } else { alone.clone() };
+    let alone = roof(1, &mut on_start);
+    let together = if threads > 1 { roof(threads, &mut on_start) } else { alone.clone() };
     Ceilings { cpu: machine::cpu(), taken_unix_ns, alone, together }
 }
 
-fn roof(threads: usize, told: &mut impl FnMut(&str)) -> Roof {
+fn roof(threads: usize, on_start: &mut impl FnMut(&str)) -> Roof {
     let caches = machine::caches();
     let mut roof = Roof { threads, ..Roof::default() };
     for (level, working_set) in working_sets(&caches, threads, machine::available()) {
-        told(&format!("{level}, {threads} threads"));
+        on_start(&format!("{level}, {threads} threads"));
         let bytes_per_second = best(threads, || {
             let mut triad = Triad::new(working_set);
             move |rounds| triad.run(rounds)
@@ -42,7 +42,7 @@ fn roof(threads: usize, told: &mut impl FnMut(&str)) -> Roof {
         roof.bandwidths.push(Bandwidth { level, working_set, bytes_per_second });
     }
     for arithmetic in Arithmetic::all() {
-        told(&format!("{}, {threads} threads", arithmetic.kind));
+        on_start(&format!("{}, {threads} threads", arithmetic.kind));
         let per_second = best(threads, || move |rounds| arithmetic.run(rounds));
         roof.flops.push(Flops { kind: arithmetic.kind.to_owned(), per_second });
     }
@@ -67,8 +67,8 @@ fn best<W: FnMut(u64) -> f64>(threads: usize, work: impl Fn() -> W + Sync) -> f6
         let one = || {
             let mut work = work();
             let rounds = enough(&mut work);
-            let mut spans = Vec::with_capacity(TRIES);
-            for _ in 0..TRIES {
+            let mut spans = Vec::with_capacity(RUNS);
+            for _ in 0..RUNS {
                 barrier.wait();
                 let start = Instant::now();
                 let done = work(rounds);
@@ -81,7 +81,7 @@ fn best<W: FnMut(u64) -> f64>(threads: usize, work: impl Fn() -> W + Sync) -> f6
         spans.extend(others.into_iter().filter_map(|other| other.join().ok()));
         spans
     });
-    (0..TRIES).map(|attempt| rate(spans.iter().map(|spans| spans[attempt]))).fold(0.0, f64::max)
+    (0..RUNS).map(|attempt| rate(spans.iter().map(|spans| spans[attempt]))).fold(0.0, f64::max)
 }
 
 /// The rate over the time from the first start to the last end.

@@ -352,8 +352,8 @@ impl Source for LiveSource {
         };
         let mut snapshot = convert(picture, cells, &self.facts, &fate);
         let loaded = self.objects();
-        let patience = self.interval.map_or(Duration::MAX, |_| FOR_NAMES);
-        self.names.show(&mut snapshot.points, loaded, patience);
+        let timeout = self.interval.map_or(Duration::MAX, |_| FOR_NAMES);
+        self.names.show(&mut snapshot.points, loaded, timeout);
         self.elapsed_ticks = self.ticks_until_now(&snapshot);
         snapshot.elapsed_ticks = self.elapsed_ticks;
         let of = self.threads_of.filter(|_| snapshot.process.state == ProcessState::Running);

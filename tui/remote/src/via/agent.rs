@@ -19,7 +19,7 @@ use pfp_read::source::Refusal;
 use pfp_read::text::clean;
 
 /// How long the screen waits for an answer before it continues without it.
-pub(super) const PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 /// Time without an answer after which a picture counts as late.
 pub(super) const SILENT: Duration = Duration::from_secs(3);
 /// How long a command may take until its agent answers: the user may have to type a password.
@@ -344,9 +344,9 @@ impl AgentProcess {
     pub(super) fn wait(
         &mut self,
         number: u32,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<(Answer, Vec<u8>)>> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         loop {
             if let Some(place) = self.early.iter().position(|(reply, _)| reply.number == number) {
                 let found = self.early.remove(place);
@@ -354,7 +354,7 @@ impl AgentProcess {
             }
             let silent = self.silent_since.map(|since| since.elapsed()).unwrap_or_default();
             let left = until.saturating_duration_since(Instant::now());
-            let left = left.min(patience.saturating_sub(silent));
+            let left = left.min(timeout.saturating_sub(silent));
             match self.hear(left)? {
                 ReplyKind::Nothing => return Ok(None),
                 // The agent may flood the line with other replies, so the deadline ends the loop,
@@ -378,8 +378,8 @@ impl AgentProcess {
     }
 
     /// Waits for one reply and stores it in `early` if `asked` contains its number.
-    pub(super) fn hear(&mut self, patience: Duration) -> Result<ReplyKind> {
-        let (reply, rest) = match self.replies.recv_timeout(patience) {
+    pub(super) fn hear(&mut self, timeout: Duration) -> Result<ReplyKind> {
+        let (reply, rest) = match self.replies.recv_timeout(timeout) {
             Ok(reply) => reply?,
             Err(RecvTimeoutError::Timeout) => return Ok(ReplyKind::Nothing),
             Err(RecvTimeoutError::Disconnected) => bail!("it has ended"),
@@ -401,7 +401,7 @@ impl AgentProcess {
                 break;
             }
         }
-        Ok(self.silent_since.is_some_and(|since| since.elapsed() >= PATIENCE))
+        Ok(self.silent_since.is_some_and(|since| since.elapsed() >= ANSWER_TIMEOUT))
     }
 
     /// Closes the command's input; that should end the command. If the command still runs after
@@ -419,9 +419,9 @@ impl AgentProcess {
         self.wait_for_end(TO_END)
     }
 
-    pub(super) fn wait_for_end(&mut self, patience: Duration) -> Option<ExitStatus> {
+    pub(super) fn wait_for_end(&mut self, timeout: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
-        while start.elapsed() < patience {
+        while start.elapsed() < timeout {
             if let Some(status) = self.child.try_wait().ok()? {
                 return Some(status);
             }

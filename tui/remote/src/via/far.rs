@@ -11,7 +11,7 @@ use super::way::AgentCommand;
 use super::wire::{Answer, Ask};
 
 /// Time between two attempts to reopen a line.
-const AGAIN: Duration = Duration::from_secs(5);
+const REOPEN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// An agent that is being started in the background. Dropping this gives up the start.
 pub(super) struct Connecting {
@@ -29,8 +29,8 @@ impl Connecting {
     }
 
     /// Waits for the agent, or for the reason why it failed to start.
-    pub(super) fn wait(&self, patience: Duration) -> Option<Result<AgentProcess>> {
-        self.opened.recv_timeout(patience).ok()
+    pub(super) fn wait(&self, timeout: Duration) -> Option<Result<AgentProcess>> {
+        self.opened.recv_timeout(timeout).ok()
     }
 
     pub(super) fn give_up(&self) {
@@ -75,7 +75,7 @@ impl Connection {
         let (state, opened) = match agent {
             Ok(agent) => (ConnectionState::Up(agent), 1),
             Err(error) => {
-                let until = Instant::now() + AGAIN;
+                let until = Instant::now() + REOPEN_INTERVAL;
                 (ConnectionState::Lost { why: format!("{error:#}"), until }, 0)
             }
         };
@@ -89,9 +89,9 @@ impl Connection {
     }
 
     /// Waits until the line is open, or has failed to open.
-    pub(super) fn wait_until_open(&mut self, patience: Duration) {
+    pub(super) fn wait_until_open(&mut self, timeout: Duration) {
         if let ConnectionState::Opening(opening, _) = &self.state
-            && let Some(opened) = opening.wait(patience)
+            && let Some(opened) = opening.wait(timeout)
         {
             self.take(opened);
         }
@@ -130,7 +130,8 @@ impl Connection {
     }
 
     pub(super) fn lose(&mut self, why: &str) {
-        self.state = ConnectionState::Lost { why: why.to_owned(), until: Instant::now() + AGAIN };
+        self.state =
+            ConnectionState::Lost { why: why.to_owned(), until: Instant::now() + REOPEN_INTERVAL };
     }
 
     /// Calls `work` with the agent. If `work` fails, the line counts as lost.
@@ -163,13 +164,13 @@ impl Connection {
     pub(super) fn answer(
         &mut self,
         asked: PendingRequest,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<(Answer, Vec<u8>)>> {
         self.line()?;
         if asked.opened != self.opened {
             bail!("{}: the connection was lost before it answered", self.way.name);
         }
-        match self.with(|line| line.wait(asked.number, patience))? {
+        match self.with(|line| line.wait(asked.number, timeout))? {
             Some((Answer::Failed(failure), _)) => {
                 Err(failure.into_error().context(self.way.name.clone()))
             }

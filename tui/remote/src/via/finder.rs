@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::agent::{AgentProcess, PATIENCE, SILENT, StartHandle};
+use super::agent::{ANSWER_TIMEOUT, AgentProcess, SILENT, StartHandle};
 use super::far::{Connection, ConnectionState, PendingRequest};
 use super::remote::{RemoteSource, Target};
 use super::way::{AgentCommand, Route, at};
@@ -115,14 +115,14 @@ impl RemoteFinder {
             }
         }
         let asked = self.ask()?;
-        let patience = if self.found.is_none() { left(self.until) } else { Duration::ZERO };
-        self.take(asked, patience)
+        let timeout = if self.found.is_none() { left(self.until) } else { Duration::ZERO };
+        self.take(asked, timeout)
     }
 
     /// The processes there, if the answer arrives in time.
-    fn take(&mut self, asked: PendingRequest, patience: Duration) -> Result<Option<Discovery>> {
+    fn take(&mut self, asked: PendingRequest, timeout: Duration) -> Result<Option<Discovery>> {
         let mut far = self.far.borrow_mut();
-        let mut discovery = match far.answer(asked, patience) {
+        let mut discovery = match far.answer(asked, timeout) {
             Ok(None) if asked.since.elapsed() >= SILENT => return Err(far.silence(asked)),
             Ok(None) => return Ok(None),
             Ok(Some((Answer::Found(discovery), _))) => discovery,
@@ -210,12 +210,12 @@ fn bound(discovery: &mut Discovery) {
 impl Finder for RemoteFinder {
     fn discover(&mut self) -> Result<Discovery> {
         let asked = self.ask()?;
-        let patience = match (self.never_waits, &self.found) {
+        let timeout = match (self.never_waits, &self.found) {
             (true, _) => Duration::ZERO,
             (false, None) => TO_FIND,
-            (false, Some(_)) => PATIENCE,
+            (false, Some(_)) => ANSWER_TIMEOUT,
         };
-        match (self.take(asked, patience)?, &self.found) {
+        match (self.take(asked, timeout)?, &self.found) {
             (Some(found), _) => Ok(found),
             (None, Some(last)) => Ok(last.clone()),
             (None, None) => Err(self.far.borrow().silence(asked)),

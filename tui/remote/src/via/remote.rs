@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use pfp_shm_layout::geometry::RING_SLOTS;
 
-use super::agent::{PATIENCE, SILENT};
+use super::agent::{ANSWER_TIMEOUT, SILENT};
 use super::far::{Connection, ConnectionState, PendingRequest};
 use super::scale::ClockScale;
 use super::way::at;
@@ -18,13 +18,13 @@ use pfp_read::snapshot::{Drained, Lane, PointState, Record, Snapshot};
 use pfp_read::source::{Acted, Change, ChangeAnswer, LineStatus, ProcessGroup, RawCopy, Source};
 
 /// How long a subcommand without a screen waits for a picture other than the first.
-const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
+const READER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a screen waits for records, if no other answer is overdue: too short for a user to
 /// notice after pressing a key.
 const FOR_RECORDS: Duration = Duration::from_millis(40);
 /// How long to wait until attached; and how long a subcommand without a screen waits for its first
 /// picture, for records and for changes.
-const MAX_PATIENCE: Duration = Duration::from_secs(20);
+const MAX_TIMEOUT: Duration = Duration::from_secs(20);
 /// How much later than announced the next request may reach the agent, for slow lines.
 const FORGIVEN: Duration = Duration::from_secs(30);
 
@@ -126,10 +126,10 @@ impl RemoteSource {
     }
 
     /// Whether the source is attached; false if the answer does not arrive in time.
-    pub(super) fn is_attached(&mut self, patience: Duration) -> Result<bool> {
+    pub(super) fn is_attached(&mut self, timeout: Duration) -> Result<bool> {
         let Some(asked) = self.attaching else { return Ok(true) };
         let mut far = self.far.borrow_mut();
-        match far.answer(asked, patience) {
+        match far.answer(asked, timeout) {
             Ok(None) => return Ok(false),
             Ok(Some((Answer::Attached { read_only }, _))) => self.read_only = read_only,
             other => {
@@ -145,34 +145,34 @@ impl RemoteSource {
 
     pub(super) fn wait_until_attached(&mut self) -> Result<()> {
         let asked = self.attaching;
-        match (self.is_attached(MAX_PATIENCE)?, asked) {
+        match (self.is_attached(MAX_TIMEOUT)?, asked) {
             (false, Some(asked)) => Err(self.far.borrow().silence(asked)),
             _ => Ok(()),
         }
     }
 
     /// How long to wait for a picture. A screen never waits.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn picture_timeout(&self) -> Duration {
         match (&self.last, self.interval) {
             (_, Some(_)) => Duration::ZERO,
-            (None, None) => MAX_PATIENCE,
+            (None, None) => MAX_TIMEOUT,
             // Without a screen, a longer wait does no harm; but wait so long only once while the
             // line is silent.
-            (Some(_), None) if self.missed <= 1 => PATIENCE_OF_READERS,
-            _ => PATIENCE,
+            (Some(_), None) if self.missed <= 1 => READER_TIMEOUT,
+            _ => ANSWER_TIMEOUT,
         }
     }
 
     /// The next picture, if it arrives in time.
     pub(super) fn next(&mut self) -> Result<Option<Snapshot>> {
-        let patience = self.patience();
+        let timeout = self.picture_timeout();
         let asked = match self.asked {
             Some(asked) => asked,
             None => self.ask_for_picture()?,
         };
         let far = Rc::clone(&self.far);
         let mut far = far.borrow_mut();
-        let Some((answer, packed)) = far.answer(asked, patience).inspect_err(|_| {
+        let Some((answer, packed)) = far.answer(asked, timeout).inspect_err(|_| {
             self.asked = None;
         })?
         else {
@@ -220,8 +220,8 @@ impl RemoteSource {
     /// same records, whatever it asks for.
     pub(super) fn records(&mut self, ask: Ask) -> Result<Option<Vec<Drained>>> {
         self.attach()?;
-        let patience = match self.interval {
-            None => MAX_PATIENCE,
+        let timeout = match self.interval {
+            None => MAX_TIMEOUT,
             Some(_) if self.far.borrow_mut().is_late() => Duration::ZERO,
             Some(_) => FOR_RECORDS,
         };
@@ -231,7 +231,7 @@ impl RemoteSource {
             None => far.ask(ask)?,
         };
         self.asked_for_records = None;
-        match far.answer(asked, patience)? {
+        match far.answer(asked, timeout)? {
             Some((Answer::Records, packed)) => {
                 let mut lanes: Vec<Drained> = Unpacker::unpack_one(&packed)?;
                 lanes.iter_mut().for_each(Drained::own);
@@ -264,10 +264,10 @@ impl RemoteSource {
         &self,
         changes: &[Change],
         asked: Option<PendingRequest>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Option<Vec<Result<Option<PointState>>>> {
         let mut far = self.far.borrow_mut();
-        let answer = asked.map(|asked| far.answer(asked, patience));
+        let answer = asked.map(|asked| far.answer(asked, timeout));
         let is_same_line = asked.is_some_and(|asked| asked.opened == far.opened);
         let is_up = is_same_line && matches!(far.state, ConnectionState::Up(_));
         let name = &far.way.name;
@@ -321,7 +321,7 @@ impl Source for RemoteSource {
     fn picture(&mut self) -> Result<Snapshot> {
         self.attach()?;
         self.missed += 1;
-        if self.is_attached(self.patience())?
+        if self.is_attached(self.picture_timeout())?
             && let Some(snapshot) = self.next()?
         {
             self.last = Some(snapshot);
@@ -397,7 +397,7 @@ impl Source for RemoteSource {
         self.wait_until_attached()?;
         let asked =
             self.far.borrow_mut().ask(Ask::Act { source: self.id, changes: vec![change] })?;
-        match self.results(&[change], Some(asked), MAX_PATIENCE).and_then(|mut all| all.pop()) {
+        match self.results(&[change], Some(asked), MAX_TIMEOUT).and_then(|mut all| all.pop()) {
             Some(result) => result.map(Acted::Made),
             None => Err(self.far.borrow().silence(asked)),
         }

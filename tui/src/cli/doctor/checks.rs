@@ -384,8 +384,8 @@ mod tests {
     #[test]
     fn the_memory_limit_and_the_share_of_it_are_reported() {
         use pfp_shm_layout::share::Limiter;
-        let told = |bytes, of| share(Share { bytes, of });
-        let group = told(4 << 20, Some((64 << 20, Limiter::ControlGroup)));
+        let finding = |bytes, of| share(Share { bytes, of });
+        let group = finding(4 << 20, Some((64 << 20, Limiter::ControlGroup)));
         assert_eq!(group.verdict, CheckVerdict::Note);
         assert_eq!(
             group.found,
@@ -393,7 +393,7 @@ mod tests {
              memory: 64 MiB"
         );
         assert!(group.advice.contains("PFP_MEMORY_MB"), "{group:?}");
-        let free = told(250 << 20, None);
+        let free = finding(250 << 20, None);
         assert_eq!(
             (free.verdict, free.found.contains("250 MiB")),
             (CheckVerdict::Ok, true),

@@ -94,7 +94,7 @@ pub(super) fn all(pid: u32) -> Vec<CheckResult> {
     }
     findings.extend(directories());
     findings.extend(shared_memory(Path::new("/dev/shm")));
-    findings.extend(told_by(inside, &segments));
+    findings.extend(segment_findings(inside, &segments));
     let is_wrong = findings.iter().any(|finding| finding.verdict == CheckVerdict::Problem);
     let is_found = findings.iter().any(|finding| finding.about == "segment");
     if is_instrumented && !is_found && !is_wrong {
@@ -120,7 +120,7 @@ fn listed(pid: u32) -> Option<Vec<CheckResult>> {
         findings.extend(shared_memory(Path::new("/dev/shm")));
     }
     let segments: Vec<_> = own.into_iter().map(|it| it.segment_id.clone()).collect();
-    findings.extend(told_by(pid, &segments));
+    findings.extend(segment_findings(pid, &segments));
     Some(findings)
 }
 
@@ -170,7 +170,7 @@ fn instrumented(has_segment: bool, has_sign: bool) -> CheckResult {
 
 /// Reads the beacons of these segments, and the messages about failures that the process has left.
 /// `inside` is the process's id in its own pid namespace.
-fn told_by(inside: u32, segments: &[String]) -> Vec<CheckResult> {
+fn segment_findings(inside: u32, segments: &[String]) -> Vec<CheckResult> {
     let here = Identity::of_this_process();
     let mut findings = Vec::new();
     for place in find::find_everywhere().0 {

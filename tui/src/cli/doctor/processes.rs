@@ -102,13 +102,13 @@ pub(super) fn objects(shm: &Path) -> Vec<CheckResult> {
             *sum = [sum[0] + 1, sum[1] + meta.blocks() * 512];
         }
     }
-    let told = |[n, bytes]: [u64; 2], of: &str| {
+    let note = |[n, bytes]: [u64; 2], of: &str| {
         let found = format!("{n} in {}, {} KiB, {of}", shm.display(), bytes >> 10);
         (n > 0).then(|| CheckResult::note(ABOUT, found))
     };
-    let left = told(left, "of programs that ended, and whose beacons are gone");
+    let left = note(left, "of programs that ended, and whose beacons are gone");
     findings.extend(left.map(|it| it.advice("`pfp-top gc` removes them")));
-    let elsewhere = told(elsewhere, "without a beacon here");
+    let elsewhere = note(elsewhere, "without a beacon here");
     findings.extend(elsewhere.map(|it| {
         it.advice(
             "their programs put their beacons elsewhere, such as with PFP_DIR or in a container: \

@@ -186,11 +186,11 @@ impl RunningProgram {
         }
     }
 
-    /// Waits up to `patience` for the program and its children to end.
-    fn wait(&mut self, patience: Duration, children: &[ProcessIdentity]) {
+    /// Waits up to `timeout` for the program and its children to end.
+    fn wait(&mut self, timeout: Duration, children: &[ProcessIdentity]) {
         let start = Instant::now();
         while (self.status().is_none() || children.iter().any(ProcessIdentity::runs))
-            && start.elapsed() < patience
+            && start.elapsed() < timeout
         {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -350,7 +350,7 @@ impl TimelinePicture<'_> {
                 Some(PointState::InvalidBeginBegin) => " (invalid now)",
             };
             let is_device = self.timeline.level(line).is_some_and(|level| level.device.is_some());
-            let told = match is_device {
+            let details = match is_device {
                 true => format!(" on a device, for {track}, began {ago} ago at the earliest"),
                 false => format!(", {own} exclusive{latched}, began {ago} ago on {track}"),
             };
@@ -358,7 +358,7 @@ impl TimelinePicture<'_> {
                 span!(theme.process; " {}", self.common.point_name(region.point)),
                 Span::styled(state, theme.warn),
                 format!("  {} long", scale.single(region.span() as f64)),
-                told
+                details
             ];
             let away = match region.away {
                 Some(away) => scale.ticks(away as f64),

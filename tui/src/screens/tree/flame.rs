@@ -149,13 +149,13 @@ mod tests {
         tree
     }
 
-    fn told(bars: &[FlameBar], tree: &Tree) -> Vec<(usize, u16, u16, Frame)> {
-        let mut told: Vec<_> = bars
+    fn positions(bars: &[FlameBar], tree: &Tree) -> Vec<(usize, u16, u16, Frame)> {
+        let mut positions: Vec<_> = bars
             .iter()
             .map(|bar| (bar.level, bar.left, bar.width, tree.node(bar.node).frame))
             .collect();
-        told.sort();
-        told
+        positions.sort();
+        positions
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
             (1, 0, 40, Frame::Point(2)),
             (2, 0, 10, Frame::Point(3)),
         ];
-        assert_eq!(told(&bars(&tree, None, 50), &tree), expected);
+        assert_eq!(positions(&bars(&tree, None, 50), &tree), expected);
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
         let two = tree.find(&[Frame::Point(1), Frame::Point(2)]);
         let expected =
             [(0, 0, 80, Frame::Point(1)), (1, 0, 80, Frame::Point(2)), (2, 0, 20, Frame::Point(3))];
-        assert_eq!(told(&bars(&tree, two, 80), &tree), expected);
+        assert_eq!(positions(&bars(&tree, two, 80), &tree), expected);
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         tree.add(&[Frame::Point(1)], 1000, 1);
         tree.add(&[Frame::Point(2), Frame::Point(3)], 1, 1);
         tree.sort();
-        assert_eq!(told(&bars(&tree, None, 80), &tree), [(0, 0, 80, Frame::Point(1))]);
+        assert_eq!(positions(&bars(&tree, None, 80), &tree), [(0, 0, 80, Frame::Point(1))]);
         assert_eq!(bars(&Tree::new(Direction::Callees), None, 80), []);
     }
 }

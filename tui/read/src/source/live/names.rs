@@ -27,9 +27,9 @@ pub(super) struct Names {
 type Found = (usize, String, String);
 
 impl Names {
-    /// Gives points their readable names. A parallel region that is not found within `patience`
+    /// Gives points their readable names. A parallel region that is not found within `timeout`
     /// gets its readable name at a later call.
-    pub(super) fn show(&mut self, points: &mut [Point], objects: Objects, patience: Duration) {
+    pub(super) fn show(&mut self, points: &mut [Point], objects: Objects, timeout: Duration) {
         self.known.resize_with(points.len(), Default::default);
         for (number, (point, (name, shown))) in points.iter().zip(&mut self.known).enumerate() {
             if point.name != *name {
@@ -44,7 +44,7 @@ impl Names {
             let regions = std::mem::take(&mut self.regions).into_iter();
             let regions = regions.filter_map(|number| Some((number, points.get(number)?.clone())));
             self.look_up(regions.collect(), objects);
-            self.receive(patience);
+            self.receive(timeout);
         }
         self.show_found(points);
     }
@@ -77,10 +77,10 @@ impl Names {
         }
     }
 
-    /// Takes the result of the lookup, if it arrives within `patience`.
-    fn receive(&mut self, patience: Duration) {
+    /// Takes the result of the lookup, if it arrives within `timeout`.
+    fn receive(&mut self, timeout: Duration) {
         let Some(lookup) = &self.lookup else { return };
-        let found = match lookup.recv_timeout(patience) {
+        let found = match lookup.recv_timeout(timeout) {
             Ok(found) => found,
             Err(RecvTimeoutError::Timeout) => return,
             Err(RecvTimeoutError::Disconnected) => Vec::new(),
