@@ -222,7 +222,7 @@ impl App {
         for screen in self.screens.all_mut() {
             screen.tick(&mut self.common);
         }
-        self.common.follow_waits(self.screen == Screen::Waits);
+        self.common.follow_waits(self.view().wait_needs());
         if self.common.status() == Status::Paused {
             self.check_for_end();
         } else if self.common.replay.is_some() {

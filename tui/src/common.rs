@@ -25,7 +25,7 @@ pub use self::replay::Replay;
 pub(crate) use self::screen::every_screen;
 pub use self::screen::{Screen, Tab};
 pub use self::target::MouseTarget;
-pub use self::waits::Waits;
+pub use self::waits::{WaitNeeds, Waits};
 use crate::styles::Styles;
 use pfp_model::filter::Filter;
 use pfp_model::grid::{CellContext, Scroll};
@@ -194,17 +194,19 @@ impl Common {
 
     /// Samples what the threads of the watched process wait for, if it runs on this machine. The
     /// last report of a process that has ended, or is paused, stays.
-    pub(crate) fn follow_waits(&mut self, is_shown: bool) {
+    pub(crate) fn follow_waits(&mut self, needs: WaitNeeds) {
         let is_new = match self.status() {
             Status::Live => {
                 let is_here =
                     self.session.as_ref().is_some_and(|it| it.source.pid_here().is_some());
                 let snapshot = self.model.snapshot().filter(|_| is_here);
                 let id = snapshot.map(|it| it.process.segment_id.clone());
-                self.waits.follow(id.as_deref(), is_shown)
+                self.waits.follow(id.as_deref(), needs)
             }
             Status::Paused | Status::Exited | Status::Crashed => false,
-            Status::Waiting | Status::File | Status::Replay => self.waits.follow(None, false),
+            Status::Waiting | Status::File | Status::Replay => {
+                self.waits.follow(None, WaitNeeds::Summary)
+            }
         };
         // The column of waits is there before the first report, so that it does not move others.
         let is_sampled = self.waits.has_begun();

@@ -4,9 +4,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::figure;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::{Said, end_with_test, wait_for};
+use pfp_tests::{figure, needs_a_screen};
 use serde_json::Value;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
@@ -157,6 +157,13 @@ fn a_deadlock_that_hangs_already_is_found() {
     assert_eq!((&reporter["thread"], &reporter["held_by"]), (&"reporter".into(), &"payer".into()));
     let text = String::from_utf8(waits(&[]).stdout).expect("it is text");
     assert!(text.contains("auditor in audit waits for lock ACCOUNTS, held by payer"), "{text}");
+    // The samples of open regions end in what their threads wait for.
+    needs_a_screen!();
+    let screen = place.screen(120, 40);
+    screen.pfp_top(&format!("-p {pid} -i 0.1"));
+    screen.press(&["8", "v"], "the reasons", |text| {
+        text.contains("[lock JOURNAL]") && text.contains("[lock ACCOUNTS]")
+    });
 }
 
 /// Rust's mutexes do not contain their owner, so a deadlock of them is not proved. The waiting

@@ -29,7 +29,8 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
             match frame {
                 Frame::Thread(lane) => push(&mut line, &subject.thread(lane)),
                 Frame::Point(id) => push(&mut line, &name(subject, id)),
-                Frame::Others => push(&mut line, OTHERS),
+                // Only samples have waits.
+                Frame::Others | Frame::Wait(_) => push(&mut line, OTHERS),
             }
         }
         writeln!(out, "{line} {exclusive_ns}")?;

@@ -48,7 +48,8 @@ impl Frames<'_> {
                 let place = lanes.binary_search_by_key(&id, |lane| lane.id);
                 place.map_or(others, |place| points.len() + place)
             }
-            Frame::Others => others,
+            // Only samples have waits.
+            Frame::Others | Frame::Wait(_) => others,
         }
     }
 }

@@ -97,6 +97,10 @@ pub enum News {
     Ended,
 }
 
+/// Maximum number of reasons that have a number, and the name of all further ones.
+const MOST_REASONS: usize = 1_000;
+const OTHER_REASONS: &str = "other waits";
+
 /// All figures that the views show.
 #[derive(Debug)]
 pub struct Model {
@@ -109,6 +113,8 @@ pub struct Model {
     busy: busy::Busy,
     /// What the points wait for, by point. `None` if that is not sampled.
     waits: Option<HashMap<u32, Arc<PointReport>>>,
+    /// The reasons of waits that have a number.
+    reasons: Vec<String>,
 }
 
 impl Default for Model {
@@ -129,6 +135,7 @@ impl Model {
             tau_seconds,
             busy: busy::Busy::default(),
             waits: None,
+            reasons: Vec::new(),
         }
     }
 
@@ -251,6 +258,25 @@ impl Model {
         for figures in &mut self.points {
             figures.waits = self.waits.as_ref().and_then(|waits| waits.get(&figures.id()).cloned());
         }
+    }
+
+    /// The number of a reason of waits, for [`Frame::Wait`]. If there are too many reasons, the
+    /// further ones share a number.
+    pub fn reason_number(&mut self, reason: &str) -> u32 {
+        let place = self.reasons.iter().position(|known| known == reason);
+        let place = place.unwrap_or_else(|| {
+            if self.reasons.len() < MOST_REASONS {
+                let is_last = self.reasons.len() + 1 == MOST_REASONS;
+                self.reasons.push(if is_last { OTHER_REASONS } else { reason }.to_owned());
+            }
+            self.reasons.len() - 1
+        });
+        place as u32
+    }
+
+    /// The reason with this number, as in `lock JOBS`.
+    pub fn reason(&self, number: u32) -> &str {
+        self.reasons.get(number as usize).map_or(OTHER_REASONS, String::as_str)
     }
 
     /// Whether the waits of the points are sampled.

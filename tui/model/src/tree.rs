@@ -9,6 +9,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use crate::waits::SampledStack;
 use pfp_read::snapshot::{Lane, LaneKind, ProcessState, Snapshot};
 
 /// One step of a path.
@@ -20,6 +21,8 @@ pub enum Frame {
     Point(u32),
     /// Unknown callers.
     Others,
+    /// What a thread waited for in the region around it: see [`crate::Model::reason`].
+    Wait(u32),
 }
 
 /// The end of the paths at which the roots are.
@@ -234,6 +237,26 @@ impl Samples {
         }
     }
 
+    /// Counts stacks that were sampled with what their threads waited for. `number` returns the
+    /// number of a reason.
+    pub fn take_with_waits(
+        &mut self,
+        stacks: &[SampledStack],
+        mut number: impl FnMut(&str) -> u32,
+    ) {
+        for stack in stacks {
+            self.taken += stack.count;
+            if stack.points.is_empty() {
+                self.outside += stack.count;
+                continue;
+            }
+            let points = stack.points.iter().map(|point| Frame::Point(*point));
+            let wait = stack.reason.as_deref().map(|reason| Frame::Wait(number(reason)));
+            let path = std::iter::once(Frame::Thread(stack.lane)).chain(points).chain(wait);
+            *self.stacks.entry(path.collect()).or_default() += stack.count;
+        }
+    }
+
     /// Counts the stacks in a snapshot.
     pub fn take_snapshot(&mut self, snapshot: &Snapshot) {
         let open = snapshot.lanes.iter().filter(|lane| !lane.open.is_empty());
@@ -317,6 +340,40 @@ mod tests {
         let recursive = |path: &[Frame]| tree.node(tree.find(path).unwrap()).is_recursive;
         assert!(recursive(&[MAIN, PARSE, MAIN]));
         assert!(!recursive(&[MAIN]) && !recursive(&[MAIN, PARSE]));
+    }
+
+    #[test]
+    fn samples_with_waits_end_in_what_the_thread_waited_for() {
+        let stack = |points: &[u32], reason: Option<&str>, count| SampledStack {
+            lane: 4,
+            points: points.to_vec(),
+            reason: reason.map(str::to_owned),
+            count,
+        };
+        let mut model = crate::Model::default();
+        let mut samples = Samples::default();
+        let stacks = [
+            stack(&[1, 2], Some("lock JOBS"), 7),
+            stack(&[1], Some("sleep"), 2),
+            stack(&[1, 2], None, 1),
+            stack(&[], Some("lock JOBS"), 5),
+        ];
+        samples.take_with_waits(&stacks, |reason| model.reason_number(reason));
+        samples.take_with_waits(&stacks[..1], |reason| model.reason_number(reason));
+        assert_eq!((samples.taken(), samples.outside()), (22, 5));
+        let thread = Frame::Thread(4);
+        let found: HashMap<&[Frame], u64> = samples.stacks().collect();
+        let wait = |reason| {
+            let number =
+                (0..9).find(|number| model.reason(*number) == reason).expect("it is known");
+            Frame::Wait(number)
+        };
+        let expected = [
+            (vec![thread, MAIN, PARSE, wait("lock JOBS")], 14),
+            (vec![thread, MAIN, wait("sleep")], 2),
+            (vec![thread, MAIN, PARSE], 1),
+        ];
+        assert_eq!(found, expected.iter().map(|(path, count)| (&path[..], *count)).collect());
     }
 
     #[test]

@@ -26,8 +26,8 @@ use std::time::Instant;
 use pfp_read::waits::{Kind, Reason, ThreadSample, Wait};
 
 pub use self::report::{
-    Link, LockReport, PointReport, RUN_QUEUE, RUNNING, ReasonReport, ReasonRow, TimePart, Waiter,
-    Waiting, WaitsReport, held_up, verdict,
+    Link, LockReport, PointReport, RUN_QUEUE, RUNNING, ReasonReport, ReasonRow, SampledStack,
+    TimePart, Waiter, Waiting, WaitsReport, held_up, verdict,
 };
 pub use self::watch::{WaitsThread, Watch};
 

@@ -1,7 +1,9 @@
 //! Imports that all screens use.
 
 pub(super) use crate::common::keys::{KeyMap, groups};
-pub(super) use crate::common::{Action, Common, MouseTarget, Screen, Severity, Status, keys};
+pub(super) use crate::common::{
+    Action, Common, MouseTarget, Screen, Severity, Status, WaitNeeds, keys,
+};
 pub(super) use crate::styles::{
     DrawHeading as _, DrawRows as _, Styles, chart, draw_scrolled, wrapped,
 };

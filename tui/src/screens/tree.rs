@@ -39,7 +39,8 @@ groups! {
         Callers [Char('i')] "callers", "callers below each point, or callees";
         TreeSource [Char('v')] "source", "CPU time, or samples of open regions"
             + "CPU time is measured by the program; samples of the open regions are taken 50 times \
-               a second, and include waiting threads";
+               a second or more often, and include waiting threads, with what they wait for if \
+               that is known";
         Window [Char('H')] "window", "CPU time: all, the last 10 s, since the mark";
         Moment [Char('m')] "", "mark: show the CPU time since now";
         ByThread [Char('T')] "", "a tree for each thread, or one for all";
@@ -101,6 +102,8 @@ pub struct TreeView {
     samples: Samples,
     /// Whether stacks were sampled since the last poll.
     has_sampled: bool,
+    /// Whether the thread that samples waits samples the stacks, too.
+    has_waits: bool,
     /// The columns, and the order of the nodes of each level.
     table: ChosenColumns,
 }
@@ -124,7 +127,9 @@ impl TreeView {
         match (self.source, self.window) {
             (WeightSource::Samples, _) => {
                 for (path, count) in self.samples.stacks() {
-                    if admits(&common.model, &common.filter, path.last().copied()) {
+                    let is_region = |frame: &&Frame| !matches!(frame, Frame::Wait(_));
+                    let region = path.iter().rfind(is_region).copied();
+                    if admits(&common.model, &common.filter, region) {
                         tree.add(self.frames(path), count, 0);
                     }
                 }
@@ -322,6 +327,7 @@ fn name(frame: Frame, model: &Model) -> String {
     match frame {
         Frame::Point(id) => model.point(id).map_or_else(|| format!("#{id}"), Figures::name),
         Frame::Others => "(other callers)".into(),
+        Frame::Wait(reason) => format!("[{}]", model.reason(reason)),
         Frame::Thread(lane) => {
             let lanes = model.snapshot().map_or(&[][..], |snapshot| &snapshot.lanes);
             match lanes.iter().find(|known| known.id == lane) {
@@ -359,8 +365,15 @@ impl View for TreeView {
         ]
     }
 
+    fn wait_needs(&self) -> WaitNeeds {
+        match self.source {
+            WeightSource::Samples => WaitNeeds::Stacks,
+            WeightSource::Time => WaitNeeds::Summary,
+        }
+    }
+
     fn samples_every(&self) -> Option<Duration> {
-        (self.source == WeightSource::Samples).then_some(SAMPLES_EVERY)
+        (self.source == WeightSource::Samples && !self.has_waits).then_some(SAMPLES_EVERY)
     }
 
     fn copied(&self, common: &Common) -> Option<(String, String)> {
@@ -402,7 +415,11 @@ impl View for TreeView {
 
     fn update(&mut self, common: &mut Common) -> Outcome {
         self.recent.see(&common.model);
-        if let Some(snapshot) = common.model.snapshot().filter(|_| !self.has_sampled) {
+        self.has_waits = common.waits.report.is_some();
+        if self.has_waits {
+            let stacks = std::mem::take(&mut common.waits.stacks);
+            self.samples.take_with_waits(&stacks, |reason| common.model.reason_number(reason));
+        } else if let Some(snapshot) = common.model.snapshot().filter(|_| !self.has_sampled) {
             self.samples.take_snapshot(snapshot);
         }
         self.has_sampled = false;

@@ -7,7 +7,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::widgets::Paragraph;
 
 use crate::common::keys::KeyMap;
-use crate::common::{Action, Common, MouseTarget, Overlay, Prompt, Screen};
+use crate::common::{Action, Common, MouseTarget, Overlay, Prompt, Screen, WaitNeeds};
 use crate::styles::{Styles, wrapped};
 use pfp_model::compare::Baseline;
 use pfp_model::filter::Filter;
@@ -243,6 +243,11 @@ pub trait View {
 
     /// Sets the baseline for comparisons.
     fn compare_with(&mut self, _baseline: &Baseline, _common: &Common) {}
+
+    /// What the screen shows of the waits.
+    fn wait_needs(&self) -> WaitNeeds {
+        WaitNeeds::Summary
+    }
 
     /// Time between two samples of the open stacks. `None` if the screen needs no samples.
     fn samples_every(&self) -> Option<Duration> {

@@ -108,6 +108,10 @@ impl WaitsView {
 }
 
 impl View for WaitsView {
+    fn wait_needs(&self) -> WaitNeeds {
+        WaitNeeds::Reasons
+    }
+
     fn keys(&self) -> KeyMap {
         &[&[keys::RUN, keys::TO_TABLE, keys::COPY, keys::TABLE], keys::TAIL]
     }

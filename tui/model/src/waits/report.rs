@@ -35,6 +35,22 @@ pub struct WaitsReport {
     pub stuck: Vec<Link>,
     /// The threads that waited at the last sample, in the order of [`Waiting::id_inside`].
     pub now: Vec<Waiting>,
+    /// The stacks of open regions that were sampled since the report before, if a screen needs them.
+    #[serde(skip)]
+    pub stacks: Vec<SampledStack>,
+}
+
+/// A stack of open regions that was sampled, and what its thread waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SampledStack {
+    /// Id of the thread's lane.
+    pub lane: u32,
+    /// Ids of the open points, outermost first; empty outside all points.
+    pub points: Vec<u32>,
+    /// What the thread waited for, as in `lock JOBS`. `None` if it ran or waited for a CPU.
+    pub reason: Option<String>,
+    /// Number of samples.
+    pub count: u64,
 }
 
 /// A thread that waits.
@@ -173,6 +189,7 @@ impl WaitTimes {
             deadlocks: cycles.into_iter().map(links).collect(),
             stuck,
             now: self.waiting(&thread),
+            stacks: Vec::new(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Watches the waits of one process: for a while, or in a thread of its own for a screen.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -8,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{WaitTimes, WaitsReport};
-use pfp_read::snapshot::Snapshot;
+use super::{SampledStack, WaitTimes, WaitsReport};
+use pfp_read::snapshot::{Lane, LaneKind, Snapshot};
 use pfp_read::source::{Refusal, Source, attach, discover};
 use pfp_read::text::clean;
-use pfp_read::waits::{Sampler, ThreadSample};
+use pfp_read::waits::{Reason, Sampler, ThreadSample};
 
 /// Maximum part of a CPU that sampling takes; less while no screen shows the details.
 const BUDGET: f64 = 0.02;
@@ -36,6 +37,8 @@ const PERIODS: usize = 5;
 /// Time between two reports: for the screen of waits, and for others.
 const REPORT: Duration = Duration::from_millis(250);
 const RARE_REPORT: Duration = Duration::from_secs(1);
+/// Maximum number of stacks of a report that was not taken.
+const MOST_STACKS: usize = 10_000;
 
 /// Samples the waits of one process.
 pub struct Watch {
@@ -58,7 +61,12 @@ pub struct Watch {
     between: Duration,
     /// Part of a CPU that sampling takes.
     budget: f64,
+    /// The stacks since the last report, with their counts, if a screen needs them.
+    stacks: Option<HashMap<StackKey, u64>>,
 }
+
+/// The lane of a thread, its open points, outermost first, and what it waits for.
+type StackKey = (u32, Vec<u32>, Option<Rc<Reason>>);
 
 impl Watch {
     /// Watches a process that `source` reads.
@@ -103,6 +111,7 @@ impl Watch {
             with_lane: HashSet::new(),
             between,
             budget,
+            stacks: None,
         };
         // The first sample reads the symbols of the program, and is not typical.
         watch.look()?;
@@ -135,20 +144,22 @@ impl Watch {
     /// If the process cannot be read at all.
     pub fn sample(&mut self) -> Result<Option<Duration>> {
         let started = cpu_time();
-        let stacks = self.stacks();
+        let before = self.open_stacks();
         let samples = match self.look() {
             Ok(samples) => samples,
             Err(_) if self.has_sampled => return Ok(None),
             Err(error) => return Err(error),
         };
-        let after = self.stacks();
-        let points: HashMap<u32, u32> = samples
-            .iter()
-            .filter_map(|sample| Some((sample.tid, self.point(sample, &stacks, &after)?)))
-            .collect();
+        let after = self.open_stacks();
+        let mut points = HashMap::new();
+        for sample in &samples {
+            let stack = self.stack_of(sample, &before, &after);
+            points.extend(stack.last().map(|point| (sample.tid, *point)));
+            self.count_stack(sample, stack);
+        }
         let is_new = |sample: &ThreadSample| !self.threads.contains_key(&sample.tid);
         let is_unknown = |point: &u32| self.snapshot.point(*point).is_none();
-        let has_new = samples.iter().any(is_new) || stacks.values().any(is_unknown);
+        let has_new = samples.iter().any(is_new) || before.values().flatten().any(is_unknown);
         let has_no_lane = samples.iter().any(|it| !self.with_lane.contains(&it.id_inside));
         let age = self.polled.elapsed();
         self.has_new |= has_new;
@@ -197,28 +208,54 @@ impl Watch {
         })
     }
 
-    /// The point of a thread, by the open points before and after its sample. A thread that still is
-    /// in its wait has been in the later point since the wait began.
-    fn point(
+    /// The open points of a thread, by those before and after its sample. A thread that still is in
+    /// its wait has been in the later ones since the wait began.
+    fn stack_of<'a>(
         &mut self,
         sample: &ThreadSample,
-        before: &HashMap<u32, u32>,
-        after: &HashMap<u32, u32>,
-    ) -> Option<u32> {
-        let [before, after] = [before, after].map(|open| open.get(&sample.id_inside).copied());
+        before: &'a HashMap<u32, Vec<u32>>,
+        after: &'a HashMap<u32, Vec<u32>>,
+    ) -> &'a [u32] {
+        let [before, after] = [before, after]
+            .map(|open| open.get(&sample.id_inside).map_or(&[][..], |points| points.as_slice()));
         let is_later =
             before != after && sample.wait.is_some() && self.sampler.is_unchanged(sample);
         if is_later { after } else { before }
     }
 
-    /// The innermost open point of each thread that is in one, by the thread's id in its own pid
-    /// namespace.
-    fn stacks(&mut self) -> HashMap<u32, u32> {
+    /// Counts a stack, if a screen needs the stacks. A thread without a lane has none.
+    fn count_stack(&mut self, sample: &ThreadSample, points: &[u32]) {
+        let Some(stacks) = &mut self.stacks else { return };
+        let mut lanes = self.snapshot.lanes.iter();
+        let is_its = |lane: &&Lane| lane.tid == sample.id_inside && lane.kind == LaneKind::Live;
+        let Some(lane) = lanes.find(is_its) else { return };
+        let reason = sample.wait.as_ref().map(|wait| Rc::clone(&wait.reason));
+        *stacks.entry((lane.id, points.to_vec(), reason)).or_default() += 1;
+    }
+
+    /// Begins to count stacks, or stops that.
+    fn need_stacks(&mut self, is_needed: bool) {
+        if is_needed != self.stacks.is_some() {
+            self.stacks = is_needed.then(HashMap::new);
+        }
+    }
+
+    /// The open points of each thread that is in one, outermost first, by the thread's id in its
+    /// own pid namespace.
+    fn open_stacks(&mut self) -> HashMap<u32, Vec<u32>> {
         let open = self.source.as_mut().and_then(|source| source.open_stacks()).unwrap_or_default();
-        let innermost = open.into_iter().filter_map(|(lane, points)| {
-            Some((self.snapshot.lane(lane)?.tid, points.last().copied()?))
-        });
-        innermost.collect()
+        let by_thread = |(lane, points)| Some((self.snapshot.lane(lane)?.tid, points));
+        open.into_iter().filter_map(by_thread).collect()
+    }
+
+    /// The stacks that were counted since the last call.
+    fn take_stacks(&mut self) -> Vec<SampledStack> {
+        let counted = self.stacks.as_mut().map(std::mem::take).unwrap_or_default().into_iter();
+        let stack = |((lane, points, reason), count): (StackKey, u64)| {
+            let reason = reason.map(|reason| reason.to_string());
+            SampledStack { lane, points, reason, count }
+        };
+        counted.map(stack).collect()
     }
 
     /// The report of all samples that are kept.
@@ -250,12 +287,24 @@ fn cpu_time() -> Duration {
 /// The last report of a thread that samples, or why there is none.
 type Latest = Result<(WaitsReport, Option<String>), String>;
 
+/// A report with the stacks of an earlier one that was not taken. While nobody takes reports, most
+/// stacks are dropped.
+fn with_stacks_of(earlier: Option<Latest>, mut next: Latest) -> Latest {
+    if let (Some(Ok((earlier, _))), Ok((next, _))) = (earlier, &mut next)
+        && earlier.stacks.len() < MOST_STACKS
+    {
+        next.stacks.extend(earlier.stacks);
+    }
+    next
+}
+
 /// A thread that samples a process for a screen, until this is dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct WaitsThread {
     latest: Arc<Mutex<Option<Latest>>>,
     stops: Arc<AtomicBool>,
     is_thorough: Arc<AtomicBool>,
+    needs_stacks: Arc<AtomicBool>,
 }
 
 impl WaitsThread {
@@ -265,14 +314,17 @@ impl WaitsThread {
     ///
     /// If no thread can be started.
     pub fn start(segment_id: String) -> Result<Self> {
-        let it =
-            Self { latest: Arc::default(), stops: Arc::default(), is_thorough: Arc::default() };
-        let [stops, is_thorough] = [&it.stops, &it.is_thorough].map(Arc::clone);
+        let it = Self::default();
+        let flags = [&it.stops, &it.is_thorough, &it.needs_stacks].map(Arc::clone);
         let latest = Arc::clone(&it.latest);
         let run = move || {
-            let publish =
-                |next| *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
-            if let Err(error) = run(&segment_id, &stops, &is_thorough, |next| publish(Ok(next))) {
+            let publish = |next: Latest| {
+                let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
+                *latest = Some(with_stacks_of(latest.take(), next));
+            };
+            let [stops, is_thorough, needs_stacks] = &flags;
+            let publish_report = |next| publish(Ok(next));
+            if let Err(error) = run(&segment_id, stops, is_thorough, needs_stacks, publish_report) {
                 publish(Err(format!("{error:#}")));
             }
         };
@@ -286,6 +338,11 @@ impl WaitsThread {
     /// Samples as often as a screen of waits needs, or only as often as a summary does.
     pub fn be_thorough(&self, is_thorough: bool) {
         self.is_thorough.store(is_thorough, Relaxed);
+    }
+
+    /// Counts the stacks of open regions from now on, or not.
+    pub fn need_stacks(&self, is_needed: bool) {
+        self.needs_stacks.store(is_needed, Relaxed);
     }
 
     /// The report since the last call, with the reason if less is known than usual; or why nothing
@@ -305,6 +362,7 @@ fn run(
     segment_id: &str,
     stops: &AtomicBool,
     is_thorough: &AtomicBool,
+    needs_stacks: &AtomicBool,
     publish: impl Fn((WaitsReport, Option<String>)),
 ) -> Result<()> {
     let found = discover()?.candidates;
@@ -321,6 +379,7 @@ fn run(
             false => (LOW_BUDGET, RARE_REPORT),
         };
         watch.budget = budget;
+        watch.need_stacks(needs_stacks.load(Relaxed));
         let Some(between) = watch.sample()? else { return Ok(()) };
         if begun.elapsed() > PERIOD {
             begun = Instant::now();
@@ -329,7 +388,8 @@ fn run(
         if reported.elapsed() > report {
             reported = Instant::now();
             let started = cpu_time();
-            publish((watch.report(), watch.limit()));
+            let report = WaitsReport { stacks: watch.take_stacks(), ..watch.report() };
+            publish((report, watch.limit()));
             // What a report costs is part of the budget, too.
             thread::sleep(cpu_time().saturating_sub(started).div_f64(budget).min(BETWEEN.1));
         }

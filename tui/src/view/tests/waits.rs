@@ -56,6 +56,7 @@ pub(super) fn report() -> WaitsReport {
         }],
         deadlocks: Vec::new(),
         stuck: Vec::new(),
+        stacks: Vec::new(),
         now: vec![Waiting {
             thread: "worker 1".into(),
             tid: 4711,
