@@ -2,6 +2,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, pfp_top};
@@ -157,6 +158,19 @@ fn a_deadlock_that_hangs_already_is_found() {
     assert_eq!((&reporter["thread"], &reporter["held_by"]), (&"reporter".into(), &"payer".into()));
     let text = String::from_utf8(waits(&[]).stdout).expect("it is text");
     assert!(text.contains("auditor in audit waits for lock ACCOUNTS, held by payer"), "{text}");
+    // Each of these threads is in one wait all the time, so it has one stack.
+    let began = Instant::now();
+    let output = waits(&["--folded"]);
+    let lasted = began.elapsed().as_nanos() as u64;
+    assert_eq!(output.status.code(), Some(DEADLOCK));
+    let stacks = String::from_utf8(output.stdout).expect("it is text");
+    for stack in
+        ["deadlock;payer;transfer;[lock JOURNAL]", "deadlock;auditor;audit;[lock ACCOUNTS]"]
+    {
+        let ns = stacks.lines().filter_map(|line| line.strip_prefix(stack)?.trim().parse().ok());
+        let [ns] = ns.collect::<Vec<u64>>()[..] else { panic!("{stack} in {stacks}") };
+        assert!((1..=lasted).contains(&ns), "{stack} {ns} in {lasted}");
+    }
     // The samples of open regions end in what their threads wait for.
     needs_a_screen!();
     let screen = place.screen(120, 40);

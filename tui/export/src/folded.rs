@@ -20,22 +20,25 @@ pub(super) const OTHERS: &str = "[other callers]";
 
 /// Writes the stacks.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut line = String::new();
+    let process = subject.snapshot().process.name.as_str();
     for (path, exclusive_ns) in stacks(subject) {
-        line.clear();
-        push(&mut line, &subject.snapshot().process.name);
-        for frame in path {
-            line.push(';');
-            match frame {
-                Frame::Thread(lane) => push(&mut line, &subject.thread(lane)),
-                Frame::Point(id) => push(&mut line, &name(subject, id)),
-                // Only samples have waits.
-                Frame::Others | Frame::Wait(_) => push(&mut line, OTHERS),
-            }
-        }
+        let frames = path.into_iter().map(|frame| match frame {
+            Frame::Thread(lane) => subject.thread(lane),
+            Frame::Point(id) => name(subject, id),
+            // Only samples have waits.
+            Frame::Others | Frame::Wait(_) => OTHERS.to_owned(),
+        });
+        let frames: Vec<String> = frames.collect();
+        let line = line(std::iter::once(process).chain(frames.iter().map(String::as_str)));
         writeln!(out, "{line} {exclusive_ns}")?;
     }
     Ok(())
+}
+
+/// Frames, the outermost first, as a line without its number.
+pub fn line<'a>(frames: impl Iterator<Item = &'a str>) -> String {
+    let escaped: Vec<_> = frames.map(|frame| escape(frame, |c| c == ';')).collect();
+    escaped.join(";")
 }
 
 /// The call paths with their exclusive nanoseconds. For a point and thread, they add up to the
@@ -65,10 +68,6 @@ pub(super) fn name(subject: &Subject<'_>, id: u32) -> String {
         (None, Some(figures)) => figures.name(),
         (None, None) => format!("#{id}"),
     }
-}
-
-fn push(line: &mut String, name: &str) {
-    line.push_str(&escape(name, |c| c == ';'));
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::arguments::interval_from;
 use super::output::print;
 use super::target::TargetArgs;
 use crate::interrupt::Interrupt;
+use pfp_export::folded;
 use pfp_model::waits::{LockReport, PointReport, WaitsReport, Watch, verdict};
 use pfp_read::source::{Refusal, Which};
 use pfp_read::text::{clean, counted, cut_middle, fit, warn};
@@ -35,6 +36,9 @@ pub struct WaitsArgs {
     /// Print JSON; docs/waits.schema.json describes it.
     #[arg(long)]
     json: bool,
+    /// Print folded stacks, for a flame graph of all time, on and off the CPU.
+    #[arg(long, conflicts_with = "json")]
+    folded: bool,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -58,6 +62,7 @@ struct Printed<'a> {
 /// Samples a process, and prints where its time went.
 pub(super) fn run(asked: &WaitsArgs) -> Result<u8> {
     let mut watch = watch(&asked.target)?;
+    watch.need_stacks(asked.folded);
     let interrupt = Interrupt::install()?;
     let end = Instant::now() + asked.duration;
     while let Some(between) = watch.sample()? {
@@ -76,6 +81,9 @@ pub(super) fn run(asked: &WaitsArgs) -> Result<u8> {
             report: &report,
         };
         print(&(serde_json::to_string(&printed)? + "\n"))?;
+    } else if asked.folded {
+        print(&folded(&watch))?;
+        limit.into_iter().for_each(|limit| warn(&limit));
     } else {
         print(&text(&watch, &report))?;
         limit.into_iter().for_each(|limit| warn(&limit));
@@ -102,6 +110,17 @@ fn watch(target: &TargetArgs) -> Result<Watch> {
         }
         (Err(error), _) => Err(error),
     }
+}
+
+/// The stacks, with nanoseconds by the clock.
+fn folded(watch: &Watch) -> String {
+    let process = watch.name();
+    let mut text = String::new();
+    for (frames, ns) in watch.named_stacks() {
+        text += &folded::line(std::iter::once(&process).chain(&frames).map(String::as_str));
+        text += &format!(" {ns}\n");
+    }
+    text
 }
 
 fn text(watch: &Watch, report: &WaitsReport) -> String {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use super::{SampledStack, WaitTimes, WaitsReport};
-use pfp_read::snapshot::{Lane, LaneKind, Snapshot};
+use pfp_read::snapshot::{LaneKind, Snapshot};
 use pfp_read::source::{Refusal, Source, attach, discover};
 use pfp_read::text::clean;
 use pfp_read::waits::{Reason, Sampler, ThreadSample};
@@ -61,12 +61,21 @@ pub struct Watch {
     between: Duration,
     /// Part of a CPU that sampling takes.
     budget: f64,
-    /// The stacks since the last report, with their counts, if a screen needs them.
-    stacks: Option<HashMap<StackKey, u64>>,
+    /// The stacks since the last report, if they are needed: the number of samples of each, and
+    /// nanoseconds by the clock.
+    stacks: Option<HashMap<OpenStack, (u64, u64)>>,
 }
 
-/// The lane of a thread, its open points, outermost first, and what it waits for.
-type StackKey = (u32, Vec<u32>, Option<Rc<Reason>>);
+/// A thread's open regions at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct OpenStack {
+    /// Kernel id of the thread, and its id in its own pid namespace.
+    thread: (u32, u32),
+    /// Ids of the open points, outermost first.
+    points: Vec<u32>,
+    /// What the thread waits for. `None` if it runs or waits for a CPU.
+    reason: Option<Rc<Reason>>,
+}
 
 impl Watch {
     /// Watches a process that `source` reads.
@@ -223,18 +232,22 @@ impl Watch {
         if is_later { after } else { before }
     }
 
-    /// Counts a stack, if a screen needs the stacks. A thread without a lane has none.
+    /// Counts a stack, with the time since the last sample of its thread, if stacks are needed.
     fn count_stack(&mut self, sample: &ThreadSample, points: &[u32]) {
         let Some(stacks) = &mut self.stacks else { return };
-        let mut lanes = self.snapshot.lanes.iter();
-        let is_its = |lane: &&Lane| lane.tid == sample.id_inside && lane.kind == LaneKind::Live;
-        let Some(lane) = lanes.find(is_its) else { return };
-        let reason = sample.wait.as_ref().map(|wait| Rc::clone(&wait.reason));
-        *stacks.entry((lane.id, points.to_vec(), reason)).or_default() += 1;
+        let last = self.threads.get(&sample.tid).map_or(sample.at, |(_, last)| *last);
+        let passed = sample.at.saturating_duration_since(last).as_nanos() as u64;
+        let stack = OpenStack {
+            thread: (sample.tid, sample.id_inside),
+            points: points.to_vec(),
+            reason: sample.wait.as_ref().map(|wait| Rc::clone(&wait.reason)),
+        };
+        let (count, ns) = stacks.entry(stack).or_default();
+        (*count, *ns) = (*count + 1, *ns + passed);
     }
 
     /// Begins to count stacks, or stops that.
-    fn need_stacks(&mut self, is_needed: bool) {
+    pub fn need_stacks(&mut self, is_needed: bool) {
         if is_needed != self.stacks.is_some() {
             self.stacks = is_needed.then(HashMap::new);
         }
@@ -248,20 +261,48 @@ impl Watch {
         open.into_iter().filter_map(by_thread).collect()
     }
 
-    /// The stacks that were counted since the last call.
+    /// The stacks of threads with a lane that were counted since the last call.
     fn take_stacks(&mut self) -> Vec<SampledStack> {
         let counted = self.stacks.as_mut().map(std::mem::take).unwrap_or_default().into_iter();
-        let stack = |((lane, points, reason), count): (StackKey, u64)| {
-            let reason = reason.map(|reason| reason.to_string());
-            SampledStack { lane, points, reason, count }
+        let live = self.snapshot.lanes.iter().filter(|lane| lane.kind == LaneKind::Live);
+        let lanes: HashMap<u32, u32> = live.map(|lane| (lane.tid, lane.id)).collect();
+        let stack = |(stack, (count, _)): (OpenStack, (u64, u64))| {
+            let lane = *lanes.get(&stack.thread.1)?;
+            let reason = stack.reason.map(|reason| reason.to_string());
+            Some(SampledStack { lane, points: stack.points, reason, count })
         };
-        counted.map(stack).collect()
+        counted.filter_map(stack).collect()
+    }
+
+    /// The stacks that were counted, as names from the outside in: the thread, its open points, and
+    /// what it waited for in brackets. Each with nanoseconds by the clock; sorted by names.
+    pub fn named_stacks(&self) -> Vec<(Vec<String>, u64)> {
+        let named = |(stack, (_, ns)): (&OpenStack, &(u64, u64))| {
+            let thread = self.thread_name(stack.thread.0);
+            let points = stack.points.iter().map(|point| self.point_name(*point));
+            let reason = stack.reason.as_ref().map(|reason| format!("[{reason}]"));
+            (std::iter::once(thread).chain(points).chain(reason).collect(), *ns)
+        };
+        let mut all: Vec<_> = self.stacks.iter().flatten().map(named).collect();
+        all.retain(|(_, ns)| *ns > 0);
+        all.sort();
+        all
+    }
+
+    fn point_name(&self, id: u32) -> String {
+        self.snapshot.point(id).map_or_else(|| format!("#{id}"), |point| point.shown_name())
+    }
+
+    fn thread_name(&self, tid: u32) -> String {
+        match self.threads.get(&tid) {
+            Some((name, _)) if !name.is_empty() => name.clone(),
+            _ => format!("thread {tid}"),
+        }
     }
 
     /// The report of all samples that are kept.
     pub fn report(&self) -> WaitsReport {
-        let point =
-            |id| self.snapshot.point(id).map_or_else(|| format!("#{id}"), |it| it.shown_name());
+        let point = |id| self.point_name(id);
         let mut alike: HashMap<&str, usize> = HashMap::new();
         self.threads.values().for_each(|(name, _)| *alike.entry(name).or_default() += 1);
         let thread = |tid| {
