@@ -152,10 +152,10 @@ fn a_deadlock_that_hangs_already_is_found() {
     ] {
         let link = named(cycle.as_array().expect("it is a list"), "thread", thread);
         assert_eq!((&link["point"], &link["lock"]), (&point.into(), &lock.into()), "{link}");
-        assert_eq!(link["held_by"], holder);
+        assert_eq!(link["owner"], holder);
     }
     let [reporter] = list(&report, "stuck").as_slice() else { panic!("{report}") };
-    assert_eq!((&reporter["thread"], &reporter["held_by"]), (&"reporter".into(), &"payer".into()));
+    assert_eq!((&reporter["thread"], &reporter["owner"]), (&"reporter".into(), &"payer".into()));
     let text = String::from_utf8(waits(&[]).stdout).expect("it is text");
     assert!(text.contains("auditor in audit waits for lock ACCOUNTS, held by payer"), "{text}");
     // Each of these threads is in one wait all the time, so it has one stack.
@@ -175,6 +175,7 @@ fn a_deadlock_that_hangs_already_is_found() {
     needs_a_screen!();
     let screen = place.screen(120, 40);
     screen.pfp_top(&format!("-p {pid} -i 0.1"));
+    screen.wait_for("the figures", |text| text.contains("LIVE"));
     screen.press(&["8", "v"], "the reasons", |text| {
         text.contains("[lock JOURNAL]") && text.contains("[lock ACCOUNTS]")
     });
@@ -198,7 +199,7 @@ fn a_deadlock_of_rust_mutexes_is_shown_without_owners() {
         let stuck = named(list(&report, "stuck"), "point", point);
         let name = stuck["lock"].as_str().expect("it is text");
         assert!(name.starts_with("lock ") && name.ends_with(lock), "{stuck}");
-        assert!(stuck["held_by"].is_null(), "{stuck}");
+        assert!(stuck["owner"].is_null(), "{stuck}");
     }
 }
 

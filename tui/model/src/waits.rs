@@ -638,7 +638,7 @@ mod tests {
         let [cycle] = report.deadlocks.as_slice() else { panic!("{report:?}") };
         let links: Vec<_> = cycle.iter().map(|it| (it.thread.as_str(), it.lock.as_str())).collect();
         assert_eq!(links, [("t1", "lock A"), ("t2", "lock B"), ("t3", "lock C")]);
-        assert_eq!(cycle[0].held_by.as_deref(), Some("t2"));
+        assert_eq!(cycle[0].owner.as_deref(), Some("t2"));
         let stuck: Vec<_> = report.stuck.iter().map(|it| it.thread.as_str()).collect();
         assert_eq!(stuck, ["t4"]);
     }
@@ -701,7 +701,7 @@ mod tests {
         assert_eq!((first.tid, first.reason.as_str()), (1, "lock JOBS"));
         assert!((first.seconds - 0.1).abs() < 1e-9 && report.now.len() == 6, "{report:?}");
         let [jobs] = report.reasons().try_into().expect("there is one reason");
-        assert_eq!((jobs.name.as_str(), jobs.held_by.as_str()), ("lock JOBS", "t7 in p1"));
+        assert_eq!((jobs.name.as_str(), jobs.owner.as_str()), ("lock JOBS", "t7 in p1"));
         assert_eq!((jobs.waits, jobs.points), (Some(6), vec![("p0".to_owned(), 6)]));
     }
 

@@ -11,10 +11,40 @@ use super::output::print;
 use super::target::TargetArgs;
 use crate::interrupt::Interrupt;
 use pfp_export::folded;
+use pfp_model::grid::{Table, table};
 use pfp_model::waits::{LockReport, PointReport, WaitsReport, Watch, verdict};
 use pfp_read::source::{Refusal, Which};
-use pfp_read::text::{clean, counted, cut_middle, fit, warn};
-use pfp_read::units;
+use pfp_read::text::{clean, counted, warn};
+use pfp_read::units::{self, Scale, Unit};
+
+/// Times in the report are seconds.
+const SECONDS: Scale = Scale { ticks_per_second: 1.0, unit: Unit::Time };
+/// Room for the words at the end of a line.
+const WORDS: usize = 400;
+
+static POINTS: Table<PointReport, Scale> = table! {
+    PointReport, Scale;
+    "point", "Point", 8, Text(|point, _| point.name.clone()), "";
+    "time", "Time", 8, Sum(|point, _| Some(point.wall_s))
+        .text(|point, _| units::duration(point.wall_s)), "";
+    "run", "Run%", 7, Text(|point, _| share(point.run_s, point.wall_s)).right(), "";
+    "queued", "Queued%", 8, Text(|point, _| share(point.queued_s, point.wall_s)).right(), "";
+    "waited", "Waited%", 8, Text(|point, _| share(point.waited_s, point.wall_s)).right(), "";
+    "threads", "Threads", 8, Whole(|point, _| Some(point.threads as f64)), "";
+    "reasons", "Waits for", WORDS, Text(reasons), "";
+};
+
+static LOCKS: Table<LockReport, Scale> = table! {
+    LockReport, Scale;
+    "lock", "Lock", 8, Text(|lock, _| clean(&lock.words()).into_owned()), "";
+    "time", "Time", 8, Sum(|lock, _| Some(lock.total_s))
+        .text(|lock, _| units::duration(lock.total_s)), "";
+    "longest", "Longest", 8, Sum(|lock, _| Some(lock.longest_s))
+        .text(|lock, _| units::duration(lock.longest_s)), "";
+    "waits", "Waits", 7, Count(|lock, _| Some(lock.waits as f64)), "";
+    "owner", "Held by", NAME, Text(|lock, _| lock.owner_in_words().unwrap_or("?".into())), "";
+    "waiters", "Waiting", WORDS, Text(waiting), "";
+};
 
 /// Exit status if there is a deadlock.
 pub(super) const DEADLOCK: u8 = 6;
@@ -141,7 +171,7 @@ fn text(watch: &Watch, report: &WaitsReport) -> String {
         line("DEADLOCK: none of these threads can continue".into());
         for link in cycle {
             let (thread, point) = (&link.thread, &link.point);
-            let holder = link.held_by.as_deref().unwrap_or("?");
+            let holder = link.owner.as_deref().unwrap_or("?");
             line(format!("  {thread} in {point} waits for {}, held by {holder}", link.lock));
         }
     }
@@ -149,7 +179,7 @@ fn text(watch: &Watch, report: &WaitsReport) -> String {
         line(String::new());
         line("These threads have waited for one lock all the time:".into());
         for link in &report.stuck {
-            let holder = match &link.held_by {
+            let holder = match &link.owner {
                 Some(holder) => format!("held by {holder}"),
                 None => "whose holder is not known".into(),
             };
@@ -164,40 +194,11 @@ fn text(watch: &Watch, report: &WaitsReport) -> String {
         line(verdict);
     }
     line(String::new());
-    let width = |names: &mut dyn Iterator<Item = &str>| {
-        names.map(pfp_read::text::width).max().unwrap_or(0).clamp(8, NAME)
-    };
-    let columns = width(&mut report.points.iter().map(|point| point.name.as_str()));
-    line(format!(
-        "{}  {:>7}  {:>6}  {:>8}  {:>8}  {:>7}  Waits for",
-        fit("Point", columns, '.'),
-        "Time",
-        "Run%",
-        "Queued%",
-        "Waited%",
-        "Threads"
-    ));
-    report.points.iter().for_each(|point| line(point_line(point, columns)));
-    if report.locks.is_empty() {
-        return text;
-    }
-    let mut line = |line: String| {
-        text += line.trim_end();
-        text.push('\n');
-    };
-    line(String::new());
-    let names: Vec<_> = report.locks.iter().map(lock_name).collect();
-    let columns = width(&mut names.iter().map(String::as_str));
-    line(format!(
-        "{}  {:>7}  {:>7}  {:>6}  {:<NAME$}  Waiting",
-        fit("Lock", columns, '.'),
-        "Time",
-        "Longest",
-        "Waits",
-        "Held by"
-    ));
-    for (lock, name) in report.locks.iter().zip(&names) {
-        line(lock_line(lock, name, columns));
+    let mut table = |rows: String| rows.lines().for_each(|row| line(row.to_owned()));
+    table(POINTS.text(&report.points, &SECONDS, NAME));
+    if !report.locks.is_empty() {
+        table("\n".to_owned());
+        table(LOCKS.text(&report.locks, &SECONDS, NAME));
     }
     text
 }
@@ -206,34 +207,20 @@ fn share(part: f64, all: f64) -> String {
     units::percent(if all > 0.0 { part / all } else { 0.0 })
 }
 
-fn point_line(point: &PointReport, columns: usize) -> String {
+/// The longest reasons, each with its share.
+fn reasons(point: &PointReport, _: &Scale) -> String {
     let reasons: Vec<_> = point.reasons.iter().filter(|it| it.share >= 0.0005).collect();
-    let mut words: Vec<_> = reasons
-        .iter()
-        .take(REASONS)
-        .map(|it| format!("{} {} %", clean(&it.words()), units::percent(it.share)))
-        .collect();
+    let shown = reasons.iter().take(REASONS);
+    let mut words: Vec<_> =
+        shown.map(|it| format!("{} {} %", clean(&it.words()), units::percent(it.share))).collect();
     if reasons.len() > REASONS {
         words.push(format!("and {} more", reasons.len() - REASONS));
     }
-    format!(
-        "{}  {:>7}  {:>6}  {:>8}  {:>8}  {:>7}  {}",
-        fit(&cut_middle(&point.name, columns, '~'), columns, '~'),
-        units::duration(point.wall_s),
-        share(point.run_s, point.wall_s),
-        share(point.queued_s, point.wall_s),
-        share(point.waited_s, point.wall_s),
-        point.threads,
-        words.join(", ")
-    )
+    words.join(", ")
 }
 
-fn lock_name(lock: &LockReport) -> String {
-    clean(&lock.words()).into_owned()
-}
-
-fn lock_line(lock: &LockReport, name: &str, columns: usize) -> String {
-    let owner = lock.holder().unwrap_or_else(|| "?".into());
+/// The points that wait, with the number of their threads.
+fn waiting(lock: &LockReport, _: &Scale) -> String {
     let mut points: Vec<(&str, usize)> = Vec::new();
     for waiter in &lock.waiters {
         match points.iter_mut().find(|(point, _)| *point == waiter.point) {
@@ -241,15 +228,7 @@ fn lock_line(lock: &LockReport, name: &str, columns: usize) -> String {
             None => points.push((&waiter.point, 1)),
         }
     }
-    let waiting =
+    let words =
         points.iter().map(|(point, threads)| format!("{} in {point}", counted(*threads, "thread")));
-    format!(
-        "{}  {:>7}  {:>7}  {:>6}  {}  {}",
-        fit(&cut_middle(name, columns, '~'), columns, '~'),
-        units::duration(lock.total_s),
-        units::duration(lock.longest_s),
-        units::count(lock.waits),
-        fit(&cut_middle(&owner, NAME, '~'), NAME, '~'),
-        waiting.collect::<Vec<_>>().join(", ")
-    )
+    words.collect::<Vec<_>>().join(", ")
 }

@@ -28,7 +28,7 @@ pub(super) static TABLE: Table<ReasonRow, Common> = table! {
         "the longest wait, known to within one sample";
     "waits", "Waits", 6, Count(|row, _| row.waits.map(|waits| waits as f64)).rank(5),
         "waits that were seen; shorter ones may have been missed";
-    "holder", "Held by", 16, Text(|row, _| row.held_by.clone()).left(32).rank(1).unsorted(),
+    "owner", "Held by", 16, Text(|row, _| row.owner.clone()).left(32).rank(1).unsorted(),
         "the thread that held it most often, and its point; empty if unknown";
     "points", "Waiting", 16, Text(waiting).left(48).cut().rank(4).unsorted(),
         "the points that wait, with the number of their threads";
@@ -78,7 +78,7 @@ impl Default for WaitsView {
 fn remarks(common: &Common) -> Vec<(String, bool)> {
     let Some(report) = &common.waits.report else { return Vec::new() };
     let link = |link: &Link| {
-        let holder = link.held_by.as_deref().unwrap_or("an unknown thread");
+        let holder = link.owner.as_deref().unwrap_or("an unknown thread");
         let (thread, point, lock) = (&link.thread, &link.point, &link.lock);
         clean(&format!("   {thread} in {point} waits for {lock}, held by {holder}")).into_owned()
     };

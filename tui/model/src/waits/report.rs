@@ -110,8 +110,8 @@ pub struct ReasonReport {
 /// The waits for one lock, or for something else that has an address.
 #[derive(Clone, Debug, Serialize)]
 pub struct LockReport {
-    /// The kind.
-    pub kind: Kind,
+    /// The kind of the waits.
+    pub reason: Kind,
     /// The name of the variable, or the address.
     pub name: String,
     /// The address in the process's memory, as in `0x55d0c8`.
@@ -155,7 +155,7 @@ pub struct Link {
     /// What it waits for, as in `lock JOBS`.
     pub lock: String,
     /// The thread that holds that; in a deadlock, the next one in the cycle. `None` if unknown.
-    pub held_by: Option<String>,
+    pub owner: Option<String>,
 }
 
 impl WaitTimes {
@@ -241,7 +241,7 @@ impl WaitTimes {
             tid,
             point: point(it.point),
             lock: wait.reason.to_string(),
-            held_by: wait.owner.map(thread),
+            owner: wait.owner.map(thread),
         })
     }
 }
@@ -273,7 +273,7 @@ impl Period {
             let mut waiters: Vec<_> = times.waiters.iter().collect();
             waiters.sort_by_key(|(who, ns)| (std::cmp::Reverse(**ns), **who));
             LockReport {
-                kind: reason.kind,
+                reason: reason.kind,
                 name: reason.detail.clone(),
                 address: format!("{address:#x}"),
                 // A wait that began before is seen, too.
@@ -439,7 +439,8 @@ pub fn verdict(report: &WaitsReport) -> Option<String> {
     let (name, what) = (&point.name, reason.words());
     let place = if name == OUTSIDE { String::new() } else { format!(" in {name}") };
     let mut text = format!("{threads} {verb}{place} for {what}, {share} % of {their} time");
-    let lock = report.locks.iter().find(|it| it.kind == reason.reason && it.name == reason.detail);
+    let lock =
+        report.locks.iter().find(|it| it.reason == reason.reason && it.name == reason.detail);
     if let Some((lock, owner)) = lock.and_then(|lock| Some((lock, lock.owner.as_ref()?))) {
         let place = lock.owner_point.as_ref().map_or(String::new(), |point| format!(" in {point}"));
         text += &format!("; {owner} holds it{place}");
@@ -466,7 +467,7 @@ pub struct ReasonRow {
     /// Number of waits that were seen. `None` if they are not counted.
     pub waits: Option<u64>,
     /// The thread that holds it, and that thread's point; empty if unknown.
-    pub held_by: String,
+    pub owner: String,
     /// The points that wait, the longest first, each with the number of its threads.
     pub points: Vec<(String, usize)>,
 }
@@ -497,8 +498,8 @@ impl WaitsReport {
         for lock in &self.locks {
             let Some(row) = rows.get_mut(&lock.words()) else { continue };
             row.waits = Some(row.waits.unwrap_or(0) + lock.waits);
-            if row.held_by.is_empty() {
-                row.held_by = lock.holder().unwrap_or_default();
+            if row.owner.is_empty() {
+                row.owner = lock.owner_in_words().unwrap_or_default();
             }
         }
         let mut rows: Vec<_> = rows
@@ -516,11 +517,11 @@ impl WaitsReport {
 impl LockReport {
     /// The lock in words, as in `lock JOBS`.
     pub fn words(&self) -> String {
-        Reason { kind: self.kind, detail: self.name.clone() }.to_string()
+        Reason { kind: self.reason, detail: self.name.clone() }.to_string()
     }
 
     /// The thread that held it most often, with its point, as in `worker-1 in flush`.
-    pub fn holder(&self) -> Option<String> {
+    pub fn owner_in_words(&self) -> Option<String> {
         let owner = self.owner.as_ref()?;
         Some(match &self.owner_point {
             Some(point) => format!("{owner} in {point}"),

@@ -39,7 +39,7 @@ pub(super) fn report() -> WaitsReport {
             point("flush", 1, [0.2, 0.0, 4.8], &[(Kind::Sync, "/var/lib/app/wal.log", 0.96)]),
         ],
         locks: vec![LockReport {
-            kind: Kind::Lock,
+            reason: Kind::Lock,
             name: "JOBS".into(),
             address: "0x55d0c8".into(),
             waits: 88,
@@ -109,12 +109,12 @@ fn reasons_of_waits() {
 #[test]
 fn a_deadlock_comes_first() {
     let mut desk = desk();
-    let link = |thread: &str, point: &str, lock: &str, held_by: &str| Link {
+    let link = |thread: &str, point: &str, lock: &str, owner: &str| Link {
         thread: thread.into(),
         tid: 1,
         point: point.into(),
         lock: lock.into(),
-        held_by: Some(held_by.into()),
+        owner: Some(owner.into()),
     };
     let cycle = vec![
         link("payer", "transfer", "lock JOURNAL", "auditor"),
