@@ -77,6 +77,9 @@ pub struct App {
     reading: Option<replay::Reading>,
     /// The file that is being saved.
     saving: Option<saving::Saving>,
+    /// While the records of figures that no longer change are on their way: the moment until which
+    /// they are awaited.
+    records_until: Option<Instant>,
     /// While requested figures are on their way: the moment from which the last ones are shown again.
     awaits_until: Option<Instant>,
 }
@@ -105,6 +108,7 @@ impl App {
             requested: change::Requested::default(),
             reading: None,
             saving: None,
+            records_until: None,
             awaits_until: None,
         }
     }
@@ -123,6 +127,7 @@ impl App {
         self.common.had_bad_places = false;
         self.undo_stack.clear();
         self.requested = change::Requested::default();
+        self.records_until = None;
         for screen in self.screens.all_mut() {
             screen.forget();
         }
@@ -411,10 +416,28 @@ impl App {
     /// The next moment at which the screen changes without input.
     pub fn next_change(&self) -> Option<Instant> {
         let toast = self.common.toast.as_ref().map(|toast| toast.until);
-        [toast, self.common.frozen_until, self.next_poll(), self.next_sample(), self.next_saving()]
+        [toast, self.common.frozen_until, self.next_poll(), self.next_sample(), self.next_check()]
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// The moment of the next call of [`Self::check`]. `None` if there is nothing to wait for.
+    pub(crate) fn next_check(&self) -> Option<Instant> {
+        let records = self.records_until.map(|_| self.common.now + CHECK);
+        self.next_saving().into_iter().chain(records).min()
+    }
+
+    /// Checks whether what a file or the screen waits for has arrived.
+    pub(crate) fn check(&mut self, now: Instant) {
+        self.common.now = now;
+        if self.next_saving().is_some_and(|due| due <= now) {
+            self.go_on_saving(now);
+        }
+        if let Some(until) = self.records_until {
+            self.look_at_records();
+            self.records_until = self.records_until.filter(|_| now < until);
+        }
     }
 
     /// The point that the keys act on.

@@ -131,8 +131,8 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
         if app.next_sample().is_some_and(|due| due <= now) {
             app.sample(now);
         }
-        if app.next_saving().is_some_and(|due| due <= now) {
-            app.go_on_saving(now);
+        if app.next_check().is_some_and(|due| due <= now) {
+            app.check(now);
             changed = true;
         }
         changed |= view::settle(app, screen.area, now);

@@ -72,7 +72,7 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     thread.add_to_total(point.offset(), inclusive);
     sum.add(PartSum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last {
-        let elapsed = end.now.wrapping_sub(start);
+        let elapsed = (end.now.wrapping_sub(start) as i64).max(0) as u64;
         finish_with(thread, point, sum, (start, elapsed), amounts);
     } else {
         *polls = Polls::Some { sum, start };

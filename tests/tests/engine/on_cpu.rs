@@ -238,8 +238,6 @@ fn a_region_of_fixed_work_has_its_true_length() {
     }
 }
 
-/// The cost of measuring, including folds, counts for no surrounding region. The test compares four
-/// levels of empty regions around a known load with the same load alone.
 /// A region that waits has its CPU time among the usual figures, and its time by the clock beside
 /// them.
 #[test]
@@ -262,6 +260,8 @@ fn the_longest_time_by_the_clock_includes_waits() {
     assert!(stats.max() < longest / 2, "{stats:?}");
 }
 
+/// The cost of measuring, including folds, counts for no surrounding region. The test compares four
+/// levels of empty regions around a known load with the same load alone.
 #[test]
 fn the_cost_of_measuring_counts_for_no_parent() {
     const ROUNDS: usize = 400;

@@ -438,7 +438,8 @@ impl Figures {
         self.total.deviation()
     }
 
-    /// Ticks by the clock from the begins to the ends, recursion counted once.
+    /// Ticks by the clock from the begins to the ends. Time off the CPU counts at each level of a
+    /// recursion.
     pub fn time(&self) -> Option<f64> {
         self.is_used().then_some(self.total.inclusive as f64 + self.total.off_cpu as f64)
     }
@@ -449,11 +450,13 @@ impl Figures {
     }
 
     /// Most ticks by the clock from begin to end; up to now for a region that is open. A region that
-    /// kept the CPU, and was shorter than about a millisecond, counts with its exclusive ticks.
+    /// kept the CPU, and was shorter than about a millisecond, counts with its exclusive ticks, or
+    /// with the mean if that is longer.
     pub fn longest_time(&self) -> Option<f64> {
-        let ended = self.is_used().then(|| self.total.longest.max(self.total.max));
-        let open = self.open.map(|open| open.span);
-        ended.max(open).map(|ticks| ticks as f64)
+        let longest = self.total.longest.max(self.total.max) as f64;
+        let ended = self.mean_time().map(|mean| mean.max(longest));
+        let open = self.open.map(|open| open.span as f64);
+        ended.into_iter().chain(open).reduce(f64::max)
     }
 
     /// Share of the time between begins and ends in which the threads did not run.

@@ -300,6 +300,10 @@ pub struct Point {
     pub id: u32,
     /// Name of the point, with unprintable characters replaced; empty if it has none.
     pub name: String,
+    /// The name that the program reports, if `name` depends on the program's object files, which
+    /// are read later.
+    #[serde(skip)]
+    pub reported: Option<String>,
     /// Source file, empty where unknown.
     pub file: String,
     /// Line in it, 0 where unknown.

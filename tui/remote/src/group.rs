@@ -255,13 +255,17 @@ impl Source for GroupSource {
     }
 
     fn prepare(&mut self) {
-        self.members.iter_mut().for_each(|member| member.source.prepare());
+        let coming = self.coming.iter_mut().map(|(_, source)| source);
+        let members = self.members.iter_mut().map(|member| &mut member.source);
+        coming.chain(members).for_each(|source| source.prepare());
     }
 
     fn awaits(&mut self) -> bool {
+        // The first figures are shown as soon as one place has sent its own.
+        let is_first = self.is_coming();
         let mut coming = self.coming.iter_mut();
-        let is_first = self.members.is_empty() && coming.any(|(_, source)| source.awaits());
-        is_first || self.members.iter_mut().any(|member| member.source.awaits())
+        is_first && coming.all(|(_, source)| source.awaits())
+            || self.members.iter_mut().any(|member| member.source.awaits())
     }
 
     fn is_coming(&self) -> bool {
@@ -287,6 +291,9 @@ impl Source for GroupSource {
         self.join()?;
         if self.is_coming() {
             bail!("expected figures, found silence from {} processes", self.coming.len());
+        }
+        if self.members.is_empty() {
+            bail!(Refusal::NoTarget("the processes have ended, or refused to be watched".into()));
         }
         Ok(self.merge())
     }

@@ -1,7 +1,9 @@
 //! Saves a snapshot, or the segment of the process, in a file.
 //!
 //! The records may still be on their way from another place, and the disk may hang. So a file is
-//! saved in steps, and the thread that reads keys only checks how far it is.
+//! saved in steps, and the thread that reads keys only checks how far it is. For records it waits as
+//! long as [`Source::add_records`](pfp_read::source::Source::add_records) does: up to 40 ms for a far
+//! process.
 //!
 //! ```text
 //! Enter -> a job reads the records of a recording, or another place sends them
@@ -33,6 +35,8 @@ const LATE: Duration = Duration::from_secs(1);
 pub(super) struct Saving {
     prompt: Prompt,
     existing: Existing,
+    /// The segment id of the process whose figures are saved.
+    segment_id: String,
     step: Step,
     /// Start of the step.
     since: Instant,
@@ -87,6 +91,7 @@ impl App {
             return self.overlay = Some(prompt.refused(why.into()));
         }
         let Some(snapshot) = self.common.model.shared_snapshot() else { return };
+        let segment_id = snapshot.process.segment_id.clone();
         let (step, next) = match &self.common.replay {
             Some(replay) => {
                 let Some(at) = replay.at else { return };
@@ -95,8 +100,16 @@ impl App {
             None => (Step::Await(snapshot), Some(self.common.now)),
         };
         let since = self.common.now;
-        let (is_late, was_warned) = (false, false);
-        self.saving = Some(Saving { prompt, existing, step, since, next, is_late, was_warned });
+        self.saving = Some(Saving {
+            prompt,
+            existing,
+            segment_id,
+            step,
+            since,
+            next,
+            is_late: false,
+            was_warned: false,
+        });
         match next {
             Some(now) => self.go_on_saving(now),
             None => self.read_soon(),
@@ -188,14 +201,15 @@ impl App {
 
     /// Reports whether the file was written.
     fn saved(&mut self, result: io::Result<()>) {
-        let Some(Saving { prompt, .. }) = self.saving.take() else { return };
+        let Some(Saving { prompt, segment_id, .. }) = self.saving.take() else { return };
         let name = shown(&prompt);
         let Err(error) = result else {
             self.common.log.note(self.common.unix_ns(), format!("wrote {name}"));
             return self.common.say(format!("wrote {name}"));
         };
-        // The user may be typing something else by now.
-        if self.overlay.is_some() {
+        // The user may be typing something else by now, or watch another process.
+        let watched = self.common.model.snapshot().map(|snapshot| &snapshot.process.segment_id);
+        if self.overlay.is_some() || watched != Some(&segment_id) {
             return self.common.notify(Severity::Error, format!("{name} not written: {error}"));
         }
         if error.kind() == io::ErrorKind::AlreadyExists {
@@ -226,7 +240,7 @@ mod tests {
 
     use super::*;
     use crate::app::tests::{Desk, desk};
-    use pfp_read::snapshot::Record;
+    use pfp_read::snapshot::{ProcessState, Record};
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
 
@@ -315,5 +329,41 @@ mod tests {
         desk.watch(Box::new(Synthetic::new()), now);
         assert!(desk.said().unwrap().ends_with("left.json was not written"));
         assert!(desk.next_saving().is_none());
+    }
+
+    #[test]
+    fn records_of_an_ended_process_are_shown_when_they_arrive() {
+        let (mut desk, arrived) = (desk(), Rc::new(Cell::new(false)));
+        let mut ended = Synthetic::new();
+        ended.snapshot_mut().process.state = ProcessState::Crashed;
+        let now = desk.now;
+        desk.watch(Box::new(Far(ended, arrived.clone())), now);
+        desk.press("4");
+        assert!(desk.next_check().is_some());
+        arrived.set(true);
+        desk.check(now + CHECK);
+        assert!(desk.next_check().is_none());
+        // If they never arrive, nothing is awaited after a second.
+        arrived.set(false);
+        desk.press("14");
+        assert!(desk.next_check().is_some());
+        desk.check(now + 2 * FOR_RECORDS);
+        assert!(desk.next_check().is_none());
+    }
+
+    #[test]
+    fn the_result_for_another_process_is_only_a_message() {
+        let (mut desk, folder) = (desk(), tempfile::tempdir().unwrap());
+        save(&mut desk, &folder.path().join("a.json"));
+        let (disk, result) = channel();
+        desk.saving.as_mut().unwrap().step = Step::Write(result);
+        let mut other = Synthetic::new();
+        other.snapshot_mut().process.segment_id = "f".repeat(32);
+        let now = desk.now;
+        desk.watch(Box::new(other), now);
+        disk.send(Err(io::ErrorKind::AlreadyExists.into())).unwrap();
+        desk.go_on_saving(now);
+        assert_eq!(desk.overlay, None, "the question would be about other figures");
+        assert!(desk.said().unwrap().contains("a.json not written"));
     }
 }

@@ -55,6 +55,12 @@ impl Waits {
         had && self.report.is_none()
     }
 
+    /// Whether stacks are sampled with what their threads wait for.
+    pub(crate) fn samples_stacks(&self) -> bool {
+        let runs = self.thread.as_ref().is_some_and(|(_, thread)| !thread.has_ended());
+        self.report.is_some() && runs
+    }
+
     /// Whether a process is sampled.
     pub(crate) fn has_begun(&self) -> bool {
         self.thread.is_some()

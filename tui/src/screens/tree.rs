@@ -38,9 +38,9 @@ groups! {
         Flame [Char('f')] "flame/lines", "as a flame graph, or as lines";
         Callers [Char('i')] "callers", "callers below each point, or callees";
         TreeSource [Char('v')] "source", "CPU time, or samples of open regions"
-            + "CPU time is measured by the program; samples of the open regions are taken 50 times \
-               a second or more often, and include waiting threads, with what they wait for if \
-               that is known";
+            + "CPU time is measured by the program; samples of the open regions are taken many \
+               times a second, and include waiting threads, with what they wait for if that is \
+               known";
         Window [Char('H')] "window", "CPU time: all, the last 10 s, since the mark";
         Moment [Char('m')] "", "mark: show the CPU time since now";
         ByThread [Char('T')] "", "a tree for each thread, or one for all";
@@ -415,7 +415,7 @@ impl View for TreeView {
 
     fn update(&mut self, common: &mut Common) -> Outcome {
         self.recent.see(&common.model);
-        self.has_waits = common.waits.report.is_some();
+        self.has_waits = common.waits.samples_stacks();
         if self.has_waits {
             let stacks = std::mem::take(&mut common.waits.stacks);
             self.samples.take_with_waits(&stacks, |reason| common.model.reason_number(reason));

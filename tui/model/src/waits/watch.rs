@@ -1,6 +1,6 @@
 //! Watches the waits of one process: for a while, or in a thread of its own for a screen.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use super::{SampledStack, WaitTimes, WaitsReport};
-use pfp_read::snapshot::{LaneKind, Snapshot};
+use pfp_read::snapshot::{Lane, LaneKind, Snapshot};
 use pfp_read::source::{Refusal, Source, attach, discover};
 use pfp_read::text::clean;
 use pfp_read::waits::{Reason, Sampler, ThreadSample};
@@ -53,11 +53,13 @@ pub struct Watch {
     threads: HashMap<u32, (String, Instant)>,
     /// When the names were read.
     named: Instant,
+    /// When the sample before this one began.
+    last_round: Instant,
     has_sampled: bool,
     /// Whether there is a thread or a point that the last poll did not know.
     has_new: bool,
-    /// The threads that have a lane, by their ids in their own pid namespace.
-    with_lane: HashSet<u32>,
+    /// The ids of the lanes, by the ids of their threads in their own pid namespace.
+    lanes: HashMap<u32, u32>,
     between: Duration,
     /// Part of a CPU that sampling takes.
     budget: f64,
@@ -69,8 +71,10 @@ pub struct Watch {
 /// A thread's open regions at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OpenStack {
-    /// Kernel id of the thread, and its id in its own pid namespace.
-    thread: (u32, u32),
+    /// Kernel id of the thread.
+    tid: u32,
+    /// Id of its lane. `None` if it has none.
+    lane: Option<u32>,
     /// Ids of the open points, outermost first.
     points: Vec<u32>,
     /// What the thread waits for. `None` if it runs or waits for a CPU.
@@ -115,9 +119,10 @@ impl Watch {
             times,
             threads,
             named: polled,
+            last_round: polled,
             has_sampled: false,
             has_new: false,
-            with_lane: HashSet::new(),
+            lanes: HashMap::new(),
             between,
             budget,
             stacks: None,
@@ -152,7 +157,7 @@ impl Watch {
     ///
     /// If the process cannot be read at all.
     pub fn sample(&mut self) -> Result<Option<Duration>> {
-        let started = cpu_time();
+        let (started, round) = (cpu_time(), Instant::now());
         let before = self.open_stacks();
         let samples = match self.look() {
             Ok(samples) => samples,
@@ -169,7 +174,7 @@ impl Watch {
         let is_new = |sample: &ThreadSample| !self.threads.contains_key(&sample.tid);
         let is_unknown = |point: &u32| self.snapshot.point(*point).is_none();
         let has_new = samples.iter().any(is_new) || before.values().flatten().any(is_unknown);
-        let has_no_lane = samples.iter().any(|it| !self.with_lane.contains(&it.id_inside));
+        let has_no_lane = samples.iter().any(|it| !self.lanes.contains_key(&it.id_inside));
         let age = self.polled.elapsed();
         self.has_new |= has_new;
         let is_due =
@@ -196,9 +201,13 @@ impl Watch {
             self.has_new = false;
             if let Some(source) = &mut self.source {
                 self.snapshot = source.poll()?;
-                self.with_lane = self.snapshot.lanes.iter().map(|lane| lane.tid).collect();
+                // A new thread may have the id of one that has ended.
+                let mut lanes: Vec<&Lane> = self.snapshot.lanes.iter().collect();
+                lanes.sort_by_key(|lane| lane.kind == LaneKind::Live);
+                self.lanes = lanes.into_iter().map(|lane| (lane.tid, lane.id)).collect();
             }
         }
+        self.last_round = round;
         self.charge(started);
         Ok(Some(self.between))
     }
@@ -235,10 +244,13 @@ impl Watch {
     /// Counts a stack, with the time since the last sample of its thread, if stacks are needed.
     fn count_stack(&mut self, sample: &ThreadSample, points: &[u32]) {
         let Some(stacks) = &mut self.stacks else { return };
-        let last = self.threads.get(&sample.tid).map_or(sample.at, |(_, last)| *last);
+        // The id of a thread that has ended may be another thread's.
+        let last = self.threads.get(&sample.tid).filter(|(_, last)| *last >= self.last_round);
+        let last = last.map_or(sample.at, |(_, last)| *last);
         let passed = sample.at.saturating_duration_since(last).as_nanos() as u64;
         let stack = OpenStack {
-            thread: (sample.tid, sample.id_inside),
+            tid: sample.tid,
+            lane: self.lanes.get(&sample.id_inside).copied(),
             points: points.to_vec(),
             reason: sample.wait.as_ref().map(|wait| Rc::clone(&wait.reason)),
         };
@@ -264,12 +276,9 @@ impl Watch {
     /// The stacks of threads with a lane that were counted since the last call.
     fn take_stacks(&mut self) -> Vec<SampledStack> {
         let counted = self.stacks.as_mut().map(std::mem::take).unwrap_or_default().into_iter();
-        let live = self.snapshot.lanes.iter().filter(|lane| lane.kind == LaneKind::Live);
-        let lanes: HashMap<u32, u32> = live.map(|lane| (lane.tid, lane.id)).collect();
         let stack = |(stack, (count, _)): (OpenStack, (u64, u64))| {
-            let lane = *lanes.get(&stack.thread.1)?;
             let reason = stack.reason.map(|reason| reason.to_string());
-            Some(SampledStack { lane, points: stack.points, reason, count })
+            Some(SampledStack { lane: stack.lane?, points: stack.points, reason, count })
         };
         counted.filter_map(stack).collect()
     }
@@ -278,7 +287,7 @@ impl Watch {
     /// what it waited for in brackets. Each with nanoseconds by the clock; sorted by names.
     pub fn named_stacks(&self) -> Vec<(Vec<String>, u64)> {
         let named = |(stack, (_, ns)): (&OpenStack, &(u64, u64))| {
-            let thread = self.thread_name(stack.thread.0);
+            let thread = self.thread_name(stack.tid);
             let points = stack.points.iter().map(|point| self.point_name(*point));
             let reason = stack.reason.as_ref().map(|reason| format!("[{reason}]"));
             (std::iter::once(thread).chain(points).chain(reason).collect(), *ns)
@@ -379,6 +388,11 @@ impl WaitsThread {
     /// Samples as often as a screen of waits needs, or only as often as a summary does.
     pub fn be_thorough(&self, is_thorough: bool) {
         self.is_thorough.store(is_thorough, Relaxed);
+    }
+
+    /// Whether the thread has ended, as with its process.
+    pub fn has_ended(&self) -> bool {
+        Arc::strong_count(&self.latest) == 1
     }
 
     /// Counts the stacks of open regions from now on, or not.

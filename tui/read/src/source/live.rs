@@ -317,7 +317,7 @@ struct LiveSource {
     names: Names,
     /// Maximum time until the next poll. `None` for a command, which has no screen.
     interval: Option<Duration>,
-    /// The last picture of a dead process.
+    /// The last picture of a dead process, with the names that the program reports.
     last: Option<Snapshot>,
     elapsed_ticks: u64,
     /// The process's id in this viewer's /proc. `None` if the process has no id there.
@@ -333,45 +333,13 @@ impl Source for LiveSource {
     }
 
     fn picture(&mut self) -> Result<Snapshot> {
-        if let Some(last) = &mut self.last {
-            self.names.show_found(&mut last.points);
-            return Ok(last.clone());
-        }
-        // Check liveness before reading: if the process is dead by now, all its writes are done,
-        // and the reading below is its last state.
-        self.dead = matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
-        self.reader.poll();
-        // Check after reading: bytes that were cut off before the check may have been read as
-        // zeros.
-        whole(&self.reader)?;
-        let picture = self.reader.picture();
-        let cells = self.cells.convert(picture);
-        let fate = match self.dead {
-            true => Fate::Dead(self.watch.end().map(End::from)),
-            false => Fate::Alive { stopped: self.pid.is_some_and(is_stopped) },
+        let mut snapshot = match &self.last {
+            Some(last) => last.clone(),
+            None => self.read_picture()?,
         };
-        let mut snapshot = convert(picture, cells, &self.facts, &fate);
-        let loaded = self.objects();
         let timeout = self.interval.map_or(Duration::MAX, |_| FOR_NAMES);
+        let loaded = self.objects();
         self.names.show(&mut snapshot.points, loaded, timeout);
-        self.elapsed_ticks = self.ticks_until_now(&snapshot);
-        snapshot.elapsed_ticks = self.elapsed_ticks;
-        let of = self.threads_of.filter(|_| snapshot.process.state == ProcessState::Running);
-        for lane in snapshot.lanes.iter_mut().filter(|lane| lane.kind == LaneKind::Live) {
-            lane.cpu_ns = of.and_then(|process| cpu_ns(process, lane.tid));
-        }
-        add_calls(&mut snapshot, &self.reader, &self.facts);
-        if self.dead {
-            until_last_begin(&mut snapshot);
-            self.elapsed_ticks = snapshot.elapsed_ticks;
-        }
-        bound_resets(&mut snapshot);
-        if self.dead {
-            self.last = Some(snapshot.clone());
-        } else {
-            snapshot.usage = self.pid.and_then(usage::of);
-            self.switches.mark_left_over(&mut snapshot.points);
-        }
         Ok(snapshot)
     }
 
@@ -470,6 +438,43 @@ impl Source for LiveSource {
 }
 
 impl LiveSource {
+    /// The next picture, with the names that the program reports.
+    fn read_picture(&mut self) -> Result<Snapshot> {
+        // Check liveness before reading: if the process is dead by now, all its writes are done,
+        // and the reading below is its last state.
+        self.dead = matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
+        self.reader.poll();
+        // Check after reading: bytes that were cut off before the check may have been read as
+        // zeros.
+        whole(&self.reader)?;
+        let picture = self.reader.picture();
+        let cells = self.cells.convert(picture);
+        let fate = match self.dead {
+            true => Fate::Dead(self.watch.end().map(End::from)),
+            false => Fate::Alive { stopped: self.pid.is_some_and(is_stopped) },
+        };
+        let mut snapshot = convert(picture, cells, &self.facts, &fate);
+        self.elapsed_ticks = self.ticks_until_now(&snapshot);
+        snapshot.elapsed_ticks = self.elapsed_ticks;
+        let of = self.threads_of.filter(|_| snapshot.process.state == ProcessState::Running);
+        for lane in snapshot.lanes.iter_mut().filter(|lane| lane.kind == LaneKind::Live) {
+            lane.cpu_ns = of.and_then(|process| cpu_ns(process, lane.tid));
+        }
+        add_calls(&mut snapshot, &self.reader, &self.facts);
+        if self.dead {
+            until_last_begin(&mut snapshot);
+            self.elapsed_ticks = snapshot.elapsed_ticks;
+        }
+        bound_resets(&mut snapshot);
+        if self.dead {
+            self.last = Some(snapshot.clone());
+        } else {
+            snapshot.usage = self.pid.and_then(usage::of);
+            self.switches.mark_left_over(&mut snapshot.points);
+        }
+        Ok(snapshot)
+    }
+
     fn records(&self) -> impl Iterator<Item = Record> {
         records(&self.reader, &self.facts)
     }

@@ -222,9 +222,11 @@ fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Po
     if point.name.is_empty() {
         return PointKey::Numbered(point.id);
     }
-    let seen = names.entry((point.name.clone(), point.file.clone())).or_default();
+    // The other name may be known later in one process than in another.
+    let name = point.reported.as_ref().unwrap_or(&point.name);
+    let seen = names.entry((name.clone(), point.file.clone())).or_default();
     *seen += 1;
-    PointKey::Named(point.name.clone(), point.file.clone(), *seen)
+    PointKey::Named(name.clone(), point.file.clone(), *seen)
 }
 
 /// Adds another process's point of the same name, whose figures began at `begin`. The sum's figures

@@ -91,7 +91,7 @@ impl Source for Distant {
     }
 
     fn is_coming(&self) -> bool {
-        self.last.is_none()
+        self.last.is_none() && !self.has_died.get()
     }
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
@@ -296,6 +296,12 @@ fn a_screen_waits_for_the_first_figures_of_late_places() {
     assert!(!group.awaits());
     assert_eq!(group.poll().unwrap().process.members.len(), 2);
     assert!(!group.is_coming());
+    // If all of them end before that, nothing is shown.
+    machines.1.set(true);
+    let mut group = late(Some(Duration::from_secs(1))).unwrap();
+    machines.3.set(true);
+    let why = group.poll().unwrap_err().to_string();
+    assert!(why.contains("the processes have ended"), "{why}");
 }
 
 /// Figures of a late process must not look like those of an idle process.

@@ -40,19 +40,17 @@ impl Names {
                 }
             }
         }
+        self.receive(Duration::ZERO);
         if self.lookup.is_none() && !self.regions.is_empty() {
             let regions = std::mem::take(&mut self.regions).into_iter();
             let regions = regions.filter_map(|number| Some((number, points.get(number)?.clone())));
             self.look_up(regions.collect(), objects);
             self.receive(timeout);
         }
-        self.show_found(points);
-    }
-
-    /// Gives points the readable names that were found since they were shown.
-    pub(super) fn show_found(&mut self, points: &mut [Point]) {
-        self.receive(Duration::ZERO);
-        for (point, (_, shown)) in points.iter_mut().zip(&self.known) {
+        for (point, (name, shown)) in points.iter_mut().zip(&self.known) {
+            if is_region(point) {
+                point.reported = Some(name.clone());
+            }
             if let Some(shown) = shown {
                 point.name.clone_from(shown);
             }
@@ -116,6 +114,7 @@ mod tests {
     fn shown(names: &mut Names, of: &[&str]) -> Vec<String> {
         let mut points = points(of);
         names.show(&mut points, NOWHERE, Duration::ZERO);
+        assert_eq!(points[0].reported.as_deref(), Some(of[0]));
         points.into_iter().map(|point| point.name).collect()
     }
 
@@ -134,12 +133,5 @@ mod tests {
         assert_eq!(shown(&mut names, &read), ["solve app.c:7", "a::b()"]);
         // The regions that came during the first lookup were looked up by another one.
         assert!(names.regions.is_empty());
-        // The last figures of a process have their readable names already.
-        let (program, lookup) = channel();
-        names.lookup = Some(lookup);
-        let mut last = points(&["solve app.c:7", "a::b()"]);
-        program.send(Vec::new()).unwrap();
-        names.show_found(&mut last);
-        assert_eq!(last[0].name, "solve app.c:7");
     }
 }
