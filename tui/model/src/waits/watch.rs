@@ -1,6 +1,6 @@
 //! Watches the waits of one process: for a while, or in a thread of its own for a screen.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -110,6 +110,7 @@ impl Watch {
         })?;
         let (times, threads) = (WaitTimes::default(), HashMap::new());
         let (polled, between, budget) = (Instant::now(), BETWEEN.0, BUDGET);
+        let lanes = lanes_of(&snapshot);
         let mut watch = Self {
             sampler,
             pid,
@@ -122,7 +123,7 @@ impl Watch {
             last_round: polled,
             has_sampled: false,
             has_new: false,
-            lanes: HashMap::new(),
+            lanes,
             between,
             budget,
             stacks: None,
@@ -201,10 +202,7 @@ impl Watch {
             self.has_new = false;
             if let Some(source) = &mut self.source {
                 self.snapshot = source.poll()?;
-                // A new thread may have the id of one that has ended.
-                let mut lanes: Vec<&Lane> = self.snapshot.lanes.iter().collect();
-                lanes.sort_by_key(|lane| lane.kind == LaneKind::Live);
-                self.lanes = lanes.into_iter().map(|lane| (lane.tid, lane.id)).collect();
+                self.lanes = lanes_of(&self.snapshot);
             }
         }
         self.last_round = round;
@@ -284,17 +282,16 @@ impl Watch {
     }
 
     /// The stacks that were counted, as names from the outside in: the thread, its open points, and
-    /// what it waited for in brackets. Each with nanoseconds by the clock; sorted by names.
-    pub fn named_stacks(&self) -> Vec<(Vec<String>, u64)> {
-        let named = |(stack, (_, ns)): (&OpenStack, &(u64, u64))| {
+    /// what it waited for in brackets. Each with nanoseconds by the clock.
+    pub fn named_stacks(&self) -> BTreeMap<Vec<String>, u64> {
+        let mut all = BTreeMap::new();
+        for (stack, (_, ns)) in self.stacks.iter().flatten().filter(|(_, (_, ns))| *ns > 0) {
             let thread = self.thread_name(stack.tid);
             let points = stack.points.iter().map(|point| self.point_name(*point));
             let reason = stack.reason.as_ref().map(|reason| format!("[{reason}]"));
-            (std::iter::once(thread).chain(points).chain(reason).collect(), *ns)
-        };
-        let mut all: Vec<_> = self.stacks.iter().flatten().map(named).collect();
-        all.retain(|(_, ns)| *ns > 0);
-        all.sort();
+            let names = std::iter::once(thread).chain(points).chain(reason).collect();
+            *all.entry(names).or_default() += ns;
+        }
         all
     }
 
@@ -324,6 +321,13 @@ impl Watch {
         };
         self.times.report(point, thread)
     }
+}
+
+/// The ids of the lanes by the ids of their threads. A new thread may have the id of an earlier one.
+fn lanes_of(snapshot: &Snapshot) -> HashMap<u32, u32> {
+    let mut lanes: Vec<&Lane> = snapshot.lanes.iter().collect();
+    lanes.sort_by_key(|lane| lane.kind == LaneKind::Live);
+    lanes.into_iter().map(|lane| (lane.tid, lane.id)).collect()
 }
 
 /// CPU time of this thread.
