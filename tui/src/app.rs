@@ -565,6 +565,7 @@ impl App {
             if Instant::now() >= until || !session.source.awaits_records(&snapshot) {
                 return Some(whole);
             }
+            std::thread::sleep(CHECK);
         }
     }
 }

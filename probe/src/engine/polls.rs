@@ -9,7 +9,7 @@ use super::current;
 use super::finish::{finish_with, pop_and_cover};
 use super::prepare;
 use super::process;
-use super::region::{Region, level_of};
+use super::region::{Region, level_of, not_below_zero};
 use super::regions::PartSum;
 use super::thread::Thread;
 use crate::point::Point;
@@ -72,7 +72,7 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     thread.add_to_total(point.offset(), inclusive);
     sum.add(PartSum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last {
-        let elapsed = (end.now.wrapping_sub(start) as i64).max(0) as u64;
+        let elapsed = not_below_zero(end.now.wrapping_sub(start));
         finish_with(thread, point, sum, (start, elapsed), amounts);
     } else {
         *polls = Polls::Some { sum, start };

@@ -120,7 +120,7 @@ impl GroupSource {
     ///
     /// # Errors
     ///
-    /// If there is no such process. Without an interval, also if the places of all are late.
+    /// If no process matches. Without an interval, also if all matching processes are late.
     pub(super) fn new(
         wanted: ProcessGroup,
         finder: Box<dyn Finder>,
@@ -333,6 +333,7 @@ impl Source for GroupSource {
     }
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
+        snapshot.records.clear();
         for member in &mut self.members {
             let mut own = member.last.clone();
             member.source.add_records(&mut own);

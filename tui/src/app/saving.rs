@@ -2,8 +2,8 @@
 //!
 //! The records may still be on their way from another place, and the disk may hang. So a file is
 //! saved in steps, and the thread that reads keys only checks how far it is. For records it waits as
-//! long as [`Source::add_records`](pfp_read::source::Source::add_records) does: up to 40 ms for a far
-//! process.
+//! long as [`Source::add_records`](pfp_read::source::Source::add_records) does: up to 40 ms for each
+//! far process.
 //!
 //! ```text
 //! Enter -> a job reads the records of a recording, or another place sends them
@@ -57,7 +57,7 @@ enum Step {
     Write(Receiver<io::Result<()>>),
 }
 
-/// Writes the file.
+/// A function that writes the file.
 type Write = Box<dyn FnOnce(&Path, Existing) -> io::Result<()> + Send>;
 
 /// Writes a file in a thread. Returns the receiver of the result.
@@ -67,7 +67,7 @@ fn start_writing(
     existing: Existing,
 ) -> io::Result<Receiver<io::Result<()>>> {
     let (sender, result) = channel();
-    // If the user has left in the meantime, nobody receives the result.
+    // If the user has left in the meantime, the result is dropped.
     let job = move || drop(sender.send(write(&path, existing)));
     thread::Builder::new().name("pfp-save".to_owned()).spawn(job)?;
     Ok(result)

@@ -37,7 +37,7 @@ const PERIODS: usize = 5;
 /// Time between two reports: for the screen of waits, and for others.
 const REPORT: Duration = Duration::from_millis(250);
 const RARE_REPORT: Duration = Duration::from_secs(1);
-/// Maximum number of stacks of a report that was not taken.
+/// Number of stacks beyond which a report that was not taken loses its stacks.
 const MOST_STACKS: usize = 10_000;
 
 /// Samples the waits of one process.
@@ -341,8 +341,8 @@ fn cpu_time() -> Duration {
 /// The last report of a thread that samples, or why there is none.
 type Latest = Result<(WaitsReport, Option<String>), String>;
 
-/// A report with the stacks of an earlier one that was not taken. While nobody takes reports, most
-/// stacks are dropped.
+/// A report with the stacks of an earlier one that the screen has not taken. Once there are more than
+/// [`MOST_STACKS`], the earlier stacks are dropped.
 fn with_stacks_of(earlier: Option<Latest>, mut next: Latest) -> Latest {
     if let (Some(Ok((earlier, _))), Ok((next, _))) = (earlier, &mut next)
         && earlier.stacks.len() < MOST_STACKS

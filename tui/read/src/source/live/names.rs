@@ -66,7 +66,7 @@ impl Names {
                 let (number, point) = (*numbers.get(at)?, points.get(at)?);
                 Some((number, point.name.clone(), place))
             };
-            // If the process is no longer watched, nobody receives the result.
+            // If the viewer has stopped watching the process, the result is dropped.
             let _ = result.send(places.filter_map(found).collect());
         };
         // Without a thread, the names stay as the program reports them.
