@@ -242,8 +242,8 @@ impl Reference {
         (stats.count > 0).then_some(stats)
     }
 
-    /// The bounds of the point's longest time by the clock. Regions that kept the CPU count only if
-    /// they are long.
+    /// The bounds of the point's longest time by the clock. A region that kept the CPU is recorded
+    /// only if it is long, so it raises only the upper bound.
     fn longest(&self, point: usize) -> RangeInclusive<u64> {
         let (mut least, mut most) = (0, 0);
         for (_, parts) in self.recorded.iter().filter(|(of, _)| *of == point) {

@@ -238,8 +238,8 @@ fn a_region_of_fixed_work_has_its_true_length() {
     }
 }
 
-/// A region that waits has its CPU time among the usual figures, and its time by the clock beside
-/// them.
+/// For a region that waits, the usual figures hold its CPU time, and `longest` holds its time by the
+/// clock.
 #[test]
 fn the_longest_time_by_the_clock_includes_waits() {
     static WAITS: Point = Point::new("waits now and then");

@@ -119,7 +119,7 @@ fn reasons_and_times_agree_with_the_kernels_counts() {
     target.go();
 }
 
-/// A region of 100 us on a CPU does not have the sleep of its thread that follows it.
+/// A sleep after a region of 100 us is not charged to the region.
 #[test]
 fn a_short_region_does_not_have_the_wait_after_it() {
     let place = Place::new();

@@ -207,7 +207,7 @@ fn share(part: f64, all: f64) -> String {
     units::percent(if all > 0.0 { part / all } else { 0.0 })
 }
 
-/// The longest reasons, each with its share.
+/// The reasons with the largest shares, and the number of the others.
 fn reasons(point: &PointReport, _: &Scale) -> String {
     let reasons: Vec<_> = point.reasons.iter().filter(|it| it.share >= 0.0005).collect();
     let shown = reasons.iter().take(REASONS);
@@ -219,7 +219,7 @@ fn reasons(point: &PointReport, _: &Scale) -> String {
     words.join(", ")
 }
 
-/// The points that wait, with the number of their threads.
+/// For each point, the number of its threads that wait for the lock.
 fn waiting(lock: &LockReport, _: &Scale) -> String {
     let mut points: Vec<(&str, usize)> = Vec::new();
     for waiter in &lock.waiters {

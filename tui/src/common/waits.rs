@@ -55,7 +55,7 @@ impl Waits {
         had && self.report.is_none()
     }
 
-    /// Whether stacks are sampled with what their threads wait for.
+    /// Whether each sampled stack includes what its thread waits for.
     pub(crate) fn samples_stacks(&self) -> bool {
         let runs = self.thread.as_ref().is_some_and(|(_, thread)| !thread.has_ended());
         self.report.is_some() && runs

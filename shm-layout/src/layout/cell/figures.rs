@@ -42,9 +42,9 @@ macro_rules! figures {
                 /// Context switches that were noticed between begin and end.
                 switches: number,
                 /// Most ticks by the clock from begin to end, among the measurements that were off
-                /// the CPU or took longer than about a millisecond; 0 if there are none. The time of
-                /// a future is from its first poll to its last, and that of a region in parts is
-                /// that of its last part.
+                /// the CPU or took longer than about a millisecond; 0 if there are none. For a
+                /// future, the ticks from its first poll to its last. For a region in parts, the
+                /// ticks of its last part.
                 longest: most,
             }
             extreme {

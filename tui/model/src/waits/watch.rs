@@ -315,7 +315,7 @@ impl Watch {
             let Some((name, _)) = self.threads.get(&tid) else { return String::new() };
             match alike.get(name.as_str()) {
                 Some(1) => name.clone(),
-                // Threads have the name of their program if they have none of their own.
+                // Threads can share a name, because a new thread inherits the name of its creator.
                 _ => format!("{name} {tid}"),
             }
         };
@@ -341,8 +341,8 @@ fn cpu_time() -> Duration {
 /// The last report of a thread that samples, or why there is none.
 type Latest = Result<(WaitsReport, Option<String>), String>;
 
-/// A report with the stacks of an earlier one that the screen has not taken. Once there are more than
-/// [`MOST_STACKS`], the earlier stacks are dropped.
+/// Adds the stacks of `earlier`, a report that the screen has not taken, to `next`. If `earlier` has
+/// [`MOST_STACKS`] already, its stacks are dropped, so that memory stays bounded.
 fn with_stacks_of(earlier: Option<Latest>, mut next: Latest) -> Latest {
     if let (Some(Ok((earlier, _))), Ok((next, _))) = (earlier, &mut next)
         && earlier.stacks.len() < MOST_STACKS
