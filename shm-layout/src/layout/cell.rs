@@ -44,7 +44,7 @@
 //! | `cell-close` store | `cell-enter` load | the published copy is complete, and so is the histogram of an even `seq` |
 //! | `cell-stage` store | `cell-enter` load | the published copy beside a staged one is complete |
 //! | `cell-commit` store | `cell-commit-seen` load | the published copy of `retired` is complete |
-//! | `cell-part` store | `cell-recheck` fence | the chunk is backed and zeroed |
+//! | `cell-part` store | `cell-part-seen` load | the chunk is backed and zeroed |
 //! | `cell-void` fence | `cell-recheck` fence | a reader that saw a zeroed bucket sees the new `commit` |
 //! | `cell-commit` store | death | the published copy is complete |
 //! | `cell-close` store | death | the published copy is complete |
@@ -284,13 +284,13 @@ impl Cell {
     /// Like [`Self::part`], for a reader that goes on to read the chunk.
     pub(crate) fn part_to_read(&self, part: usize) -> u32 {
         debug_assert!(part < PARTS);
-        // Pairs with `cell-part`: the chunk is zeroed.
-        self.parts.get(part).map_or(0, |part| part.load(Ordering::Acquire))
+        // Pairs with `cell-part`.
+        self.parts.get(part).map_or(0, |part| part.load(ord!("cell-part-seen", Acquire)))
     }
 
     /// Assigns a zeroed chunk to a histogram part.
     pub fn set_part(&self, part: usize, chunk: u32) {
-        // Pairs with `cell-recheck`, and with the load in `part_to_read`.
+        // Pairs with `cell-part-seen`.
         self.parts[part].store(chunk, ord!("cell-part", Release));
     }
 

@@ -292,7 +292,9 @@ impl SegmentCopy {
             let mut sums = [0; SUM_WORDS];
             let whole = cell
                 .copy((words, &mut copy), (found.map_or(&[], |sums| sums.as_slice()), &mut sums));
-            let Some(restarts) = whole else {
+            // Otherwise the figures may count amounts of a chunk that was not copied.
+            let is_whole = cell.amounts() == chunk;
+            let Some(restarts) = whole.filter(|_| is_whole) else {
                 std::hint::spin_loop();
                 continue;
             };
@@ -301,7 +303,7 @@ impl SegmentCopy {
             }
             to.iter().zip(copy).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
             let has = |part: &usize| {
-                let number = cell.part(*part);
+                let number = cell.part_to_read(*part);
                 let there = number != 0 && self.extents.have(number as usize * CHUNK);
                 there && from.chunk(number).is_some()
             };

@@ -57,6 +57,7 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_mended_reset_histogram", cell_mended_reset_histogram),
     ("cell_part", cell_part),
     ("cell_part_shared", cell_part_shared),
+    ("cell_new_part", cell_new_part),
     ("cell_amounts", cell_amounts),
     ("cell_death_and_retired_amounts", cell_death_and_retired_amounts),
     ("cell_death_in_fold", cell_death_in_fold),

@@ -1,5 +1,6 @@
 //! The reader's half of a cell: it takes a picture of one moment while the writer goes on.
 
+use std::array;
 use std::mem::offset_of;
 use std::ops::Range;
 
@@ -87,9 +88,6 @@ impl Cell {
         picture.point = self.point.load(Ordering::Relaxed) as u32;
         (picture.past_count, picture.past_exclusive) = past;
         picture.restarts = commit;
-        for (to, from) in picture.parts.0.iter_mut().zip(&self.parts) {
-            *to = from.load(Ordering::Relaxed);
-        }
         let attempt = self.try_read(|half, copy| {
             let void = !half.window().is_current(commit);
             picture.live = if void { Sums::default() } else { half.sums() };
@@ -99,9 +97,13 @@ impl Cell {
             void
         });
         // A restart in progress that retires nothing is a reset, which also clears the histogram.
-        if attempt.found && retired.count == 0 {
-            picture.parts = Parts::default();
-        }
+        let is_cleared = attempt.found && retired.count == 0;
+        // The parts are read after the figures: a part that is read here is there for each
+        // measurement that the figures count.
+        picture.parts = match is_cleared {
+            true => Parts::default(),
+            false => Parts(array::from_fn(|part| self.part_to_read(part))),
+        };
         picture.retired = retired;
         picture.staged = attempt.staged;
         // No restart happened in between.
@@ -149,18 +151,20 @@ impl Cell {
 
     /// The chunk number of the sums of amounts, for a reader that goes on to read the chunk.
     pub(crate) fn amounts_to_read(&self) -> u32 {
-        // Pairs with `cell-part`: the chunk is zeroed.
-        self.amounts.load(Ordering::Acquire) as u32
+        // Pairs with `cell-part`.
+        self.amounts.load(ord!("cell-part-seen", Acquire)) as u32
     }
 
     /// Copies the words of the cell as they are in memory: `words` are the cell's own, and `sums`
     /// the words of its sums of amounts. Returns the number of restarts, or `None` if the copy is
-    /// torn. In a copy that counts as whole, only the staged figures can be torn.
+    /// torn. In a copy that counts as whole, only the staged figures can be torn, and the words name
+    /// the chunk of each measurement that the figures count.
     pub(crate) fn copy(
         &self,
         (words, to): (&[AtomicU64], &mut [u64]),
         (sums, sums_to): (&[AtomicU64], &mut [u64]),
     ) -> Option<u64> {
+        const CHUNKS: Range<usize> = offset_of!(Cell, amounts) / 8..offset_of!(Cell, rare) / 8;
         const LIVE: Range<usize> = offset_of!(Cell, rare) / 8..offset_of!(Cell, retired) / 8;
         let copy = |to: &mut [u64], words: &[AtomicU64]| {
             for (to, word) in to.iter_mut().zip(words) {
@@ -173,6 +177,8 @@ impl Cell {
             copy(&mut to[LIVE], &words[LIVE]);
             copy(sums_to, sums);
         });
+        // As in `read_with`, after the figures.
+        copy(&mut to[CHUNKS], &words[CHUNKS]);
         // This sequence word was read before the copy, so the figures that it publishes are whole.
         to[0] = attempt.before;
         let same = attempt.is_whole && self.commit.load(Ordering::Relaxed) == restarts;
@@ -186,15 +192,14 @@ impl Cell {
     }
 
     /// Calls `read` with the published live figures and the number of their copy, and finds out
-    /// whether the figures stayed whole. `read` must not read a chunk.
+    /// whether the figures stayed whole.
     #[inline]
     fn try_read<R>(&self, read: impl FnOnce(Half<'_>, u64) -> R) -> Attempt<R> {
         // Pairs with `cell-close` and `cell-stage`.
         let before = self.seq.load(ord!("cell-enter", Acquire));
         let found = read(self.published_by(before), before / FLIP);
         // Pairs with `cell-open`: if any figure above was newer than `before`, the load below sees
-        // at least the sequence word stored before that figure. Pairs with `cell-part`, too, since
-        // no chunk is read before this fence.
+        // at least the sequence word stored before that figure.
         fence_at!("cell-recheck", Acquire);
         let after = self.seq.load(Ordering::Relaxed);
         let staged = before != after || before & STAGED != 0;

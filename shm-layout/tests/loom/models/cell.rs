@@ -287,6 +287,25 @@ pub(super) fn cell_part_shared() {
     part_is_published("parts", set, |cell| torn_or_whole(cell).parts.0[0]);
 }
 
+/// A consistent picture has the chunk of each measurement that it counts.
+pub(super) fn cell_new_part() {
+    check(|| {
+        let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
+        watch(&*cell, &["seq", "count#1", "parts"]);
+        let writer = {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || {
+                cell.set_part(0, 9);
+                record(&cell, 10, &bucket);
+            })
+        };
+        if let Some(picture) = whole(&cell).filter(|picture| picture.live.count > 0) {
+            assert_eq!(picture.parts.0[0], 9);
+        }
+        writer.join().unwrap();
+    });
+}
+
 /// The sums of amounts are backed and zeroed before their number becomes visible.
 pub(super) fn cell_amounts() {
     let set = |cell: &Cell| assert_eq!(cell.set_amounts(9), 9);
