@@ -198,8 +198,10 @@ impl App {
             awaits = self.finder.awaits();
             is_first = !self.has_looked;
         }
+        let needs = self.view().wait_needs();
         if let Some(session) = &mut self.common.session {
             session.source.set_interval(Some(self.common.interval));
+            session.source.need_waits(needs);
             session.source.prepare();
             awaits |= session.source.awaits();
             is_first |= self.common.model.snapshot().is_none() && self.screen.tab().is_some();
@@ -227,7 +229,6 @@ impl App {
         for screen in self.screens.all_mut() {
             screen.tick(&mut self.common);
         }
-        self.common.follow_waits(self.view().wait_needs());
         if self.common.status() == Status::Paused {
             self.check_for_end();
         } else if self.common.replay.is_some() {

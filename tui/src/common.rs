@@ -10,7 +10,6 @@ mod prompt;
 pub(crate) mod replay;
 mod screen;
 mod target;
-mod waits;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,12 +24,10 @@ pub use self::replay::Replay;
 pub(crate) use self::screen::every_screen;
 pub use self::screen::{Screen, Tab};
 pub use self::target::MouseTarget;
-pub use self::waits::{WaitNeeds, Waits};
 use crate::styles::Styles;
 use pfp_model::filter::Filter;
 use pfp_model::grid::{CellContext, Scroll};
 use pfp_model::log::EventLog;
-use pfp_model::waits::WaitsReport;
 use pfp_model::{Figures, Model};
 use pfp_read::local_time::unix_ns;
 use pfp_read::session::Session;
@@ -38,6 +35,7 @@ use pfp_read::snapshot::{ProcessState, Snapshot};
 use pfp_read::source::{Discovery, Recording, Wanted};
 use pfp_read::text;
 use pfp_read::units::{Scale, Unit};
+use pfp_read::waits::WaitsReport;
 
 /// How long the rows stay in place after a move of the cursor.
 pub(crate) const FREEZE: Duration = Duration::from_millis(1500);
@@ -128,8 +126,6 @@ pub struct Common {
     pub toast: Option<Toast>,
     /// The log of events.
     pub log: EventLog,
-    /// What the threads wait for.
-    pub waits: Waits,
     /// The last result of looking for processes.
     pub discovery: Discovery,
     /// The position in a recording. `None` if the source is not a recording.
@@ -175,7 +171,6 @@ impl Common {
             paused: false,
             toast: None,
             log: EventLog::default(),
-            waits: Waits::default(),
             discovery: Discovery::default(),
             replay: None,
             errand: None,
@@ -192,29 +187,10 @@ impl Common {
         }
     }
 
-    /// Samples what the threads of the watched process wait for, if it runs on this machine. The
-    /// last report of a process that has ended, or is paused, stays.
-    pub(crate) fn follow_waits(&mut self, needs: WaitNeeds) {
-        let is_new = match self.status() {
-            Status::Live => {
-                let is_here =
-                    self.session.as_ref().is_some_and(|it| it.source.pid_here().is_some());
-                let snapshot = self.model.snapshot().filter(|_| is_here);
-                let id = snapshot.map(|it| it.process.segment_id.clone());
-                self.waits.follow(id.as_deref(), needs)
-            }
-            Status::Paused | Status::Exited | Status::Crashed => false,
-            Status::Waiting | Status::File | Status::Replay => {
-                self.waits.follow(None, WaitNeeds::Summary)
-            }
-        };
-        // The column of waits is there before the first report, so that it does not move others.
-        let is_sampled = self.waits.has_begun();
-        if is_new || is_sampled != self.model.has_waits() {
-            let nothing_yet = WaitsReport::default();
-            let report = self.waits.report.as_ref().or(is_sampled.then_some(&nothing_yet));
-            self.model.take_waits(report);
-        }
+    /// What the threads of the watched process waited for in the last seconds. `None` if that is not
+    /// known.
+    pub(crate) fn waits(&self) -> Option<&Arc<WaitsReport>> {
+        self.model.snapshot()?.waits.as_ref()
     }
 
     /// The point under the cursor.

@@ -106,6 +106,29 @@ fn figures_equal_those_of_a_viewer_on_that_machine() {
     assert!(complaint(&output).contains("save-raw` there"), "{}", complaint(&output));
 }
 
+/// The agent samples what the threads wait for, and the pictures have the report.
+#[test]
+fn waits_are_sampled_at_the_other_place() {
+    let near = Near::new();
+    let target = near.0.start_watched(STEADY, &["far"]);
+    let pid = target.pid().to_string();
+    let output = near.run(&near.via(), &["waits", "-p", &pid, "-d", "1s", "--json"]);
+    pfp_tests::well(&output);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(report["process"], "far");
+    assert!(report["seconds"].as_f64().is_some_and(|seconds| seconds >= 1.0), "{report}");
+    let points = report["points"].as_array().expect("it is a list");
+    let sleeps = |point: &&Value| point["reasons"][0]["reason"] == "sleep";
+    assert!(points.iter().any(|point| sleeps(&point)), "{report}");
+    let output = near.run(&near.via(), &["waits", "-p", &pid, "-d", "6s"]);
+    assert!(complaint(&output).contains("expected at most 5 s"), "{}", complaint(&output));
+    needs_a_screen!();
+    let screen = near.0.screen(120, 40);
+    screen.pfp_top(&format!("-p {pid} -i 0.1 --via '{}'", near.via()));
+    screen.wait_for("the figures", |text| text.contains("LIVE"));
+    screen.press(&["9"], "the waits", |text| text.contains("> sleep"));
+}
+
 #[test]
 fn a_remote_recording_accounts_for_every_record_and_a_sum_has_every_process() {
     let near = Near::new();

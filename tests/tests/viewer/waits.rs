@@ -181,6 +181,39 @@ fn a_deadlock_that_hangs_already_is_found() {
     });
 }
 
+/// A recording has the waits before each of its snapshots.
+#[test]
+fn a_recording_has_a_deadlock_that_was_there() {
+    let program = c::compile(Compiler::C, "deadlock", &["deadlock.c"], Link::Static, ["-pthread"]);
+    let place = Place::new();
+    let mut target = place.start(&program, &[]);
+    target.reach("started");
+    let (pid, file) = (target.pid().to_string(), place.path("hung.pfprec"));
+    let file = file.to_str().expect("the path is text");
+    let of_file = |more: &[&str]| place.pfp_top(&[&["waits", file], more].concat());
+    // The first snapshots have no samples, and the threads may not have reached their locks.
+    wait_for("a recorded deadlock", || {
+        let record = ["record", "-p", &pid, "-d", "1500ms", "-i", "0.1", "-o", file, "--force"];
+        assert_eq!(place.pfp_top(&record).status.code(), Some(0));
+        of_file(&[]).status.code() == Some(DEADLOCK)
+    });
+    let report = report(&of_file(&["--json"]));
+    let [cycle] = list(&report, "deadlocks").as_slice() else { panic!("{report}") };
+    let payer = named(cycle.as_array().expect("it is a list"), "thread", "payer");
+    assert_eq!((&payer["lock"], &payer["owner"]), (&"lock JOURNAL".into(), &"auditor".into()));
+    let snapshot = place.path("without.json");
+    let snapshot = snapshot.to_str().expect("the path is text");
+    pfp_tests::well(&place.pfp_top(&["snapshot", "-p", &pid, "-o", snapshot]));
+    let output = place.pfp_top(&["waits", snapshot]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("found one without"), "{output:?}");
+    needs_a_screen!();
+    let screen = place.screen(120, 40);
+    screen.pfp_top(&format!("open {file}"));
+    screen.wait_for("the recording", |text| text.contains("REPLAY"));
+    screen.press(&["9"], "the deadlock", |text| text.contains("DEADLOCK"));
+}
+
 /// Rust's mutexes do not contain their owner, so a deadlock of them is not proved. The waiting
 /// threads and their locks are shown.
 #[test]
@@ -231,6 +264,4 @@ fn a_program_without_points_is_sampled_too() {
     sleeper.wait().expect("it was started here");
     let output = waits(&[]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    let output = place.pfp_top(&["waits", "-p", &pid, "--via", "sh -c"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }

@@ -8,11 +8,11 @@ use serde::Serialize;
 use serde::ser::Serializer;
 
 use pfp_model::columns::{Column, Kind};
-use pfp_model::waits::PointReport;
 use pfp_model::{Basis, Figures, Model};
 use pfp_read::snapshot::{End, Process, Snapshot};
 use pfp_read::text::cell;
 use pfp_read::units::Unit;
+use pfp_read::waits::PointReport;
 
 /// One figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]

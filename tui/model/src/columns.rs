@@ -8,11 +8,11 @@ use std::cmp::Ordering;
 
 pub use crate::grid::Kind;
 use crate::grid::{self, CellContext, Fitted, Grid, Table, table};
-use crate::waits::PointReport;
 use crate::{BYTES, FLOPS, Figures, Model, Quantiles};
 use pfp_read::snapshot::{OPENMP, PointState, Process, ProcessState};
 use pfp_read::text;
 use pfp_read::units::{self, NONE, Scale};
+use pfp_read::waits::PointReport;
 
 type PointColumn = grid::TableColumn<Figures, With>;
 
@@ -193,7 +193,7 @@ impl Available {
             hosts: has_processes && members.iter().any(|it| it.host != members[0].host),
             domains: domains().next().is_some(),
             imbalance: is_sum || domains().any(|domain| domain == OPENMP),
-            waits: model.has_waits(),
+            waits: model.snapshot().is_some_and(|snapshot| snapshot.waits.is_some()),
         }
     }
 }

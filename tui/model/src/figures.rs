@@ -3,6 +3,7 @@
 mod amounts;
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use super::interval::{Interval, smoothed};
 use super::open::OpenNow;
 use super::row::PointRow;
 use super::threads::state_word;
-use super::waits::PointReport;
 use super::window::Length;
 use pfp_read::snapshot::{
     AMOUNTS, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process, ProcessState,
     Snapshot, Stats, total,
 };
+use pfp_read::waits::PointReport;
 
 /// One point, all lanes together.
 #[derive(Debug)]
@@ -36,8 +37,8 @@ pub struct Figures {
     quantiles: OnceCell<Option<Quantiles>>,
     /// Quantiles of an earlier snapshot, and how many snapshots ago that was.
     earlier: Option<(Option<Quantiles>, u32)>,
-    /// What its threads wait for. `None` if that is not sampled.
-    pub(super) waits: Option<Arc<PointReport>>,
+    /// Index of the point in the snapshot's report of waits.
+    waits: Option<usize>,
 }
 
 /// The figures of the last interval.
@@ -84,6 +85,9 @@ impl Figures {
     pub(super) fn all(snapshot: &Arc<Snapshot>) -> Vec<Self> {
         let mut first = 0;
         let cells = &snapshot.cells;
+        let reports = snapshot.waits.iter().flat_map(|waits| waits.points.iter().enumerate());
+        let waits: HashMap<u32, usize> =
+            reports.filter_map(|(place, report)| Some((report.id?, place))).collect();
         let of_point = |(index, point): (usize, &Point)| {
             // Points and cells have the same order, so walk both side by side: a search would
             // access distant cells.
@@ -106,7 +110,7 @@ impl Figures {
                 history: History::default(),
                 quantiles: OnceCell::new(),
                 earlier: None,
-                waits: None,
+                waits: waits.get(&point.id).copied(),
             }
         };
         snapshot.points.iter().enumerate().map(of_point).collect()
@@ -369,7 +373,7 @@ impl Figures {
 
     /// What the point's threads waited for in the last seconds. `None` if that is not sampled.
     pub fn waits(&self) -> Option<&PointReport> {
-        self.waits.as_deref()
+        self.snapshot.waits.as_ref()?.points.get(self.waits?)
     }
 
     /// The open regions of the point, if any.

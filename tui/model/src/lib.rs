@@ -43,7 +43,6 @@ mod stacks;
 pub mod threads;
 pub mod timeline;
 pub mod tree;
-pub mod waits;
 mod window;
 mod window_history;
 
@@ -68,7 +67,6 @@ pub use window_history::{HistogramWindow, WindowHistory, WindowStats};
 
 use interval::{Interval, of_place, own_intervals, seconds};
 use pfp_read::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
-use waits::{PointReport, WaitsReport};
 
 /// Default time constant of the smoothed load, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
@@ -111,10 +109,9 @@ pub struct Model {
     basis: Basis,
     tau_seconds: f64,
     busy: busy::Busy,
-    /// What the points wait for, by point. `None` if that is not sampled.
-    waits: Option<HashMap<u32, Arc<PointReport>>>,
-    /// The reasons of waits that have a number.
-    reasons: Vec<String>,
+    /// The reasons of waits that have a number, and their numbers.
+    reasons: Vec<Arc<str>>,
+    reason_numbers: HashMap<Arc<str>, u32>,
 }
 
 impl Default for Model {
@@ -134,8 +131,8 @@ impl Model {
             basis: Basis::Life,
             tau_seconds,
             busy: busy::Busy::default(),
-            waits: None,
             reasons: Vec::new(),
+            reason_numbers: HashMap::new(),
         }
     }
 
@@ -240,48 +237,30 @@ impl Model {
                 figures.take_end();
             }
         }
-        self.show_waits();
         if interval.is_some() {
             self.remember_top();
         }
         if ends { News::Ended } else { News::Later }
     }
 
-    /// Takes what the points of the process wait for. `None` if that is not sampled.
-    pub fn take_waits(&mut self, report: Option<&WaitsReport>) {
-        let by_id = |point: &PointReport| Some((point.id?, Arc::new(point.clone())));
-        self.waits = report.map(|report| report.points.iter().filter_map(by_id).collect());
-        self.show_waits();
-    }
-
-    fn show_waits(&mut self) {
-        for figures in &mut self.points {
-            figures.waits = self.waits.as_ref().and_then(|waits| waits.get(&figures.id()).cloned());
-        }
-    }
-
     /// The number of a reason of waits, for [`Frame::Wait`]. If there are too many reasons, the
     /// further ones share a number.
     pub fn reason_number(&mut self, reason: &str) -> u32 {
-        let place = self.reasons.iter().position(|known| known == reason);
-        let place = place.unwrap_or_else(|| {
-            if self.reasons.len() < MOST_REASONS {
-                let is_last = self.reasons.len() + 1 == MOST_REASONS;
-                self.reasons.push(if is_last { OTHER_REASONS } else { reason }.to_owned());
-            }
-            self.reasons.len() - 1
-        });
-        place as u32
+        if let Some(number) = self.reason_numbers.get(reason) {
+            return *number;
+        }
+        let number = self.reasons.len();
+        if number < MOST_REASONS {
+            let reason: Arc<str> = reason.into();
+            self.reasons.push(Arc::clone(&reason));
+            self.reason_numbers.insert(reason, number as u32);
+        }
+        number as u32
     }
 
     /// The reason with this number, as in `lock JOBS`.
     pub fn reason(&self, number: u32) -> &str {
-        self.reasons.get(number as usize).map_or(OTHER_REASONS, String::as_str)
-    }
-
-    /// Whether the waits of the points are sampled.
-    pub fn has_waits(&self) -> bool {
-        self.waits.is_some()
+        self.reasons.get(number as usize).map_or(OTHER_REASONS, |reason| reason)
     }
 
     fn remember_top(&mut self) {

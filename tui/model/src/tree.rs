@@ -9,8 +9,8 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::waits::SampledStack;
 use pfp_read::snapshot::{Lane, LaneKind, ProcessState, Snapshot};
+use pfp_read::waits::SampledStack;
 
 /// One step of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -219,29 +219,11 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Counts the stacks of one moment, given by lane. A running thread without a stack is outside
-    /// all regions.
-    pub fn take(&mut self, snapshot: &Snapshot, stacks: &[(u32, Vec<u32>)]) {
-        if snapshot.process.state != ProcessState::Running {
-            return;
-        }
-        for lane in snapshot.lanes.iter().filter(|lane| lane.kind == LaneKind::Live) {
-            self.taken += 1;
-            let Some((_, points)) = stacks.iter().find(|(id, _)| *id == lane.id) else {
-                self.outside += 1;
-                continue;
-            };
-            let points = points.iter().map(|point| Frame::Point(*point));
-            let path = std::iter::once(Frame::Thread(lane.id)).chain(points).collect();
-            *self.stacks.entry(path).or_default() += 1;
-        }
-    }
-
-    /// Counts stacks that were sampled with what their threads waited for. `number` returns the
-    /// number of a reason.
-    pub fn take_with_waits(
+    /// Counts sampled stacks. `number` returns the number of a reason. A thread without a stack is
+    /// outside all regions.
+    pub fn take<'a>(
         &mut self,
-        stacks: &[SampledStack],
+        stacks: impl IntoIterator<Item = &'a SampledStack>,
         mut number: impl FnMut(&str) -> u32,
     ) {
         for stack in stacks {
@@ -257,11 +239,27 @@ impl Samples {
         }
     }
 
+    /// Counts the stacks of one moment, given by lane, of the running threads of a snapshot.
+    pub fn take_open(&mut self, snapshot: &Snapshot, stacks: &[(u32, Vec<u32>)]) {
+        if snapshot.process.state != ProcessState::Running {
+            return;
+        }
+        let lanes = snapshot.lanes.iter().filter(|lane| lane.kind == LaneKind::Live);
+        let stacks: Vec<SampledStack> = lanes
+            .map(|lane| {
+                let open = stacks.iter().find(|(id, _)| *id == lane.id);
+                let points = open.map_or(Vec::new(), |(_, points)| points.clone());
+                SampledStack { lane: lane.id, points, reason: None, count: 1 }
+            })
+            .collect();
+        self.take(&stacks, |_| 0);
+    }
+
     /// Counts the stacks in a snapshot.
     pub fn take_snapshot(&mut self, snapshot: &Snapshot) {
         let open = snapshot.lanes.iter().filter(|lane| !lane.open.is_empty());
         let stack = |lane: &Lane| (lane.id, lane.open.iter().map(|open| open.point).collect());
-        self.take(snapshot, &open.map(stack).collect::<Vec<_>>());
+        self.take_open(snapshot, &open.map(stack).collect::<Vec<_>>());
     }
 
     /// Number of samples, each of one thread at one moment.
@@ -358,8 +356,8 @@ mod tests {
             stack(&[1, 2], None, 1),
             stack(&[], Some("lock JOBS"), 5),
         ];
-        samples.take_with_waits(&stacks, |reason| model.reason_number(reason));
-        samples.take_with_waits(&stacks[..1], |reason| model.reason_number(reason));
+        samples.take(&stacks, |reason| model.reason_number(reason));
+        samples.take(&stacks[..1], |reason| model.reason_number(reason));
         assert_eq!((samples.taken(), samples.outside()), (22, 5));
         let thread = Frame::Thread(4);
         let found: HashMap<&[Frame], u64> = samples.stacks().collect();
@@ -387,7 +385,7 @@ mod tests {
         snapshot.lanes[0].open = vec![open, pfp_read::snapshot::Open { point: 2, ..open }];
         let mut samples = Samples::default();
         samples.take_snapshot(&snapshot);
-        samples.take(&snapshot, &[(0, vec![1, 2]), (99, vec![1])]);
+        samples.take_open(&snapshot, &[(0, vec![1, 2]), (99, vec![1])]);
         snapshot.process.state = ProcessState::Crashed;
         samples.take_snapshot(&snapshot);
         assert_eq!((samples.taken(), samples.outside()), (2 * live, 2 * (live - 1)));

@@ -22,6 +22,7 @@ pub use self::cell::{AmountTuple, Bucket, Cell, FigureChanges, Stats, total};
 pub use self::loss::{Loss, Losses};
 pub use self::record::{Drained, Record};
 pub use self::state::{End, ProcessState};
+use crate::waits::WaitsReport;
 
 /// The name of the file format, the value of [`Snapshot::format`].
 pub const FORMAT: &str = "pfp-snapshot";
@@ -63,6 +64,9 @@ pub struct Snapshot {
     pub records: Vec<Record>,
     /// Counts of what was lost, refused or repaired.
     pub losses: Losses,
+    /// What the threads waited for in the last seconds. `None` if that was not sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Arc<WaitsReport>>,
     /// The kernel's figures of the process. `None` if they were not read. Not in files.
     #[serde(skip)]
     pub usage: Option<Usage>,
@@ -112,6 +116,7 @@ impl Snapshot {
             points: self.points.clone(),
             lanes: self.lanes.clone(),
             losses: self.losses.clone(),
+            waits: self.waits.clone(),
             usage: self.usage,
         }
     }

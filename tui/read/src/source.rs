@@ -42,6 +42,7 @@ pub use crate::files::Refusal;
 pub use crate::files::recording::{Frames, Growth, Moment, ReadingJob, Recording};
 pub use crate::snapshot::BadPlace;
 use crate::snapshot::{Drained, End, PointState, Snapshot};
+use crate::waits::WaitNeeds;
 pub use discovery::{Candidate, Discovery, Refused};
 pub use open::{open, open_at};
 
@@ -118,6 +119,10 @@ pub trait Source {
     fn awaits_records(&self, _snapshot: &Snapshot) -> bool {
         false
     }
+
+    /// Samples from now on what the threads wait for, as far as `needs` says, for the next
+    /// [snapshots](Snapshot::waits). Nothing is sampled before the first call.
+    fn need_waits(&mut self, _needs: WaitNeeds) {}
 
     /// For each thread that is in a region: the id of its lane, and the ids of its open points,
     /// outermost first. `None` if only [`Self::poll`] can read them. A call takes microseconds and

@@ -12,11 +12,17 @@
 //!
 //! If a thread has not been on a CPU since the last sample and is in the same call, it is in the same
 //! wait. So the length of a wait is known to within one sample.
+//!
+//! A [`Watch`] samples one process, and joins each sample with the thread's open regions. `WaitTimes`
+//! adds the samples up, and a [`WaitsReport`] is the result as plain data.
 
 mod calls;
 mod futex;
 mod names;
 mod process;
+mod report;
+mod times;
+mod watch;
 
 use std::collections::HashMap;
 use std::io;
@@ -27,6 +33,27 @@ use serde::{Deserialize, Serialize};
 
 use self::names::Names;
 use self::process::{Call, Process};
+pub use self::report::{
+    Link, LockReport, PointReport, RUN_QUEUE, RUNNING, ReasonReport, ReasonRow, SampledStack,
+    TimePart, Waiter, Waiting, WaitsReport, held_up, verdict,
+};
+pub(crate) use self::watch::WaitsThread;
+pub use self::watch::Watch;
+
+/// What is needed of a process's waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WaitNeeds {
+    /// Nothing: the process is not sampled.
+    #[default]
+    Nothing,
+    /// The longest waits of each point.
+    Summary,
+    /// All reasons.
+    Reasons,
+    /// The stacks of open regions, each with its reason.
+    Stacks,
+}
 
 /// The kind of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -252,11 +252,12 @@ impl AgentServer<'_> {
                 }
                 Answer::Done
             }
-            Ask::Picture { source, within_s } => {
+            Ask::Picture { source, within_s, waits } => {
                 self.within = within_s.map(Duration::from_secs);
                 let within = self.within;
                 let watched = self.watched(source)?;
                 watched.session.source.set_interval(within);
+                watched.session.source.need_waits(waits);
                 let is_key = watched.last.is_none();
                 return Ok((Answer::Picture { is_key }, watched.picture()?));
             }

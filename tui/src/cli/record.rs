@@ -20,6 +20,7 @@ use pfp_read::snapshot::{Drained, ProcessState, Snapshot};
 use pfp_read::source::Source;
 use pfp_read::text::warn;
 use pfp_read::units;
+use pfp_read::waits::WaitNeeds;
 
 /// Shortest time between two snapshots.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -68,6 +69,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
     let start = Instant::now();
     let mut source = record.target.resolve()?;
     let mut recorder = Recorder { events: record.events, next: HashMap::new() };
+    source.need_waits(WaitNeeds::Summary);
     let mut snapshot = source.poll()?;
     let mut writer = recorder.begin(record, source.as_mut(), &snapshot)?;
     let mut progress = ProgressReport { start, last: None, line: Progress::on_terminal() };

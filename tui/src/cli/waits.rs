@@ -1,24 +1,30 @@
 //! `pfp-top waits`: what the threads of a process wait for.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
 use super::arguments::interval_from;
 use super::output::print;
-use super::target::TargetArgs;
+use super::target::{LIVE, TargetArgs};
 use crate::interrupt::Interrupt;
 use pfp_export::folded;
 use pfp_model::grid::{Table, table};
-use pfp_model::waits::{LockReport, PointReport, WaitsReport, Watch, verdict};
-use pfp_read::source::{Refusal, Which};
+use pfp_read::snapshot::Snapshot;
+use pfp_read::source::{self, Refusal, Which};
 use pfp_read::text::{clean, counted, warn};
 use pfp_read::units::{self, Scale, Unit};
+use pfp_read::waits::{LockReport, PointReport, WaitNeeds, WaitsReport, Watch, verdict};
 
 /// Times in the report are seconds.
 const SECONDS: Scale = Scale { ticks_per_second: 1.0, unit: Unit::Time };
+/// Longest time of samples at another place. A report in a snapshot has the last five seconds.
+const LONGEST_ELSEWHERE: Duration = Duration::from_secs(5);
+/// Time between two checks whether the agent has sampled long enough.
+const CHECK: Duration = Duration::from_millis(100);
 /// Room for the words at the end of a line.
 const WORDS: usize = 400;
 
@@ -57,17 +63,21 @@ const REASONS: usize = 4;
 /// What to sample.
 #[derive(Args, Clone, Debug)]
 pub struct WaitsArgs {
+    /// A snapshot file or a recording, whose last snapshot is shown; without it, a running process is
+    /// sampled.
+    #[arg(value_name = "FILE", conflicts_with_all = LIVE)]
+    file: Option<PathBuf>,
     /// Which process.
     #[command(flatten)]
     target: TargetArgs,
-    /// How long to sample.
-    #[arg(short, long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    /// How long to sample; at another place at most 5s.
+    #[arg(short, long, value_name = "TIME", default_value = "3s", value_parser = duration, conflicts_with = "file")]
     duration: Duration,
     /// Print JSON; docs/waits.schema.json describes it.
     #[arg(long)]
     json: bool,
     /// Print folded stacks, for a flame graph of all time, on and off the CPU.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "file", "via", "via_file"])]
     folded: bool,
 }
 
@@ -75,22 +85,61 @@ fn duration(text: &str) -> Result<Duration, String> {
     interval_from(Duration::from_millis(100), text)
 }
 
-/// The report as JSON.
+/// What is printed: the report of a process.
 #[derive(Serialize)]
-struct Printed<'a> {
-    process: &'a str,
+struct Printed {
+    process: String,
     pid: u32,
-    /// Why less is known than usual, if so.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     verdict: Option<String>,
     #[serde(flatten)]
-    report: &'a WaitsReport,
+    report: WaitsReport,
+}
+
+impl Printed {
+    fn new(process: String, pid: u32, report: WaitsReport) -> Self {
+        Self { process, pid, verdict: verdict(&report), report }
+    }
+
+    /// The report that a snapshot has.
+    fn of(snapshot: &Snapshot) -> Option<Self> {
+        let report = snapshot.waits.as_deref()?.clone();
+        Some(Self::new(snapshot.process.name.clone(), snapshot.process.pid, report))
+    }
 }
 
 /// Samples a process, and prints where its time went.
 pub(super) fn run(asked: &WaitsArgs) -> Result<u8> {
+    let printed = match &asked.file {
+        Some(file) => Printed::of(&source::open(file)?.poll()?).with_context(|| {
+            format!(
+                "{}: expected a file with waits, found one without: `w` on the screen and \
+                 `pfp-top record` save them",
+                file.display()
+            )
+        })?,
+        None if !asked.target.is_here() => sample_elsewhere(asked)?,
+        None => {
+            let watch = sample_here(asked)?;
+            if asked.folded {
+                print(&folded(&watch))?;
+            }
+            Printed::new(watch.name(), watch.pid(), watch.report())
+        }
+    };
+    if asked.json {
+        print(&(serde_json::to_string(&printed)? + "\n"))?;
+    } else if !asked.folded {
+        print(&text(&printed))?;
+    }
+    let report = printed.report;
+    if let Some(limit) = report.limit.as_ref().filter(|_| !asked.json) {
+        warn(limit);
+    }
+    Ok(if report.deadlocks.is_empty() { 0 } else { DEADLOCK })
+}
+
+fn sample_here(asked: &WaitsArgs) -> Result<Watch> {
     let mut watch = watch(&asked.target)?;
     watch.need_stacks(asked.folded);
     let interrupt = Interrupt::install()?;
@@ -101,33 +150,36 @@ pub(super) fn run(asked: &WaitsArgs) -> Result<u8> {
             break;
         }
     }
-    let (report, limit) = (watch.report(), watch.limit());
-    if asked.json {
-        let printed = Printed {
-            process: &watch.name(),
-            pid: watch.pid(),
-            limit: limit.as_deref(),
-            verdict: verdict(&report),
-            report: &report,
-        };
-        print(&(serde_json::to_string(&printed)? + "\n"))?;
-    } else if asked.folded {
-        print(&folded(&watch))?;
-        limit.into_iter().for_each(|limit| warn(&limit));
-    } else {
-        print(&text(&watch, &report))?;
-        limit.into_iter().for_each(|limit| warn(&limit));
+    Ok(watch)
+}
+
+/// Lets the agent at another place sample the process.
+fn sample_elsewhere(asked: &WaitsArgs) -> Result<Printed> {
+    if asked.duration > LONGEST_ELSEWHERE {
+        bail!(
+            "expected at most {} s for a process at another place, found {}: run `pfp-top waits` \
+             there for more",
+            LONGEST_ELSEWHERE.as_secs(),
+            units::duration(asked.duration.as_secs_f64())
+        );
     }
-    Ok(if report.deadlocks.is_empty() { 0 } else { DEADLOCK })
+    let mut source = asked.target.resolve()?;
+    source.need_waits(WaitNeeds::Reasons);
+    let interrupt = Interrupt::install()?;
+    loop {
+        let snapshot = source.poll_now()?;
+        let printed = Printed::of(&snapshot)
+            .context("expected one process, found several: choose one with -p PID")?;
+        let report = &printed.report;
+        let is_refused = report.samples == 0 && report.limit.is_some();
+        let is_done = report.seconds >= asked.duration.as_secs_f64() || is_refused;
+        if is_done || !snapshot.runs() || !interrupt.sleep(CHECK) {
+            return Ok(printed);
+        }
+    }
 }
 
 fn watch(target: &TargetArgs) -> Result<Watch> {
-    if !target.is_here() {
-        bail!(
-            "expected a process of this machine: run `pfp-top waits` at the other place, as in \
-             `ssh node1 pfp-top waits -p PID`"
-        );
-    }
     match (target.resolve(), target.wanted().which) {
         (Ok(source), _) => Watch::of(source),
         // A process without points, or whose points cannot be read, has waits, too.
@@ -153,11 +205,10 @@ fn folded(watch: &Watch) -> String {
     text
 }
 
-fn text(watch: &Watch, report: &WaitsReport) -> String {
+fn text(Printed { process, pid, verdict, report }: &Printed) -> String {
     let mut text = format!(
-        "{}[{}]: {}, {}, {} samples\n",
-        watch.name(),
-        watch.pid(),
+        "{}[{pid}]: {}, {}, {} samples\n",
+        clean(process),
         counted(report.threads, "thread"),
         units::duration(report.seconds),
         units::count(report.samples),
@@ -190,9 +241,7 @@ fn text(watch: &Watch, report: &WaitsReport) -> String {
     if !report.deadlocks.is_empty() || !report.stuck.is_empty() {
         line(String::new());
     }
-    if let Some(verdict) = verdict(report) {
-        line(verdict);
-    }
+    verdict.iter().cloned().for_each(&mut line);
     line(String::new());
     let mut table = |rows: String| rows.lines().for_each(|row| line(row.to_owned()));
     table(POINTS.text(&report.points, &SECONDS, NAME));

@@ -1,9 +1,7 @@
 //! Imports that all screens use.
 
 pub(super) use crate::common::keys::{KeyMap, groups};
-pub(super) use crate::common::{
-    Action, Common, MouseTarget, Screen, Severity, Status, WaitNeeds, keys,
-};
+pub(super) use crate::common::{Action, Common, MouseTarget, Screen, Severity, Status, keys};
 pub(super) use crate::styles::{
     DrawHeading as _, DrawRows as _, Styles, chart, draw_scrolled, wrapped,
 };
@@ -12,6 +10,7 @@ pub(super) use pfp_model::filter::Filter;
 pub(super) use pfp_model::grid::{Fitted, Grid, Scroll, Table, TableLayout, table};
 pub(super) use pfp_read::snapshot::{PointState, ProcessState, Snapshot};
 pub(super) use pfp_read::units::{NONE, Scale};
+pub(super) use pfp_read::waits::WaitNeeds;
 pub(super) use pfp_read::{text, units};
 pub(super) use ratatui::Frame;
 pub(super) use ratatui::layout::{Position, Rect};

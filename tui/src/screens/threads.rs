@@ -150,7 +150,7 @@ impl View for ThreadsView {
     fn offers(&self, key: &str, common: &Common) -> bool {
         match key {
             "process" => common.model.snapshot().is_some_and(|it| !it.process.members.is_empty()),
-            "waits" => common.waits.report.is_some(),
+            "waits" => common.waits().is_some(),
             _ => true,
         }
     }

@@ -15,6 +15,7 @@ mod draw;
 mod flame;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ratatui::Frame as Canvas;
@@ -24,6 +25,7 @@ use pfp_model::compare::Baseline;
 use pfp_model::recent::Recent;
 use pfp_model::tree::{Direction, Samples, Tree, TreeRow};
 use pfp_model::{Frame, Model, OpenRegion, Stacks};
+use pfp_read::waits::WaitsReport;
 
 /// Number of lines above the rows: the heading, and the titles of the columns.
 const HEADS: u16 = 2;
@@ -102,8 +104,8 @@ pub struct TreeView {
     samples: Samples,
     /// Whether stacks were sampled since the last poll.
     has_sampled: bool,
-    /// Whether the thread that samples waits samples the stacks, too.
-    has_waits: bool,
+    /// The report of waits whose stacks were counted last.
+    report: Option<Arc<WaitsReport>>,
     /// The columns, and the order of the nodes of each level.
     table: ChosenColumns,
 }
@@ -373,7 +375,8 @@ impl View for TreeView {
     }
 
     fn samples_every(&self) -> Option<Duration> {
-        (self.source == WeightSource::Samples && !self.has_waits).then_some(SAMPLES_EVERY)
+        let has_stacks = self.report.as_ref().is_some_and(|report| report.stacks.is_some());
+        (self.source == WeightSource::Samples && !has_stacks).then_some(SAMPLES_EVERY)
     }
 
     fn copied(&self, common: &Common) -> Option<(String, String)> {
@@ -384,7 +387,7 @@ impl View for TreeView {
 
     fn sample(&mut self, stacks: &[(u32, Vec<u32>)], common: &Common) {
         if let Some(snapshot) = common.model.snapshot() {
-            self.samples.take(snapshot, stacks);
+            self.samples.take_open(snapshot, stacks);
             self.has_sampled = true;
         }
     }
@@ -415,10 +418,14 @@ impl View for TreeView {
 
     fn update(&mut self, common: &mut Common) -> Outcome {
         self.recent.see(&common.model);
-        self.has_waits = common.waits.samples_stacks();
-        if self.has_waits {
-            let stacks = std::mem::take(&mut common.waits.stacks);
-            self.samples.take_with_waits(&stacks, |reason| common.model.reason_number(reason));
+        let last = std::mem::replace(&mut self.report, common.waits().cloned());
+        if let Some(report) = &self.report
+            && let Some(stacks) = &report.stacks
+        {
+            // The screen may be updated again before there is another report.
+            if last.is_none_or(|last| !Arc::ptr_eq(&last, report)) {
+                self.samples.take(stacks, |reason| common.model.reason_number(reason));
+            }
         } else if let Some(snapshot) = common.model.snapshot().filter(|_| !self.has_sampled) {
             self.samples.take_snapshot(snapshot);
         }

@@ -7,13 +7,14 @@ use ratatui::layout::{Position, Rect};
 use ratatui::widgets::Paragraph;
 
 use crate::common::keys::KeyMap;
-use crate::common::{Action, Common, MouseTarget, Overlay, Prompt, Screen, WaitNeeds};
+use crate::common::{Action, Common, MouseTarget, Overlay, Prompt, Screen};
 use crate::styles::{Styles, wrapped};
 use pfp_model::compare::Baseline;
 use pfp_model::filter::Filter;
 use pfp_model::grid::{Grid, TableLayout};
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source::{Candidate, ProcessGroup};
+use pfp_read::waits::WaitNeeds;
 
 /// The next step of the app after a screen has handled an action.
 pub enum Outcome {
@@ -244,7 +245,7 @@ pub trait View {
     /// Sets the baseline for comparisons.
     fn compare_with(&mut self, _baseline: &Baseline, _common: &Common) {}
 
-    /// What the screen shows of the waits.
+    /// What the screen shows of the waits: at least a summary.
     fn wait_needs(&self) -> WaitNeeds {
         WaitNeeds::Summary
     }

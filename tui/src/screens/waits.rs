@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use crate::screens::prelude::*;
-use pfp_model::waits::{Link, ReasonRow, WaitsReport, verdict};
 use pfp_read::text::{clean, counted};
+use pfp_read::waits::{Link, ReasonRow, WaitsReport, verdict};
 
 /// Columns of the mark of the cursor.
 const MARK: usize = 1;
@@ -14,7 +14,8 @@ const CYCLES: usize = 8;
 
 const NOTHING: &str = " no thread has waited for anything in the last seconds";
 const LOOKING: &str = " sampling what the threads wait for";
-const ONLY_HERE: &str = " waits are shown for one running process of this machine";
+const UNKNOWN: &str =
+    " waits are known for one process at a time, and from files if they were saved";
 
 pub(super) static TABLE: Table<ReasonRow, Common> = table! {
     ReasonRow, Common;
@@ -76,7 +77,7 @@ impl Default for WaitsView {
 
 /// See [`WaitsView::remarks`].
 fn remarks(common: &Common) -> Vec<(String, bool)> {
-    let Some(report) = &common.waits.report else { return Vec::new() };
+    let Some(report) = common.waits() else { return Vec::new() };
     let link = |link: &Link| {
         let holder = link.owner.as_deref().unwrap_or("an unknown thread");
         let (thread, point, lock) = (&link.thread, &link.point, &link.lock);
@@ -95,7 +96,7 @@ fn remarks(common: &Common) -> Vec<(String, bool)> {
         lines.truncate(CYCLES - 1);
         lines.push(("   and more: pfp-top waits lists all".into(), false));
     }
-    lines.extend(common.waits.note.iter().map(|note| (format!(" {note}"), false)));
+    lines.extend(report.limit.iter().map(|limit| (format!(" {limit}"), false)));
     lines
 }
 
@@ -127,7 +128,7 @@ impl View for WaitsView {
     }
 
     fn update(&mut self, common: &mut Common) -> Outcome {
-        self.rows = common.waits.report.as_ref().map_or(Vec::new(), WaitsReport::reasons);
+        self.rows = common.waits().map_or(Vec::new(), |report| report.reasons());
         self.remarks = remarks(common);
         Outcome::Arrange
     }
@@ -175,12 +176,12 @@ impl View for WaitsView {
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
         let (styles, theme) = (&common.styles, &common.styles.theme);
         let [top, remarks, head, list] = self.parts(body);
-        let report = common.waits.report.as_ref();
+        let report = common.waits().map(|report| report.as_ref());
         let ellipsis = styles.glyphs.ellipsis;
-        let sentence = match (report, report.and_then(verdict)) {
-            (None, _) => String::new(),
-            (Some(_), Some(verdict)) => format!(" {verdict}"),
-            (Some(_), None) => " the threads run more than they wait for any one thing".into(),
+        let sentence = match report.filter(|report| report.samples > 0).map(verdict) {
+            None => String::new(),
+            Some(Some(verdict)) => format!(" {verdict}"),
+            Some(None) => " the threads run more than they wait for any one thing".into(),
         };
         let sentence = text::cut(&clean(&sentence), body.width.into(), ellipsis);
         frame.render_widget(Line::styled(sentence, theme.process), top);
@@ -192,13 +193,14 @@ impl View for WaitsView {
         let fit = TABLE.fit(&self.table, MARK, body.width.into(), ellipsis);
         frame.render_widget(fit.heading(&self.table, styles), head);
         if self.rows.is_empty() {
-            let text = match (&common.waits.note, report) {
-                (Some(note), None) => format!(" {note}"),
-                (_, Some(_)) => NOTHING.into(),
-                (None, None) if common.waits.has_begun() => LOOKING.into(),
-                (None, None) => ONLY_HERE.into(),
+            let text = match report {
+                None => UNKNOWN,
+                // The lines above say why.
+                Some(WaitsReport { samples: 0, limit: Some(_), .. }) => "",
+                Some(WaitsReport { samples: 0, limit: None, .. }) => LOOKING,
+                Some(_) => NOTHING,
             };
-            return view::draw_empty(frame, list, &text, common);
+            return view::draw_empty(frame, list, text, common);
         }
         let seen = self.rows.iter().skip(common.scroll.offset);
         for (area, row) in list.rows().zip(seen) {

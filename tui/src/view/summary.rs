@@ -12,10 +12,10 @@ use ratatui::text::{Line, Span};
 
 use crate::app::App;
 use crate::styles::{Styles, chart};
-use pfp_model::waits::held_up;
 use pfp_model::{Basis, Figures};
 use pfp_read::text;
 use pfp_read::units;
+use pfp_read::waits::held_up;
 
 /// Minimum height of a screen with this line.
 const HIGH: u16 = 16;
@@ -72,7 +72,7 @@ fn parts(app: &App) -> Vec<Vec<Span<'static>>> {
     {
         parts.push(in_regions(&percent(load), styles));
     }
-    if let Some(words) = app.common.waits.report.as_ref().and_then(held_up) {
+    if let Some(words) = app.common.waits().and_then(|report| held_up(report)) {
         parts.push(vec![Span::styled(text::clean(&words).into_owned(), theme.warn)]);
     }
     if let Some(hottest) = app.common.model.hottest() {

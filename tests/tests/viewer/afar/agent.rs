@@ -73,13 +73,13 @@ impl Agent {
 
     /// Requests a picture, and promises the next request within `within_s` seconds.
     fn picture(&mut self, within_s: Option<u64>) -> Value {
-        self.ask(json!({ "Picture": { "source": 0, "within_s": within_s } }))
+        self.ask(json!({ "Picture": { "source": 0, "within_s": within_s, "waits": "nothing" } }))
     }
 
     /// Attaches to a process, and disables one of its points.
     fn switch_off(&mut self, place: &Place, target: &Target, name: &str, keep: bool) {
         let hello = self.ask(json!({ "Hello": { "keep": keep } }));
-        assert_eq!(hello["Hello"]["version"], 8, "{hello}");
+        assert_eq!(hello["Hello"]["version"], 9, "{hello}");
         let snapshot = place.snapshot(target);
         let segment = &snapshot.process.segment_id;
         let point = snapshot.points.iter().find(|point| point.name == name).unwrap().id;
@@ -185,7 +185,7 @@ fn switches_are_restored_while_replies_stay_unread() {
     wait_for("all threads in all points", || near.0.snapshot(&target).cells.len() >= 8000);
     // A full pipe, whose last page may be partly empty.
     let full = (64 << 10) - 4096;
-    let picture = |within_s: u64| json!({ "Picture": { "source": 1, "within_s": within_s } });
+    let picture = |within_s: u64| json!({ "Picture": { "source": 1, "within_s": within_s, "waits": "nothing" } });
     // Attaches, disables a point, and leaves a reply unread.
     let stuck = |point: &str, within_s: u64| {
         let mut agent = Agent::start(&near.0);

@@ -2,10 +2,12 @@
 //! corrects figures. The result satisfies the guarantees that [`crate::snapshot`] states.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::{BadPlace, Discovery};
 use crate::snapshot::{AMOUNTS, Edge, End, Process, Snapshot};
 use crate::text::{clean, clean_in_place};
+use crate::waits::WaitsReport;
 
 /// Makes the names and reasons of places safe to show.
 pub fn clean_places(mut places: Vec<BadPlace>) -> Vec<BadPlace> {
@@ -81,6 +83,14 @@ pub(crate) fn clean_snapshot(snapshot: &mut Snapshot) {
     for lane in &mut snapshot.lanes {
         clean_in_place(&mut lane.name);
     }
+    if let Some(waits) = &mut snapshot.waits {
+        let mut clean = WaitsReport::clone(waits);
+        clean.clean();
+        // Snapshots share a report until there is a new one.
+        if clean != **waits {
+            *waits = Arc::new(clean);
+        }
+    }
     snapshot.points.sort_by_key(|point| point.id);
     snapshot.points.dedup_by_key(|point| point.id);
     snapshot.lanes.sort_by_key(|lane| lane.id);
@@ -114,6 +124,8 @@ mod tests {
             snapshot.cells.reverse();
             let edge = |point| Edge { point, ..Edge::default() };
             snapshot.edges = vec![edge(2), edge(1), edge(2)];
+            let limit = Some("\x1b[2J".into());
+            snapshot.waits = Some(Arc::new(WaitsReport { limit, ..WaitsReport::default() }));
             Ok(snapshot)
         }
     }

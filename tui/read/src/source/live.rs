@@ -3,6 +3,7 @@
 mod names;
 pub(super) mod picture;
 mod switches;
+mod waits;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -34,12 +35,14 @@ use crate::files::atomic_file::{self, Existing};
 use crate::files::zstd_file;
 use crate::local_time::unix_ns;
 use crate::snapshot::{Drained, End, LaneKind, ProcessState, Record, Snapshot};
+use crate::waits::WaitNeeds;
 use names::Names;
 use picture::{
     CellCache, Fate, add_calls, bound_resets, convert, convert_record, name_of, point_state,
     records, state_of, ticks_until, until_last_begin,
 };
 use switches::Switches;
+use waits::Waits;
 
 /// How long a screen waits for names from the program's object files: too short for a user to
 /// notice, and long enough that the names of most programs do not change before the user's eyes.
@@ -198,6 +201,7 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         dead: false,
         cells: CellCache::default(),
         names: Names::default(),
+        waits: Waits::default(),
         interval: None,
         last: None,
         elapsed_ticks: 0,
@@ -315,6 +319,7 @@ struct LiveSource {
     dead: bool,
     cells: CellCache,
     names: Names,
+    waits: Waits,
     /// Maximum time until the next poll. `None` for a command, which has no screen.
     interval: Option<Duration>,
     /// The last picture of a dead process, with the names that the program reports.
@@ -340,7 +345,12 @@ impl Source for LiveSource {
         let timeout = self.interval.map_or(Duration::MAX, |_| FOR_NAMES);
         let loaded = self.objects();
         self.names.show(&mut snapshot.points, loaded, timeout);
+        snapshot.waits = self.waits.report();
         Ok(snapshot)
+    }
+
+    fn need_waits(&mut self, needs: WaitNeeds) {
+        self.waits.need(needs, self.facts.id);
     }
 
     fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {

@@ -14,6 +14,7 @@ use super::way::{AgentCommand, Route, at};
 use super::wire::{Answer, Ask, Unpacker};
 use pfp_read::source::guard::{clean_discovery, clean_places};
 use pfp_read::source::{BadPlace, Candidate, Discovery, Finder, ProcessGroup, Refusal, Source};
+use pfp_read::waits::WaitNeeds;
 
 /// How long the first search for processes waits for each place.
 const TO_FIND: Duration = Duration::from_secs(3);
@@ -158,6 +159,7 @@ impl RemoteFinder {
             is_elsewhere: self.is_elsewhere,
             unpacker: Unpacker::new()?,
             interval: None,
+            waits: WaitNeeds::Nothing,
             rings: HashMap::new(),
             scale: None,
             missed: 0,

@@ -16,6 +16,7 @@ use super::way::at;
 use super::wire::{Answer, Ask, Failure, Unpacker};
 use pfp_read::snapshot::{Drained, Lane, PointState, Record, Snapshot};
 use pfp_read::source::{Acted, Change, ChangeAnswer, LineStatus, ProcessGroup, RawCopy, Source};
+use pfp_read::waits::WaitNeeds;
 
 /// How long a subcommand without a screen waits for a picture other than the first.
 const READER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -47,6 +48,8 @@ pub(super) struct RemoteSource {
     pub(super) unpacker: Unpacker,
     /// Maximum time until the next poll. `None` for a command, which has no screen.
     pub(super) interval: Option<Duration>,
+    /// What is needed of the waits.
+    pub(super) waits: WaitNeeds,
     /// Records of the rings, lane by lane.
     pub(super) rings: HashMap<u32, Ring>,
     /// The conversion of ticks, for a place with another clock. `None` before the first picture.
@@ -195,7 +198,7 @@ impl RemoteSource {
 
     pub(super) fn ask_for_picture(&mut self) -> Result<PendingRequest> {
         let within_s = self.interval.map(|within| (within + FORGIVEN).as_secs());
-        let ask = Ask::Picture { source: self.id, within_s };
+        let ask = Ask::Picture { source: self.id, within_s, waits: self.waits };
         Ok(*self.asked.insert(self.far.borrow_mut().ask(ask)?))
     }
 
@@ -316,6 +319,10 @@ impl Source for RemoteSource {
 
     fn set_interval(&mut self, within: Option<Duration>) {
         self.interval = within;
+    }
+
+    fn need_waits(&mut self, needs: WaitNeeds) {
+        self.waits = needs;
     }
 
     fn picture(&mut self) -> Result<Snapshot> {

@@ -29,11 +29,12 @@ use pfp_read::files::recording;
 use pfp_read::snapshot::{PointState, Snapshot, Usage};
 use pfp_read::source::{Change, Discovery, ProcessGroup, Refusal};
 use pfp_read::text::counted;
+use pfp_read::waits::WaitNeeds;
 
 /// The first bytes that an agent sends. A shell may print something before them.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
 /// The version of the protocol. Both ends must have the same version.
-pub(crate) const VERSION: u32 = 8;
+pub(crate) const VERSION: u32 = 9;
 
 /// Maximum length of a message, in bytes.
 const LIMIT: u32 = 64 << 20;
@@ -58,9 +59,10 @@ pub(crate) enum Ask {
     AttachGroup { source: u32, group: ProcessGroup },
     /// Stops watching the process or the group that has this number.
     Detach { source: u32 },
-    /// Asks for the next picture. If no further request arrives and no part of a reply is written
-    /// within `within_s` seconds, the line counts as lost until a request arrives.
-    Picture { source: u32, within_s: Option<u64> },
+    /// Asks for the next picture, with as much of the waits as `waits` says. If no further request
+    /// arrives and no part of a reply is written within `within_s` seconds, the line counts as lost
+    /// until a request arrives.
+    Picture { source: u32, within_s: Option<u64>, waits: WaitNeeds },
     /// Asks for the records of these lanes' rings from these numbers on, up to the last picture.
     NewRecords { source: u32, from: Vec<(u32, u64)> },
     /// Makes changes, in this order.

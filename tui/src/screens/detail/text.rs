@@ -11,10 +11,10 @@ use crate::styles::beside;
 use pfp_model::columns::{self, state_word};
 use pfp_model::histogram::HistogramBar;
 use pfp_model::threads::own_name;
-use pfp_model::waits::RUNNING;
 use pfp_model::{CallEnd, Calls, HistogramWindow, Related, WindowStats, histogram, lost};
 use pfp_read::snapshot::Stats;
 use pfp_read::text::counted;
+use pfp_read::waits::RUNNING;
 
 /// Minimum width for showing the histogram beside the figures.
 const WIDE: usize = 80;
@@ -319,7 +319,7 @@ impl Pane<'_> {
     /// What the point's threads did in the last seconds: ran, were in the run queue, or waited.
     fn waits(&self, width: usize) -> Vec<Line<'static>> {
         let Some(point) = self.figures.waits() else { return Vec::new() };
-        let seconds = self.common.waits.report.as_ref().map_or(0.0, |report| report.seconds);
+        let seconds = self.common.waits().map_or(0.0, |report| report.seconds);
         let last = units::duration(seconds);
         let mut lines = vec![self.title(&format!("Time by the clock, last {last}: share"))];
         let mut parts = point.parts();

@@ -42,8 +42,8 @@ pub(super) static TABLE: Table<Thread, Common> = table! {
 
 /// What the thread waits for, and for how long; empty while it runs.
 fn waits(thread: &Thread, common: &Common) -> String {
-    let now = common.waits.report.as_ref().map_or(&[][..], |report| &report.now);
-    let found = now.binary_search_by_key(&thread.lane.tid, |waiting| waiting.id_inside).ok();
+    let now = common.waits().map_or(&[][..], |report| &report.now);
+    let found = now.binary_search_by_key(&Some(thread.lane.id), |waiting| waiting.lane).ok();
     found.map_or(String::new(), |at| {
         let it = &now[at];
         format!("{} {}", units::duration(it.seconds), text::clean(&it.reason))

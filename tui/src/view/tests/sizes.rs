@@ -32,7 +32,7 @@ fn full() -> Desk {
     records(&mut desk);
     desk.made().losses[Loss::BeginsRefused] = 12;
     desk.screens.roofline.ceilings = Some(pfp_model::roofline::made_up_ceilings());
-    desk.common.waits.report = Some(super::waits::report());
+    desk.made().waits = Some(Arc::new(super::waits::report()));
     let dot = |label: &str| pfp_model::roofline::Dot {
         label: label.into(),
         intensity: 0.5,

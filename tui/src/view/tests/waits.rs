@@ -1,8 +1,9 @@
 //! Tests of the screen of waits, as text.
 
 use super::*;
-use pfp_model::waits::{Link, LockReport, PointReport, ReasonReport, Waiter, Waiting, WaitsReport};
-use pfp_read::waits::Kind;
+use pfp_read::waits::{
+    Kind, Link, LockReport, PointReport, ReasonReport, Waiter, Waiting, WaitsReport,
+};
 
 /// A report of six threads that wait for a lock, and of one that holds it and waits for a disk.
 pub(super) fn report() -> WaitsReport {
@@ -56,21 +57,28 @@ pub(super) fn report() -> WaitsReport {
         }],
         deadlocks: Vec::new(),
         stuck: Vec::new(),
-        stacks: Vec::new(),
+        limit: None,
+        stacks: None,
         now: vec![Waiting {
             thread: "worker 1".into(),
             tid: 4711,
             reason: "lock JOBS".into(),
             seconds: 0.0012,
-            id_inside: 4711,
+            lane: Some(0),
         }],
     }
+}
+
+/// Lets the next snapshot have this report.
+fn wait_for(desk: &mut Desk, report: WaitsReport) {
+    desk.made().waits = Some(Arc::new(report));
+    desk.wait(1);
 }
 
 #[test]
 fn the_table_of_points_says_what_holds_them_up() {
     let mut desk = desk();
-    desk.common.waits.report = Some(report());
+    wait_for(&mut desk, report());
     let points = screen(&mut desk, false, (130, 30));
     assert!(points.contains("6 threads wait for lock JOBS: 91.0 % of handle_request"), "{points}");
     desk.press("3");
@@ -84,8 +92,7 @@ fn a_point_has_its_waits_in_the_table_and_in_detail() {
     let waiting = desk.common.order[1];
     let mut report = report();
     report.points[0].id = Some(waiting);
-    desk.common.model.take_waits(Some(&report));
-    desk.common.waits.report = Some(report);
+    wait_for(&mut desk, report);
     let table = screen(&mut desk, false, (130, 30));
     let lines: Vec<_> = table.lines().filter(|line| line.contains("91.0% lock JOBS")).collect();
     let name = desk.common.model.point(waiting).unwrap().name();
@@ -93,7 +100,8 @@ fn a_point_has_its_waits_in_the_table_and_in_detail() {
     desk.common.selected = Some(waiting);
     desk.press("2");
     check("detail-waits", &screen(&mut desk, false, SIZES[1]), SIZES[1]);
-    desk.common.model.take_waits(None);
+    desk.made().waits = None;
+    desk.wait(1);
     let table = screen(&mut desk, false, (130, 30));
     assert!(!table.contains("lock JOBS"), "{table}");
 }
@@ -101,7 +109,7 @@ fn a_point_has_its_waits_in_the_table_and_in_detail() {
 #[test]
 fn reasons_of_waits() {
     let mut desk = desk();
-    desk.common.waits.report = Some(report());
+    wait_for(&mut desk, report());
     desk.press("9");
     check_all("waits", &mut desk);
 }
@@ -120,7 +128,7 @@ fn a_deadlock_comes_first() {
         link("payer", "transfer", "lock JOURNAL", "auditor"),
         link("auditor", "audit", "lock ACCOUNTS", "payer"),
     ];
-    desk.common.waits.report = Some(WaitsReport { deadlocks: vec![cycle], ..report() });
+    wait_for(&mut desk, WaitsReport { deadlocks: vec![cycle], ..report() });
     desk.press("9");
     check("waits-deadlock", &screen(&mut desk, false, SIZES[1]), SIZES[1]);
 }

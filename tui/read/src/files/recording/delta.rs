@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Bucket, Cell, Clock, Edge, Lane, Losses, Point, Process, Snapshot};
+use crate::waits::WaitsReport;
 
 /// The changes from one snapshot to a later one.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub(super) struct Delta {
     grown: Vec<Cell>,
     #[serde(default, skip_serializing_if = "ListDelta::is_nothing")]
     edges: ListDelta<Edge, (u32, Option<u32>, u32)>,
+    /// The present report, not its changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    waits: Option<Arc<WaitsReport>>,
 }
 
 /// Changes of the cells, by point and lane.
@@ -107,6 +111,7 @@ impl Delta {
             cells,
             grown,
             edges: ListDelta::between(&key.edges, &now.edges, Edge::key, Edge::eq),
+            waits: now.waits.clone(),
         }
     }
 
@@ -132,6 +137,7 @@ impl Delta {
             cells: cells.apply(&key.cells, |cell| cell.key()),
             edges: self.edges.apply(&key.edges, Edge::key),
             losses: self.losses.unwrap_or_else(|| key.losses.clone()),
+            waits: self.waits,
             ..Snapshot::default()
         }
     }

@@ -1,4 +1,4 @@
-//! Watches the waits of one process: for a while, or in a thread of its own for a screen.
+//! Watches the waits of one process: for a while, or in a thread of its own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
-use super::{SampledStack, WaitTimes, WaitsReport};
-use pfp_read::snapshot::{Lane, LaneKind, Snapshot};
-use pfp_read::source::{Refusal, Source, attach, discover};
-use pfp_read::text::clean;
-use pfp_read::waits::{Reason, Sampler, ThreadSample};
+use super::report::{SampledStack, WaitsReport};
+use super::times::WaitTimes;
+use super::{Reason, Sampler, ThreadSample, WaitNeeds};
+use crate::snapshot::{Lane, LaneKind, Snapshot};
+use crate::source::{Refusal, Source, attach, discover};
+use crate::text::clean;
 
-/// Maximum part of a CPU that sampling takes; less while no screen shows the details.
+/// Maximum part of a CPU that sampling takes; less for a summary.
 const BUDGET: f64 = 0.02;
 const LOW_BUDGET: f64 = 0.004;
 /// Minimum and maximum time between two samples. Short waits need the minimum; a process with
@@ -31,10 +32,10 @@ const POLL_FOR_LANES: Duration = Duration::from_millis(500);
 const NAMES: Duration = Duration::from_secs(1);
 /// How long the name of a thread that has ended is kept.
 const KEPT: Duration = Duration::from_secs(600);
-/// A screen shows the last five periods of one second, and the present one.
+/// A report is of the last five periods of one second, and the present one.
 const PERIOD: Duration = Duration::from_secs(1);
 const PERIODS: usize = 5;
-/// Time between two reports: for the screen of waits, and for others.
+/// Time between two reports, and between two that are only a summary.
 const REPORT: Duration = Duration::from_millis(250);
 const RARE_REPORT: Duration = Duration::from_secs(1);
 /// Number of stacks beyond which a report that was not taken loses its stacks.
@@ -144,11 +145,6 @@ impl Watch {
             "" => clean(&self.sampler.name(self.pid)).into_owned(),
             name => name.to_owned(),
         }
-    }
-
-    /// Why less is known than usual; see [`Sampler::limit`].
-    pub fn limit(&self) -> Option<String> {
-        self.sampler.limit()
     }
 
     /// Takes one sample. Returns how long to wait for the next one. `None` if the process has
@@ -272,13 +268,13 @@ impl Watch {
     }
 
     /// The stacks of threads with a lane that were counted since the last call.
-    fn take_stacks(&mut self) -> Vec<SampledStack> {
-        let counted = self.stacks.as_mut().map(std::mem::take).unwrap_or_default().into_iter();
+    fn take_stacks(&mut self) -> Option<Vec<SampledStack>> {
+        let counted = std::mem::take(self.stacks.as_mut()?).into_iter();
         let stack = |(stack, (count, _)): (OpenStack, (u64, u64))| {
             let reason = stack.reason.map(|reason| reason.to_string());
             Some(SampledStack { lane: stack.lane?, points: stack.points, reason, count })
         };
-        counted.filter_map(stack).collect()
+        Some(counted.filter_map(stack).collect())
     }
 
     /// The stacks that were counted, as names from the outside in: the thread, its open points, and
@@ -319,7 +315,15 @@ impl Watch {
                 _ => format!("{name} {tid}"),
             }
         };
-        self.times.report(point, thread)
+        let mut report =
+            WaitsReport { limit: self.sampler.limit(), ..self.times.report(point, thread) };
+        for waiting in &mut report.now {
+            let inside = self.times.threads.get(&waiting.tid).map(|it| it.sample.id_inside);
+            waiting.lane = inside.and_then(|inside| self.lanes.get(&inside)).copied();
+        }
+        report.now.sort_by_key(|waiting| waiting.lane);
+        report.clean();
+        report
     }
 }
 
@@ -338,24 +342,22 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
-/// The last report of a thread that samples, or why there is none.
-type Latest = Result<(WaitsReport, Option<String>), String>;
-
-/// Adds the stacks of `earlier`, a report that the screen has not taken, to `next`. If `earlier` has
+/// Adds the stacks of `earlier`, a report that nobody has taken, to `next`. If `earlier` has
 /// [`MOST_STACKS`] already, its stacks are dropped, so that memory stays bounded.
-fn with_stacks_of(earlier: Option<Latest>, mut next: Latest) -> Latest {
-    if let (Some(Ok((earlier, _))), Ok((next, _))) = (earlier, &mut next)
-        && earlier.stacks.len() < MOST_STACKS
+fn with_stacks_of(earlier: Option<WaitsReport>, mut next: WaitsReport) -> WaitsReport {
+    let earlier = earlier.and_then(|earlier| earlier.stacks);
+    if let (Some(earlier), Some(stacks)) = (earlier, &mut next.stacks)
+        && earlier.len() < MOST_STACKS
     {
-        next.stacks.extend(earlier.stacks);
+        stacks.extend(earlier);
     }
     next
 }
 
-/// A thread that samples a process for a screen, until this is dropped.
+/// A thread that samples a process, until this is dropped.
 #[derive(Debug, Default)]
-pub struct WaitsThread {
-    latest: Arc<Mutex<Option<Latest>>>,
+pub(crate) struct WaitsThread {
+    latest: Arc<Mutex<Option<WaitsReport>>>,
     stops: Arc<AtomicBool>,
     is_thorough: Arc<AtomicBool>,
     needs_stacks: Arc<AtomicBool>,
@@ -367,19 +369,19 @@ impl WaitsThread {
     /// # Errors
     ///
     /// If no thread can be started.
-    pub fn start(segment_id: String) -> Result<Self> {
+    pub(crate) fn start(segment_id: String) -> Result<Self> {
         let it = Self::default();
         let flags = [&it.stops, &it.is_thorough, &it.needs_stacks].map(Arc::clone);
         let latest = Arc::clone(&it.latest);
         let run = move || {
-            let publish = |next: Latest| {
+            let publish = |next: WaitsReport| {
                 let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
                 *latest = Some(with_stacks_of(latest.take(), next));
             };
             let [stops, is_thorough, needs_stacks] = &flags;
-            let publish_report = |next| publish(Ok(next));
-            if let Err(error) = run(&segment_id, stops, is_thorough, needs_stacks, publish_report) {
-                publish(Err(format!("{error:#}")));
+            if let Err(error) = run(&segment_id, stops, is_thorough, needs_stacks, publish) {
+                let limit = Some(clean(&format!("{error:#}")).into_owned());
+                publish(WaitsReport { limit, ..WaitsReport::default() });
             }
         };
         thread::Builder::new()
@@ -389,24 +391,15 @@ impl WaitsThread {
         Ok(it)
     }
 
-    /// Samples as often as a screen of waits needs, or only as often as a summary does.
-    pub fn be_thorough(&self, is_thorough: bool) {
-        self.is_thorough.store(is_thorough, Relaxed);
+    /// Samples from now on as often as is needed, and counts the stacks of open regions if they are
+    /// needed.
+    pub(crate) fn need(&self, needs: WaitNeeds) {
+        self.is_thorough.store(needs > WaitNeeds::Summary, Relaxed);
+        self.needs_stacks.store(needs == WaitNeeds::Stacks, Relaxed);
     }
 
-    /// Whether the thread has ended, as with its process.
-    pub fn has_ended(&self) -> bool {
-        Arc::strong_count(&self.latest) == 1
-    }
-
-    /// Counts the stacks of open regions from now on, or not.
-    pub fn need_stacks(&self, is_needed: bool) {
-        self.needs_stacks.store(is_needed, Relaxed);
-    }
-
-    /// The report since the last call, with the reason if less is known than usual; or why nothing
-    /// can be sampled. `None` if there is nothing new.
-    pub fn take(&self) -> Option<Latest> {
+    /// The report since the last call, if there is a new one.
+    pub(crate) fn take(&self) -> Option<WaitsReport> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -422,14 +415,11 @@ fn run(
     stops: &AtomicBool,
     is_thorough: &AtomicBool,
     needs_stacks: &AtomicBool,
-    publish: impl Fn((WaitsReport, Option<String>)),
+    publish: impl Fn(WaitsReport),
 ) -> Result<()> {
     let found = discover()?.candidates;
-    let Some(process) = found.iter().find(|it| it.segment_id == segment_id) else {
-        bail!(
-            "waits are shown for one process of this machine: `pfp-top waits` there shows others"
-        );
-    };
+    let process = found.iter().find(|it| it.segment_id == segment_id);
+    let process = process.context("the process has ended before its waits were sampled")?;
     let mut watch = Watch::of(attach(process)?)?;
     let (mut reported, mut begun) = (Instant::now(), Instant::now());
     while !stops.load(Relaxed) {
@@ -447,8 +437,7 @@ fn run(
         if reported.elapsed() > report {
             reported = Instant::now();
             let started = cpu_time();
-            let report = WaitsReport { stacks: watch.take_stacks(), ..watch.report() };
-            publish((report, watch.limit()));
+            publish(WaitsReport { stacks: watch.take_stacks(), ..watch.report() });
             // What a report costs is part of the budget, too.
             thread::sleep(cpu_time().saturating_sub(started).div_f64(budget).min(BETWEEN.1));
         }

@@ -1,6 +1,6 @@
 //! Where the time of a process went: run, queued, or waited for which reason, by point and by lock.
 //!
-//! [`WaitTimes`] adds up samples of [`pfp_read::waits`]. For each thread, the time between two
+//! [`WaitTimes`] adds up samples of a [`Sampler`](super::Sampler). For each thread, the time between two
 //! samples is divided exactly, by the kernel's counts:
 //!
 //! ```text
@@ -15,25 +15,16 @@
 //! proportion to the thread's other times of its kind. The waits of a thread that was never seen to
 //! wait are shown as short waits without a reason.
 
-mod report;
-mod watch;
-
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::rc::Rc;
 use std::time::Instant;
 
-use pfp_read::waits::{Kind, Reason, ThreadSample, Wait};
-
-pub use self::report::{
-    Link, LockReport, PointReport, RUN_QUEUE, RUNNING, ReasonReport, ReasonRow, SampledStack,
-    TimePart, Waiter, Waiting, WaitsReport, held_up, verdict,
-};
-pub use self::watch::{WaitsThread, Watch};
+use super::{Kind, Reason, ThreadSample, Wait};
 
 /// Where a thread spent time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place {
+pub(super) enum Place {
     /// In a point, or outside all points.
     Point(Option<u32>),
     /// In unknown points: the thread did something else at both samples.
@@ -42,15 +33,15 @@ enum Place {
 
 /// A thread's time in one place, nanoseconds.
 #[derive(Clone, Debug, Default)]
-struct Times {
-    run: u64,
-    queued: u64,
-    waited: HashMap<Reason, u64>,
+pub(super) struct Times {
+    pub(super) run: u64,
+    pub(super) queued: u64,
+    pub(super) waited: HashMap<Reason, u64>,
     /// Waits without a known reason.
-    short: u64,
+    pub(super) short: u64,
     /// Run and queued time that was taken for waits before the kernel counted it.
-    late: [u64; 2],
-    longest: HashMap<Reason, u64>,
+    pub(super) late: [u64; 2],
+    pub(super) longest: HashMap<Reason, u64>,
 }
 
 impl Times {
@@ -65,45 +56,45 @@ impl Times {
 
 /// The waits for one lock, or for something else that has an address.
 #[derive(Clone, Debug, Default)]
-struct LockTimes {
+pub(super) struct LockTimes {
     /// Number of waits that were seen.
-    waits: u64,
-    longest: u64,
+    pub(super) waits: u64,
+    pub(super) longest: u64,
     /// Nanoseconds by the waiting thread and its point.
-    waiters: HashMap<(u32, Option<u32>), u64>,
+    pub(super) waiters: HashMap<(u32, Option<u32>), u64>,
     /// How often each thread was the owner, with the point that it was in.
-    owners: HashMap<(u32, Option<u32>), u64>,
+    pub(super) owners: HashMap<(u32, Option<u32>), u64>,
 }
 
 /// A thread that is sampled.
 #[derive(Clone, Debug)]
-struct Thread {
-    sample: ThreadSample,
-    point: Option<u32>,
+pub(super) struct Thread {
+    pub(super) sample: ThreadSample,
+    pub(super) point: Option<u32>,
     /// When the present wait began, as far as known.
-    since: Instant,
+    pub(super) since: Instant,
     /// Its first sample.
     begun: Instant,
     /// Whether the thread was in the same wait at the sample before the last, and not on a CPU in
     /// between.
     is_unbroken: bool,
     /// Time on a CPU or in the run queue that the kernel has not counted yet. Nanoseconds.
-    uncounted: Vec<(Place, u64)>,
+    pub(super) uncounted: Vec<(Place, u64)>,
     /// Times on a CPU and in the run queue that the kernel has counted and that are in no interval
     /// yet. Nanoseconds.
-    left: [u64; 2],
+    pub(super) left: [u64; 2],
     /// Time that was taken for waits, which is all that `left` can correct. Nanoseconds.
     taken: u64,
 }
 
 /// The times of some period.
 #[derive(Clone, Debug, Default)]
-struct Period {
+pub(super) struct Period {
     first: Option<Instant>,
     last: Option<Instant>,
-    samples: u64,
-    times: HashMap<(u32, Place), Times>,
-    locks: HashMap<(Reason, u64), LockTimes>,
+    pub(super) samples: u64,
+    pub(super) times: HashMap<(u32, Place), Times>,
+    pub(super) locks: HashMap<(Reason, u64), LockTimes>,
 }
 
 impl Period {
@@ -111,7 +102,7 @@ impl Period {
         self.locks.entry((wait.reason.as_ref().clone(), wait.address)).or_default()
     }
 
-    fn times(&mut self, tid: u32, place: Place) -> &mut Times {
+    pub(super) fn times(&mut self, tid: u32, place: Place) -> &mut Times {
         self.times.entry((tid, place)).or_default()
     }
 
@@ -161,7 +152,7 @@ impl Period {
 
     /// Divides the times in [`Place::Unseen`] among the thread's other times. `point` returns the
     /// present point of a thread, which gets them if the thread has no other times.
-    fn divide_unseen(&mut self, point: impl Fn(u32) -> Option<u32>) {
+    pub(super) fn divide_unseen(&mut self, point: impl Fn(u32) -> Option<u32>) {
         let unseen = self.times.extract_if(|key, _| key.1 == Place::Unseen);
         let unseen: Vec<(u32, Times)> = unseen.map(|((tid, _), times)| (tid, times)).collect();
         let others: HashSet<u32> = self.times.keys().map(|key| key.0).collect();
@@ -200,7 +191,7 @@ impl Period {
     }
 
     /// Adds the times of a later period.
-    fn extend(&mut self, later: &Self) {
+    pub(super) fn extend(&mut self, later: &Self) {
         self.first = self.first.or(later.first);
         self.last = later.last.or(self.last);
         self.samples += later.samples;
@@ -221,7 +212,7 @@ impl Period {
         }
     }
 
-    fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         let (Some(first), Some(last)) = (self.first, self.last) else { return 0.0 };
         last.duration_since(first).as_secs_f64()
     }
@@ -245,19 +236,19 @@ fn add_each<K: Clone + Eq + Hash>(
 
 /// The times of a process, from samples of its threads.
 #[derive(Clone, Debug, Default)]
-pub struct WaitTimes {
+pub(super) struct WaitTimes {
     /// The end of the first sample.
     started: Option<Instant>,
-    threads: HashMap<u32, Thread>,
+    pub(super) threads: HashMap<u32, Thread>,
     /// The present period.
-    now: Period,
+    pub(super) now: Period,
     /// The periods before it.
-    before: VecDeque<Period>,
+    pub(super) before: VecDeque<Period>,
 }
 
 impl WaitTimes {
     /// Begins another period, and drops all but the last `kept` earlier ones.
-    pub fn begin_period(&mut self, kept: usize) {
+    pub(super) fn begin_period(&mut self, kept: usize) {
         let next = Period { first: self.now.last, last: self.now.last, ..Period::default() };
         self.before.push_back(std::mem::replace(&mut self.now, next));
         while self.before.len() > kept {
@@ -266,7 +257,7 @@ impl WaitTimes {
     }
 
     /// Adds one sample of all threads. `point` returns the innermost open point of a thread.
-    pub fn add(&mut self, samples: &[ThreadSample], point: impl Fn(u32) -> Option<u32>) {
+    pub(super) fn add(&mut self, samples: &[ThreadSample], point: impl Fn(u32) -> Option<u32>) {
         self.now.samples += 1;
         for sample in samples {
             self.now.first.get_or_insert(sample.at);
@@ -292,11 +283,6 @@ impl WaitTimes {
             let place = self.threads.get(&owner).and_then(|thread| thread.point);
             *self.now.lock(wait).owners.entry((owner, place)).or_default() += 1;
         }
-    }
-
-    /// Time of the present period so far, seconds.
-    pub fn seconds(&self) -> f64 {
-        self.now.seconds()
     }
 
     /// Begins with a thread that had no sample before.
@@ -401,7 +387,7 @@ impl WaitTimes {
     }
 
     /// The threads that have waited for one lock in all samples, without those in these cycles.
-    fn stuck(&self, cycles: &[Vec<u32>]) -> Vec<u32> {
+    pub(super) fn stuck(&self, cycles: &[Vec<u32>]) -> Vec<u32> {
         let in_cycles: HashSet<u32> = cycles.iter().flatten().copied().collect();
         let is_stuck = |thread: &Thread| {
             let is_for_lock = |wait: &Wait| wait.reason.kind == Kind::Lock && !wait.is_timed;
@@ -421,7 +407,7 @@ impl WaitTimes {
     /// same wait at the last two samples, for a lock with the same owner, and not on a CPU in
     /// between. So none of them can have released anything: the threads are in a deadlock. Each
     /// cycle begins with its smallest thread id.
-    fn cycles(&self) -> Vec<Vec<u32>> {
+    pub(super) fn cycles(&self) -> Vec<Vec<u32>> {
         let owner = |tid: u32| {
             let thread = self.threads.get(&tid).filter(|thread| thread.is_unbroken)?;
             let wait = thread.sample.wait.as_ref().filter(|wait| !wait.is_timed)?;
@@ -469,6 +455,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
+    use super::super::report::{RUNNING, held_up, verdict};
     use super::*;
 
     /// A sample of a thread after `ms` milliseconds, with its counts in milliseconds.

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{LockTimes, Period, Place, Times, WaitTimes};
-use pfp_read::text::counted;
-use pfp_read::units;
-use pfp_read::waits::{Kind, Reason};
+use super::times::{LockTimes, Period, Place, Times, WaitTimes};
+use super::{Kind, Reason};
+use crate::text::{clean_in_place, counted};
+use crate::units;
 
 /// Name of the time outside all points.
 const OUTSIDE: &str = "(outside)";
@@ -17,7 +17,7 @@ const SHORT: &str = "short waits";
 const TICK: u64 = 10_000_000;
 
 /// Where the time of a process went.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WaitsReport {
     /// Time from the first sample to the last, seconds.
     pub seconds: f64,
@@ -33,15 +33,19 @@ pub struct WaitsReport {
     pub deadlocks: Vec<Vec<Link>>,
     /// The other threads that have waited for one lock in all samples.
     pub stuck: Vec<Link>,
-    /// The threads that waited at the last sample, in the order of [`Waiting::id_inside`].
+    /// The threads that waited at the last sample, in the order of [`Waiting::lane`].
     pub now: Vec<Waiting>,
-    /// The stacks of open regions that were sampled since the report before, if a screen needs them.
-    #[serde(skip)]
-    pub stacks: Vec<SampledStack>,
+    /// Why nothing, or less than usual, is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// The stacks of open regions that were sampled since the report before. `None` if nobody needs
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacks: Option<Vec<SampledStack>>,
 }
 
 /// A stack of open regions that was sampled, and what its thread waited for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SampledStack {
     /// Id of the thread's lane.
     pub lane: u32,
@@ -54,7 +58,7 @@ pub struct SampledStack {
 }
 
 /// A thread that waits.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
     /// The thread's name.
     pub thread: String,
@@ -64,17 +68,15 @@ pub struct Waiting {
     pub reason: String,
     /// For how long, as far as known, seconds.
     pub seconds: f64,
-    /// Id of the thread in its own pid namespace.
-    #[serde(skip)]
-    pub id_inside: u32,
+    /// Id of its lane. `None` if it has none.
+    pub lane: Option<u32>,
 }
 
 /// The exclusive time of all threads in a point: time in nested regions belongs to their points.
 /// `wall_s` is the sum of `run_s`, `queued_s` and `waited_s`.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PointReport {
     /// The point's id. `None` for the time outside all points.
-    #[serde(skip)]
     pub id: Option<u32>,
     /// The point's name, or `(outside)` for the time outside all points.
     pub name: String,
@@ -93,7 +95,7 @@ pub struct PointReport {
 }
 
 /// A reason of a point's waits.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReasonReport {
     /// The kind.
     pub reason: Kind,
@@ -108,7 +110,7 @@ pub struct ReasonReport {
 }
 
 /// The waits for one lock, or for something else that has an address.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockReport {
     /// The kind of the waits.
     pub reason: Kind,
@@ -131,7 +133,7 @@ pub struct LockReport {
 }
 
 /// A thread that waits for a lock.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waiter {
     /// The thread's name.
     pub thread: String,
@@ -144,7 +146,7 @@ pub struct Waiter {
 }
 
 /// A thread that waits for a lock, and the thread that holds the lock.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Link {
     /// The thread's name.
     pub thread: String,
@@ -158,10 +160,43 @@ pub struct Link {
     pub owner: Option<String>,
 }
 
+impl WaitsReport {
+    /// Makes the texts safe to show.
+    pub fn clean(&mut self) {
+        let Self { points, locks, deadlocks, stuck, now, limit, stacks, .. } = self;
+        for point in points {
+            clean_in_place(&mut point.name);
+            point.reasons.iter_mut().for_each(|reason| clean_in_place(&mut reason.detail));
+        }
+        for lock in locks {
+            clean_in_place(&mut lock.name);
+            clean_in_place(&mut lock.address);
+            lock.owner.iter_mut().chain(&mut lock.owner_point).for_each(clean_in_place);
+            for waiter in &mut lock.waiters {
+                clean_in_place(&mut waiter.thread);
+                clean_in_place(&mut waiter.point);
+            }
+        }
+        for link in deadlocks.iter_mut().flatten().chain(stuck) {
+            [&mut link.thread, &mut link.point, &mut link.lock]
+                .into_iter()
+                .for_each(clean_in_place);
+            link.owner.iter_mut().for_each(clean_in_place);
+        }
+        for waiting in now {
+            clean_in_place(&mut waiting.thread);
+            clean_in_place(&mut waiting.reason);
+        }
+        limit.iter_mut().for_each(clean_in_place);
+        let reasons = stacks.iter_mut().flatten().filter_map(|stack| stack.reason.as_mut());
+        reasons.for_each(clean_in_place);
+    }
+}
+
 impl WaitTimes {
     /// The report of the present period and of the earlier ones that are kept. `point` names a
     /// point, and `thread` a thread.
-    pub fn report(
+    pub(super) fn report(
         &self,
         point: impl Fn(u32) -> String,
         thread: impl Fn(u32) -> String,
@@ -189,7 +224,8 @@ impl WaitTimes {
             deadlocks: cycles.into_iter().map(links).collect(),
             stuck,
             now: self.waiting(&thread),
-            stacks: Vec::new(),
+            limit: None,
+            stacks: None,
         }
     }
 
@@ -220,11 +256,11 @@ impl WaitTimes {
                 tid: *tid,
                 reason: it.sample.wait.as_ref()?.reason.to_string(),
                 seconds: it.sample.at.duration_since(it.since).as_secs_f64(),
-                id_inside: it.sample.id_inside,
+                lane: None,
             })
         });
         let mut waiting: Vec<_> = waiting.collect();
-        waiting.sort_by_key(|it| it.id_inside);
+        waiting.sort_by_key(|it| it.tid);
         waiting
     }
 
