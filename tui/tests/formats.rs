@@ -292,7 +292,10 @@ fn the_documentation_has_every_field() {
         }
     }
     let mut written = BTreeSet::new();
-    fields(&serde_json::to_value(&snapshot).unwrap(), &mut written);
+    let mut value = serde_json::to_value(&snapshot).unwrap();
+    // The fields of the waits are in a schema of their own.
+    value["waits"] = Value::Null;
+    fields(&value, &mut written);
 
     let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/snapshot-format.md");
     let text = fs::read_to_string(text).unwrap();

@@ -116,6 +116,32 @@ fn losing_one_machine_keeps_the_others_served() {
 }
 
 #[test]
+fn waits_have_the_name_of_their_lock_and_only_grow() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["deadlocked"]);
+    target.reach("started");
+    let served = Served::start(&place, &["-i", "0.05", "--waits"]);
+    let waited = || {
+        let text = served.metrics();
+        let is_wanted = |line: &&str| {
+            line.starts_with("pfp_wait_seconds_total{")
+                && line.contains("point=\"transfer\",reason=\"lock\",name=\"")
+                && line.contains("JOURNAL\"} ")
+        };
+        text.lines().find(is_wanted)?.rsplit_once(' ')?.1.parse::<f64>().ok()
+    };
+    let mut last = wait_for("the first waits", waited);
+    let first = last;
+    wait_for("two seconds more", || {
+        let now = waited().expect("it was there");
+        assert!(now >= last, "{last} {now}");
+        last = now;
+        (last >= first + 2.0).then_some(())
+    });
+    assert!(served.value("pfp_wait_seconds_total", &["point=\"(outside)\""]).is_none());
+}
+
+#[test]
 fn figures_equal_the_segment_and_no_reset_decreases_them() {
     let place = Place::new();
     let (mut target, mut watch) = start(&place);

@@ -9,6 +9,7 @@
 //! | `pfp_off_cpu_seconds` | counter | point, thread | time between begin and end, not on a CPU |
 //! | `pfp_switches` | counter | point, thread | switches between begin and end |
 //! | `pfp_amount` | counter | point, thread, amount | what the calls carried: bytes, items; of points that have amounts |
+//! | `pfp_wait_seconds` | counter | point, reason | time waited and queued, if it is sampled |
 //! | `pfp_call_exclusive_seconds` | histogram | point, thread | exclusive time of single calls |
 //! | `pfp_load` | gauge | point | share of one CPU |
 //! | `pfp_enabled` | gauge | point | 1 while it measures, else 0 |
@@ -21,7 +22,8 @@
 //! | `pfp_build` | info | | the version of pfp-top; not in files |
 //!
 //! Labels: `process`, made unique where two processes have the same name and id, and `pid`;
-//! `point`, made unique in its process; with threads, also `thread` and `lane`; `amount`, its name.
+//! `point`, made unique in its process; with threads, also `thread` and `lane`; `amount`, its name;
+//! `reason` of a wait, and `name` of the variable of a lock or the like.
 //! A reset of a point is a reset of its counters.
 //!
 //! The buckets of the histograms end at 10 ns times powers of two, up to 86 s. A bucket counts only
@@ -210,6 +212,9 @@ impl EncodeLabelSet for Labels {
         if let Some(amount) = &self.amount {
             [("amount", amount.as_str())].encode(encoder)?;
         }
+        if let Some((reason, name)) = &self.wait {
+            [("reason", reason.as_str()), ("name", name.as_str())].encode(encoder)?;
+        }
         Ok(())
     }
 }
@@ -307,6 +312,21 @@ impl Exposition {
                     add(&labels, Number::Real(sum as f64))
                 })
             })
+        })
+    }
+
+    /// Writes the times of waits; nothing if no process is sampled.
+    fn waits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let has_any = |part: &ProcessSeries| {
+            part.snapshot.waits.as_ref().is_some_and(|waits| waits.totals.is_some())
+        };
+        if !self.parts.iter().any(has_any) {
+            return Ok(());
+        }
+        let help = "Time that threads waited in the point, or were queued, by reason; sampled.";
+        let waits = ("pfp_wait", help, Some(Unit::Seconds));
+        self.family(encoder, &waits, MetricType::Counter, |part, add| {
+            part.waits(|labels, seconds| add(labels, Number::Real(seconds)))
         })
     }
 
@@ -439,6 +459,7 @@ impl Collector for Exposition {
         ];
         sums.iter().try_for_each(|(family, of)| self.sum(out, family, *of))?;
         self.amounts(out)?;
+        self.waits(out)?;
         self.histograms(out)?;
         self.points(out)?;
         self.processes(out)
@@ -451,6 +472,7 @@ mod tests {
     use pfp_model::Model;
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
+    use pfp_read::waits::{WaitTotal, WaitTotals, WaitsReport};
 
     fn exported(per_thread: bool, change: impl Fn(&mut Snapshot)) -> (Model, String) {
         let mut snapshot = Synthetic::new().poll().unwrap();
@@ -580,6 +602,34 @@ mod tests {
             assert!(!families.contains(&family), "{families:?}");
         }
         assert!(!text.contains("device="), "{text}");
+    }
+
+    #[test]
+    fn waits_have_their_reason_and_the_name_of_a_lock() {
+        let total = |point, reason: &str, name: &str, ns| WaitTotal {
+            point,
+            reason: reason.into(),
+            name: name.into(),
+            ns,
+        };
+        let (model, text) = exported(false, |snapshot| {
+            let waits = vec![
+                total(None, "sleep", "", 9_000_000_000),
+                total(Some(1), "lock", "JOBS", 1_500_000_000),
+                total(Some(1), "run queue", "", 250_000_000),
+                total(Some(99), "lock", "JOBS", 1),
+            ];
+            let totals = Some(WaitTotals { since_unix_ns: 1, seconds: 9.0, waits });
+            snapshot.waits = Some(Arc::new(WaitsReport { totals, ..WaitsReport::default() }));
+        });
+        let point = model.point(1).unwrap().name();
+        let of = |reason: &str, name: &str| {
+            let labels = format!("process=\"my_app\",pid=\"4711\",point=\"{point}\"");
+            let labels = format!("{{{labels},reason=\"{reason}\",name=\"{name}\"}}");
+            value(&text, &format!("pfp_wait_seconds_total{labels}"))
+        };
+        assert_eq!((of("lock", "JOBS"), of("run queue", "")), (1.5, 0.25));
+        assert_eq!(text.matches("pfp_wait_seconds_total{").count(), 2, "points that are exported");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! | `pfp.off_cpu` | sum | s | point, thread | `pfp_off_cpu_seconds_total` |
 //! | `pfp.switches` | sum | `{switch}` | point, thread | `pfp_switches_total` |
 //! | `pfp.amount` | sum | | point, thread, amount | `pfp_amount_total` |
+//! | `pfp.wait` | sum | s | point, reason | `pfp_wait_seconds_total` |
 //! | `pfp.call.exclusive` | exponential histogram | s | point, thread | `pfp_call_exclusive_seconds` |
 //! | `pfp.load` | gauge | `{cpu}` | point | `pfp_load` |
 //! | `pfp.enabled` | gauge | | point | `pfp_enabled` |
@@ -23,6 +24,7 @@
 //! `service.instance.id`, `process.pid`, `process.executable.name` and `.path`,
 //! `host.name`), whose instance is the random id of its segment. Attributes: `pfp.point`
 //! (and `pfp.device` or `pfp.wall`), `thread.name` and `pfp.lane`, `pfp.amount.name`,
+//! `pfp.wait.reason` and `pfp.wait.name`,
 //! `pfp.loss.kind`, `pfp.process.state`, `pfp.clock`.
 //!
 //! Sums begin with the segment. If a point was reset before this program first read it, its sums
@@ -69,13 +71,14 @@ const fn gauge(name: &'static str, unit: &'static str, about: &'static str) -> M
 }
 
 /// The metrics that are numbers, in the order of [`NumberKind`].
-const FAMILIES: [MetricInfo; 13] = [
+const FAMILIES: [MetricInfo; 14] = [
     sum("pfp.calls", "{call}", "Finished measurements."),
     sum("pfp.exclusive", "s", "Time on a CPU, nested regions taken out."),
     sum("pfp.inclusive", "s", "Time on a CPU with nested regions; recursion counted once."),
     sum("pfp.off_cpu", "s", "Time between begin and end that the thread was not on a CPU."),
     sum("pfp.switches", "{switch}", "Switches of the thread noticed between begin and end."),
     sum("pfp.amount", "", "What the calls carried: bytes, floating-point operations, items."),
+    sum("pfp.wait", "s", "Time that threads waited in the point, or were queued; sampled."),
     gauge("pfp.load", "{cpu}", "Share of one CPU that the point takes, nested regions taken out."),
     gauge("pfp.enabled", "", "Whether the point measures."),
     sum("pfp.overhead", "s", "Time that measuring took: calls by the calibrated time of each."),
@@ -98,6 +101,7 @@ enum NumberKind {
     OffCpu,
     Switches,
     Amount,
+    Wait,
     Load,
     Enabled,
     Overhead,
@@ -140,6 +144,11 @@ pub fn requests<E>(
                 batch.send(&mut send)?;
             }
         }
+        part.waits(|labels, seconds| {
+            let (begin, value) = (subject.begin.watched_unix_ns, Number::AsDouble(seconds));
+            metrics.sum(NumberKind::Wait, begin, attributes(labels), value);
+            Ok(())
+        })?;
         batch.take(&mut metrics);
     }
     batch.send(&mut send)
@@ -365,6 +374,9 @@ fn attributes(labels: &Labels) -> Vec<KeyValue> {
         attributes.push(text("thread.name", thread));
         attributes.extend(lane.map(|lane| attribute("pfp.lane", Value::IntValue(lane.into()))));
     }
+    if let Some((reason, name)) = &labels.wait {
+        attributes.extend([text("pfp.wait.reason", reason), text("pfp.wait.name", name)]);
+    }
     attributes
 }
 
@@ -400,6 +412,7 @@ mod tests {
     use pfp_model::Model;
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
+    use pfp_read::waits::{WaitTotal, WaitTotals, WaitsReport};
 
     fn sent(subject: &Subject<'_>) -> Vec<ExportMetricsServiceRequest> {
         let mut all = Vec::new();
@@ -434,6 +447,11 @@ mod tests {
         let mut source = Synthetic::new();
         // A load is known from the second snapshot on.
         model.fold(source.poll().unwrap());
+        let (reason, name) = ("lock".to_owned(), "JOBS".to_owned());
+        let waits = vec![WaitTotal { point: Some(1), reason, name, ns: 7 }];
+        let totals = Some(WaitTotals { since_unix_ns: 1, seconds: 9.0, waits });
+        let waits = WaitsReport { totals, ..WaitsReport::default() };
+        source.snapshot_mut().waits = Some(Arc::new(waits));
         model.fold(source.poll().unwrap());
         let subject = Subject::new(&model, |_| true, false).unwrap();
         let [request] = &sent(&subject)[..] else { panic!("it is small") };

@@ -47,6 +47,8 @@ pub(super) struct Labels {
     pub(super) kind: Option<&'static str>,
     /// Name of an amount.
     pub(super) amount: Option<String>,
+    /// The reason of a wait, and the variable that the thread waited for.
+    pub(super) wait: Option<(String, String)>,
 }
 
 const WALL: &str = "wall";
@@ -129,6 +131,23 @@ impl ProcessSeries {
         let point = cells.first().and_then(|cell| self.snapshot.point(cell.point));
         let names = point.map_or(&[][..], |point| &point.amounts);
         names.iter().map(String::as_str).zip(amounts(cells))
+    }
+
+    /// Calls `show` with the seconds waited for each reason by each point.
+    pub(super) fn waits<E>(
+        &self,
+        mut show: impl FnMut(&Labels, f64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let totals = self.snapshot.waits.iter().filter_map(|waits| waits.totals.as_ref());
+        for total in totals.flat_map(|totals| &totals.waits) {
+            let Some(id) = total.point else { continue };
+            let place = self.points.binary_search_by_key(&id, |point| point.id);
+            let Ok(place) = place else { continue };
+            let wait = Some((total.reason.clone(), total.name.clone()));
+            let labels = Labels { wait, ..self.points[place].labels.clone() };
+            show(&labels, total.ns as f64 / 1e9)?;
+        }
+        Ok(())
     }
 
     /// Calls `show` with every series of points, or of points and threads, and its cells; stops at

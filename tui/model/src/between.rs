@@ -70,6 +70,11 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
         record.start = start.unwrap_or_default();
         start.is_some()
     });
+    if let Some(waits) = &mut to.waits {
+        let before = from.waits.as_ref().and_then(|waits| waits.totals.as_ref());
+        let waits = Arc::make_mut(waits);
+        waits.totals = waits.totals.as_ref().zip(before).and_then(|(to, from)| to.after(from));
+    }
     to.elapsed_ticks -= from.elapsed_ticks;
     to.process.started_unix_ns = from.taken_unix_ns;
     Some(to)

@@ -52,6 +52,7 @@ mod markdown;
 pub mod report;
 mod statistics;
 pub mod volume;
+mod waits;
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -61,9 +62,11 @@ use std::sync::Arc;
 use crate::{BUCKETS_AT_ONCE, PointWindow};
 use pfp_read::snapshot::{Point, ProcessState, Snapshot};
 use pfp_read::text;
+use pfp_read::waits::WaitTotals;
 use statistics::{RankTest, TAIL, TailTest, rank_test, tail_test};
 pub(crate) use statistics::{adjusted, side_by_side};
 use volume::{Variation, Volume};
+pub use waits::WaitChange;
 
 /// The name of the test.
 pub const TEST: &str = "Mann-Whitney, Benjamini-Hochberg 1%, A beyond .56 and 5%";
@@ -142,6 +145,8 @@ pub struct Baseline {
     /// The measurements of each point of `until`, in the order of its points. The measurements are
     /// cached, since every poll is compared with them.
     measured: Arc<[BaselinePoint]>,
+    /// The waits within the baseline. `None` if they were not sampled.
+    waits: Option<WaitTotals>,
 }
 
 /// The measurements of a point when the baseline was taken.
@@ -174,7 +179,16 @@ impl Baseline {
         });
         let measured = measured.collect();
         let from_ticks = from.map_or(0, |from| from.elapsed_ticks);
-        Self { from_ticks, until: Arc::new(until), file, measured }
+        let waits = match from {
+            Some(from) => totals(&until).zip(totals(from)).and_then(|(to, from)| to.after(from)),
+            None => totals(&until).cloned(),
+        };
+        Self { from_ticks, until: Arc::new(until), file, measured, waits }
+    }
+
+    /// The waits up to the end of the baseline.
+    fn until_waits(&self) -> Option<&WaitTotals> {
+        totals(&self.until)
     }
 
     /// The measurements of a point in the baseline.
@@ -289,6 +303,10 @@ impl DiffRow {
     }
 }
 
+fn totals(snapshot: &Snapshot) -> Option<&WaitTotals> {
+    snapshot.waits.as_ref()?.totals.as_ref()
+}
+
 /// The relative change of a figure.
 fn change(before: Option<f64>, since: Option<f64>) -> Option<f64> {
     let (before, since) = (before?, since?);
@@ -311,6 +329,8 @@ pub struct Comparison {
     /// The common relative change of most points. `None` if they did not change together, or if the
     /// check does not apply.
     pub common: Option<f64>,
+    /// The waits, those that changed most first. Empty unless both windows were sampled.
+    pub waits: Vec<WaitChange>,
     /// Segment id of the process that is compared with the baseline.
     segment_id: String,
 }
@@ -405,7 +425,9 @@ impl Comparison {
         let process = &now.process;
         let other = (!is_same).then(|| process.to_string());
         let (gone, segment_id) = (left.len(), process.segment_id.clone());
-        Some(Self { rows, seconds, ticks_per_second: rate, gone, other, common, segment_id })
+        let waits = waits::changes(baseline, now);
+        let ticks_per_second = rate;
+        Some(Self { rows, seconds, ticks_per_second, gone, other, common, waits, segment_id })
     }
 
     /// The row of a point.

@@ -35,7 +35,7 @@ use self::names::Names;
 use self::process::{Call, Process};
 pub use self::report::{
     Link, LockReport, PointReport, RUN_QUEUE, RUNNING, ReasonReport, ReasonRow, SampledStack,
-    TimePart, Waiter, Waiting, WaitsReport, held_up, verdict,
+    TimePart, WaitTotal, WaitTotals, Waiter, Waiting, WaitsReport, held_up, verdict,
 };
 pub(crate) use self::watch::WaitsThread;
 pub use self::watch::Watch;
@@ -140,6 +140,15 @@ pub struct Reason {
     /// What the thread waits for: a lock's name or address, a file, a peer, a thread; empty if
     /// unknown.
     pub detail: String,
+}
+
+impl Reason {
+    /// The variable that the thread waits for. `None` if the thread waits for something without a
+    /// name in the program.
+    fn variable(&self) -> Option<&str> {
+        let is_name = self.kind.has_address() && !self.detail.starts_with("0x");
+        is_name.then_some(self.detail.as_str())
+    }
 }
 
 /// `lock JOBS`

@@ -54,6 +54,9 @@ pub(super) struct Pooled {
     /// Omit the histograms (most of the output); means are kept.
     #[arg(long)]
     no_histograms: bool,
+    /// Sample what the threads wait for, with 0.4 % of a CPU for each process.
+    #[arg(long)]
+    waits: bool,
 }
 
 impl Pooled {
@@ -70,6 +73,7 @@ impl Pooled {
             lanes_apart: self.per_thread,
             filter: self.filter.clone(),
             histograms: !self.no_histograms,
+            waits: self.waits,
             stays,
         };
         let finder = match self.target.via.is_here() {

@@ -16,6 +16,7 @@ use pfp_model::{Figures, Lifetime, Model, TAU_SECONDS};
 use pfp_read::snapshot::{ProcessState, Snapshot};
 use pfp_read::source::{Candidate, Discovery, Finder, ProcessGroup, Source};
 use pfp_read::text::warn;
+use pfp_read::waits::WaitNeeds;
 
 /// How long an ended process is still served, so that every scraper gets its last figures.
 pub const STAYS: Duration = Duration::from_secs(60);
@@ -43,6 +44,8 @@ pub struct Scope {
     pub filter: Filter,
     /// Whether to export histograms.
     pub histograms: bool,
+    /// Whether to sample what threads wait for.
+    pub waits: bool,
     /// How long an ended process stays.
     pub stays: Duration,
 }
@@ -233,7 +236,11 @@ impl Pool {
             }
             // If a process has ended since the search, skip it and keep the others.
             let Ok(source) = self.finder.attach(&candidate) else { continue };
-            self.members.push(PoolMember::new(candidate, source));
+            let mut member = PoolMember::new(candidate, source);
+            if self.scope.waits {
+                member.source.need_waits(WaitNeeds::Summary);
+            }
+            self.members.push(member);
         }
         Ok(discovery)
     }
@@ -369,6 +376,7 @@ mod tests {
             lanes_apart: None,
             filter: Filter::default(),
             histograms: true,
+            waits: false,
             stays,
         }
     }

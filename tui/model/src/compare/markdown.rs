@@ -6,9 +6,11 @@ use std::fmt::Write;
 use super::columns::caption;
 use super::effect::ConfidenceInterval;
 use super::volume::{self, Volume};
-use super::{Baseline, Comparison, DiffRow, TEST, Verdict};
+use super::{Baseline, Comparison, DiffRow, TEST, Verdict, WaitChange};
 use pfp_read::units::{self, Scale, Unit};
 
+/// Maximum number of reasons of waits.
+const WAITS: usize = 10;
 /// Verdicts on times whose rows are not folded away.
 const SHOWN: [Verdict; 4] =
     [Verdict::Slower, Verdict::SlowerTail, Verdict::Faster, Verdict::FasterTail];
@@ -53,6 +55,13 @@ pub fn markdown(baseline: &Baseline, comparison: &Comparison) -> String {
             rest.len(),
             table(&rest, &scale)
         );
+    }
+    if !comparison.waits.is_empty() {
+        out += "| waits for | threads before | now |\n|---|---:|---:|\n";
+        for WaitChange { name, before, now } in comparison.waits.iter().take(WAITS) {
+            let _ = writeln!(out, "| {} | {before:.2} | {now:.2} |", code(name));
+        }
+        out.push('\n');
     }
     let _ = writeln!(
         out,

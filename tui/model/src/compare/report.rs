@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::columns::{TABLE, caption};
 use super::effect::ConfidenceInterval;
-use super::{Baseline, Comparison, DiffRow, TEST, Verdict, volume};
+use super::{Baseline, Comparison, DiffRow, TEST, Verdict, WaitChange, volume, waits};
 use crate::PointWindow;
 use pfp_read::units::{Scale, Unit};
 
@@ -16,9 +16,14 @@ const NAME_MAX: usize = 48;
 /// The comparison as text: a line about both sides, and a table of the points, as on the screen.
 pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
     let scale = Scale { ticks_per_second: comparison.ticks_per_second, unit: Unit::Time };
-    caption(baseline, Some(comparison), &format!("{TEST}; {}", volume::TEST))
+    let mut text = caption(baseline, Some(comparison), &format!("{TEST}; {}", volume::TEST))
         + "\n"
-        + &TABLE.text(&comparison.rows, &scale, NAME_MAX)
+        + &TABLE.text(&comparison.rows, &scale, NAME_MAX);
+    if !comparison.waits.is_empty() {
+        text += "\n";
+        text += &waits::TABLE.text(&comparison.waits, &scale, NAME_MAX);
+    }
+    text
 }
 
 /// A comparison for programs. Times are nanoseconds; unknown figures are null.
@@ -32,6 +37,17 @@ struct DiffReport<'a> {
     seconds: f64,
     only_in_baseline: usize,
     points: Vec<ReportPoint<'a>>,
+    /// Left out unless both sides were sampled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waits: Vec<ReportWait<'a>>,
+}
+
+/// Numbers of threads that waited, on average.
+#[derive(Serialize)]
+struct ReportWait<'a> {
+    name: &'a str,
+    before: f64,
+    now: f64,
 }
 
 #[derive(Serialize)]
@@ -120,6 +136,11 @@ fn report<'a>(baseline: &Baseline, comparison: &'a Comparison) -> DiffReport<'a>
         seconds: comparison.seconds,
         only_in_baseline: comparison.gone,
         points: points.collect(),
+        waits: comparison
+            .waits
+            .iter()
+            .map(|WaitChange { name, before, now }| ReportWait { name, before: *before, now: *now })
+            .collect(),
     }
 }
 

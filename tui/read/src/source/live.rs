@@ -345,7 +345,8 @@ impl Source for LiveSource {
         let timeout = self.interval.map_or(Duration::MAX, |_| FOR_NAMES);
         let loaded = self.objects();
         self.names.show(&mut snapshot.points, loaded, timeout);
-        snapshot.waits = self.waits.report();
+        // A process that had ended before has no samples.
+        snapshot.waits = self.waits.report().filter(|report| !self.dead || report.samples > 0);
         Ok(snapshot)
     }
 

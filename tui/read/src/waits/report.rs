@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::times::{LockTimes, Period, Place, Times, WaitTimes};
+use super::times::{LockTimes, Period, Place, Times, Totals, WaitTimes};
 use super::{Kind, Reason};
 use crate::text::{clean_in_place, counted};
 use crate::units;
@@ -38,10 +38,58 @@ pub struct WaitsReport {
     /// Why nothing, or less than usual, is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
+    /// The waits of each point since the first sample. `None` if those are all waits of this report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub totals: Option<WaitTotals>,
     /// The stacks of open regions that were sampled since the report before. `None` if nobody needs
     /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<Vec<SampledStack>>,
+}
+
+/// The waits of each point since the first sample.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitTotals {
+    /// Time of the first sample, nanoseconds since the Unix epoch. Totals of one sampler have the
+    /// same.
+    pub since_unix_ns: u64,
+    /// Time from the first sample to the last, seconds.
+    pub seconds: f64,
+    /// The totals, in the order of points, reasons and names.
+    pub waits: Vec<WaitTotal>,
+}
+
+impl WaitTotals {
+    /// The waits since `earlier`. `None` if `earlier` is not earlier, or of another sampler.
+    pub fn after(&self, earlier: &Self) -> Option<Self> {
+        let is_same = self.since_unix_ns == earlier.since_unix_ns;
+        if !is_same || self.seconds <= earlier.seconds {
+            return None;
+        }
+        let key = |total: &WaitTotal| (total.point, total.reason.clone(), total.name.clone());
+        let before: HashMap<_, u64> =
+            earlier.waits.iter().map(|total| (key(total), total.ns)).collect();
+        let since = |total: &WaitTotal| {
+            let before = before.get(&key(total)).copied().unwrap_or(0);
+            WaitTotal { ns: total.ns.saturating_sub(before), ..total.clone() }
+        };
+        let waits = self.waits.iter().map(since).filter(|total| total.ns > 0).collect();
+        Some(Self { seconds: self.seconds - earlier.seconds, waits, ..*self })
+    }
+}
+
+/// All waits of a point for one reason, since the first sample. The time never decreases.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitTotal {
+    /// The point's id. `None` for waits outside all points.
+    pub point: Option<u32>,
+    /// The kind in words, or [`RUN_QUEUE`].
+    pub reason: String,
+    /// The variable of a lock or the like; empty for what has no name in the program, so that there
+    /// are few totals.
+    pub name: String,
+    /// Time waited, nanoseconds, summed over the threads.
+    pub ns: u64,
 }
 
 /// A stack of open regions that was sampled, and what its thread waited for.
@@ -163,7 +211,7 @@ pub struct Link {
 impl WaitsReport {
     /// Makes the texts safe to show.
     pub fn clean(&mut self) {
-        let Self { points, locks, deadlocks, stuck, now, limit, stacks, .. } = self;
+        let Self { points, locks, deadlocks, stuck, now, limit, totals, stacks, .. } = self;
         for point in points {
             clean_in_place(&mut point.name);
             point.reasons.iter_mut().for_each(|reason| clean_in_place(&mut reason.detail));
@@ -188,6 +236,10 @@ impl WaitsReport {
             clean_in_place(&mut waiting.reason);
         }
         limit.iter_mut().for_each(clean_in_place);
+        for total in totals.iter_mut().flat_map(|totals| &mut totals.waits) {
+            clean_in_place(&mut total.reason);
+            clean_in_place(&mut total.name);
+        }
         let reasons = stacks.iter_mut().flatten().filter_map(|stack| stack.reason.as_mut());
         reasons.for_each(clean_in_place);
     }
@@ -209,10 +261,7 @@ impl WaitTimes {
         let links = |threads: Vec<u32>| -> Vec<Link> {
             threads.into_iter().filter_map(|tid| self.link(tid, &point, &thread)).collect()
         };
-        let mut all = Period::default();
-        self.before.iter().chain([&self.now]).for_each(|period| all.extend(period));
-        self.add_late(&mut all);
-        all.divide_unseen(|tid| self.threads.get(&tid)?.point);
+        let all = self.kept();
         let cycles = self.cycles();
         let stuck = links(self.stuck(&cycles));
         WaitsReport {
@@ -225,8 +274,26 @@ impl WaitTimes {
             stuck,
             now: self.waiting(&thread),
             limit: None,
+            totals: None,
             stacks: None,
         }
+    }
+
+    /// The times of the periods that are kept.
+    fn kept(&self) -> Period {
+        let mut all = Period::default();
+        self.before.iter().chain([&self.now]).for_each(|period| all.extend(period));
+        self.add_late(&mut all);
+        all.divide_unseen(|tid| self.threads.get(&tid)?.point);
+        all
+    }
+
+    /// The waits since the first sample, nanoseconds. A total may decrease by time that is now known
+    /// to be another's.
+    pub(super) fn totals(&self) -> Totals {
+        let mut totals = self.earlier.clone();
+        self.kept().add_to(&mut totals);
+        totals
     }
 
     /// Adds the time that the kernel will count later, and what it has counted too late. It counts a

@@ -18,7 +18,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Kind, Reason, ThreadSample, Wait};
 
@@ -212,6 +212,31 @@ impl Period {
         }
     }
 
+    /// Adds the waits to the totals.
+    pub(super) fn add_to(&self, totals: &mut Totals) {
+        let mut add = |point, kind, name: &str, ns| {
+            if ns > 0 {
+                let is_full = totals.len() >= MOST_TOTALS;
+                let key = (point, kind, name.to_owned());
+                let key = if is_full && !totals.contains_key(&key) {
+                    (point, kind, String::new())
+                } else {
+                    key
+                };
+                let total: &mut u64 = totals.entry(key).or_default();
+                *total = total.saturating_add(ns);
+            }
+        };
+        for ((_, place), times) in &self.times {
+            let Place::Point(point) = *place else { continue };
+            add(point, None, "", times.queued);
+            add(point, Some(Kind::Other), "", times.short);
+            for (reason, ns) in &times.waited {
+                add(point, Some(reason.kind), reason.variable().unwrap_or_default(), *ns);
+            }
+        }
+    }
+
     pub(super) fn seconds(&self) -> f64 {
         let (Some(first), Some(last)) = (self.first, self.last) else { return 0.0 };
         last.duration_since(first).as_secs_f64()
@@ -234,6 +259,11 @@ fn add_each<K: Clone + Eq + Hash>(
     }
 }
 
+/// Time waited by point, reason, and the name of a variable; nanoseconds. No reason is the run queue.
+pub(super) type Totals = HashMap<(Option<u32>, Option<Kind>, String), u64>;
+/// Maximum number of totals. Beyond, waits for further variables count as those without a name.
+const MOST_TOTALS: usize = 1_000;
+
 /// The times of a process, from samples of its threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WaitTimes {
@@ -244,6 +274,8 @@ pub(super) struct WaitTimes {
     pub(super) now: Period,
     /// The periods before it.
     pub(super) before: VecDeque<Period>,
+    /// The waits of all earlier periods.
+    pub(super) earlier: Totals,
 }
 
 impl WaitTimes {
@@ -251,8 +283,11 @@ impl WaitTimes {
     pub(super) fn begin_period(&mut self, kept: usize) {
         let next = Period { first: self.now.last, last: self.now.last, ..Period::default() };
         self.before.push_back(std::mem::replace(&mut self.now, next));
-        while self.before.len() > kept {
-            self.before.pop_front();
+        while self.before.len() > kept
+            && let Some(mut period) = self.before.pop_front()
+        {
+            period.divide_unseen(|tid| self.threads.get(&tid)?.point);
+            period.add_to(&mut self.earlier);
         }
     }
 
@@ -283,6 +318,12 @@ impl WaitTimes {
             let place = self.threads.get(&owner).and_then(|thread| thread.point);
             *self.now.lock(wait).owners.entry((owner, place)).or_default() += 1;
         }
+    }
+
+    /// Time from the first sample to the last.
+    pub(super) fn lasted(&self) -> Duration {
+        let (first, last) = (self.started, self.now.last);
+        first.zip(last).map_or(Duration::ZERO, |(first, last)| last.duration_since(first))
     }
 
     /// Begins with a thread that had no sample before.
@@ -443,7 +484,7 @@ fn nanoseconds(from: Instant, until: Instant) -> u64 {
 
 /// The moment some nanoseconds before another.
 fn earlier(at: Instant, nanoseconds: u64) -> Instant {
-    at.checked_sub(std::time::Duration::from_nanos(nanoseconds)).unwrap_or(at)
+    at.checked_sub(Duration::from_nanos(nanoseconds)).unwrap_or(at)
 }
 
 fn halves_of(number: u64) -> [u64; 2] {
@@ -452,9 +493,6 @@ fn halves_of(number: u64) -> [u64; 2] {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
-    use std::time::Duration;
-
     use super::super::report::{RUNNING, held_up, verdict};
     use super::*;
 
@@ -704,6 +742,25 @@ mod tests {
             verdict.starts_with("the threads wait for a CPU 60.0 % of their time"),
             "{verdict}"
         );
+    }
+
+    #[test]
+    fn totals_have_all_periods_and_the_names_of_variables() {
+        let start = Instant::now();
+        let mut times = WaitTimes::default();
+        for ms in 0..=10_u64 {
+            let wait = lock(if ms < 5 { "JOBS" } else { "0x55d0c8" }, 16, None);
+            let counts = [0, ms, 1];
+            times.add(&[sample(start, 1, 10 * ms, counts, wait)], |_| Some(7));
+            times.begin_period(2);
+        }
+        let totals = times.totals();
+        let of = |kind, name: &str| totals[&(Some(7), kind, name.to_owned())];
+        // In the interval in which the wait changes, each has a half.
+        assert_eq!(of(Some(Kind::Lock), "JOBS") + of(Some(Kind::Lock), ""), 90_000_000);
+        assert!((39_000_000..42_000_000).contains(&of(Some(Kind::Lock), "JOBS")), "{totals:?}");
+        assert_eq!(of(None, ""), 10_000_000);
+        assert_eq!(totals.len(), 3);
     }
 
     #[test]

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
 
-use super::report::{SampledStack, WaitsReport};
-use super::times::WaitTimes;
-use super::{Reason, Sampler, ThreadSample, WaitNeeds};
+use super::report::{RUN_QUEUE, SampledStack, WaitTotal, WaitTotals, WaitsReport};
+use super::times::{Totals, WaitTimes};
+use super::{Kind, Reason, Sampler, ThreadSample, WaitNeeds};
+use crate::local_time::unix_ns;
 use crate::snapshot::{Lane, LaneKind, Snapshot};
 use crate::source::{Refusal, Source, attach, discover};
 use crate::text::clean;
@@ -67,6 +67,10 @@ pub struct Watch {
     /// The stacks since the last report, if they are needed: the number of samples of each, and
     /// nanoseconds by the clock.
     stacks: Option<HashMap<OpenStack, (u64, u64)>>,
+    /// Time of the first sample, nanoseconds since the Unix epoch.
+    began_unix_ns: u64,
+    /// The greatest totals that were reported.
+    totals: Totals,
 }
 
 /// A thread's open regions at one moment.
@@ -128,6 +132,8 @@ impl Watch {
             between,
             budget,
             stacks: None,
+            began_unix_ns: unix_ns(SystemTime::now()),
+            totals: Totals::default(),
         };
         // The first sample reads the symbols of the program, and is not typical.
         watch.look()?;
@@ -291,6 +297,22 @@ impl Watch {
         all
     }
 
+    /// The waits of each point since the first sample.
+    fn totals(&mut self) -> WaitTotals {
+        for (key, ns) in self.times.totals() {
+            let total = self.totals.entry(key).or_default();
+            *total = ns.max(*total);
+        }
+        let total = |((point, kind, name), ns): (&(Option<u32>, Option<Kind>, String), &u64)| {
+            let reason = kind.map_or(RUN_QUEUE, Kind::words).to_owned();
+            WaitTotal { point: *point, reason, name: name.clone(), ns: *ns }
+        };
+        let mut waits: Vec<_> = self.totals.iter().map(total).collect();
+        waits.sort_by(|a, b| (a.point, &a.reason, &a.name).cmp(&(b.point, &b.reason, &b.name)));
+        let seconds = self.times.lasted().as_secs_f64();
+        WaitTotals { since_unix_ns: self.began_unix_ns, seconds, waits }
+    }
+
     fn point_name(&self, id: u32) -> String {
         self.snapshot.point(id).map_or_else(|| format!("#{id}"), |point| point.shown_name())
     }
@@ -356,11 +378,13 @@ fn with_stacks_of(earlier: Option<WaitsReport>, mut next: WaitsReport) -> WaitsR
 
 /// A thread that samples a process, until this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct WaitsThread {
-    latest: Arc<Mutex<Option<WaitsReport>>>,
-    stops: Arc<AtomicBool>,
-    is_thorough: Arc<AtomicBool>,
-    needs_stacks: Arc<AtomicBool>,
+pub(crate) struct WaitsThread(Arc<Shared>);
+
+/// What the thread and its owner share.
+#[derive(Debug, Default)]
+struct Shared {
+    latest: Mutex<Option<WaitsReport>>,
+    needs: Mutex<WaitNeeds>,
 }
 
 impl WaitsThread {
@@ -369,19 +393,14 @@ impl WaitsThread {
     /// # Errors
     ///
     /// If no thread can be started.
-    pub(crate) fn start(segment_id: String) -> Result<Self> {
+    pub(crate) fn start(segment_id: String, needs: WaitNeeds) -> Result<Self> {
         let it = Self::default();
-        let flags = [&it.stops, &it.is_thorough, &it.needs_stacks].map(Arc::clone);
-        let latest = Arc::clone(&it.latest);
+        it.need(needs);
+        let shared = Arc::clone(&it.0);
         let run = move || {
-            let publish = |next: WaitsReport| {
-                let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
-                *latest = Some(with_stacks_of(latest.take(), next));
-            };
-            let [stops, is_thorough, needs_stacks] = &flags;
-            if let Err(error) = run(&segment_id, stops, is_thorough, needs_stacks, publish) {
+            if let Err(error) = run(&segment_id, &shared) {
                 let limit = Some(clean(&format!("{error:#}")).into_owned());
-                publish(WaitsReport { limit, ..WaitsReport::default() });
+                shared.publish(WaitsReport { limit, ..WaitsReport::default() });
             }
         };
         thread::Builder::new()
@@ -391,44 +410,50 @@ impl WaitsThread {
         Ok(it)
     }
 
-    /// Samples from now on as often as is needed, and counts the stacks of open regions if they are
-    /// needed.
+    /// Samples from now on as much as is needed.
     pub(crate) fn need(&self, needs: WaitNeeds) {
-        self.is_thorough.store(needs > WaitNeeds::Summary, Relaxed);
-        self.needs_stacks.store(needs == WaitNeeds::Stacks, Relaxed);
+        *lock(&self.0.needs) = needs;
     }
 
     /// The report since the last call, if there is a new one.
     pub(crate) fn take(&self) -> Option<WaitsReport> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0.latest).take()
     }
 }
 
 impl Drop for WaitsThread {
     fn drop(&mut self) {
-        self.stops.store(true, Relaxed);
+        self.need(WaitNeeds::Nothing);
     }
 }
 
-fn run(
-    segment_id: &str,
-    stops: &AtomicBool,
-    is_thorough: &AtomicBool,
-    needs_stacks: &AtomicBool,
-    publish: impl Fn(WaitsReport),
-) -> Result<()> {
+impl Shared {
+    fn publish(&self, next: WaitsReport) {
+        let mut latest = lock(&self.latest);
+        *latest = Some(with_stacks_of(latest.take(), next));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Samples the process with this segment until nothing is needed or the process ends.
+fn run(segment_id: &str, shared: &Shared) -> Result<()> {
     let found = discover()?.candidates;
     let process = found.iter().find(|it| it.segment_id == segment_id);
     let process = process.context("the process has ended before its waits were sampled")?;
     let mut watch = Watch::of(attach(process)?)?;
     let (mut reported, mut begun) = (Instant::now(), Instant::now());
-    while !stops.load(Relaxed) {
-        let (budget, report) = match is_thorough.load(Relaxed) {
-            true => (BUDGET, REPORT),
-            false => (LOW_BUDGET, RARE_REPORT),
+    loop {
+        let needs = *lock(&shared.needs);
+        let (budget, report) = match needs {
+            WaitNeeds::Nothing => return Ok(()),
+            WaitNeeds::Summary => (LOW_BUDGET, RARE_REPORT),
+            WaitNeeds::Reasons | WaitNeeds::Stacks => (BUDGET, REPORT),
         };
         watch.budget = budget;
-        watch.need_stacks(needs_stacks.load(Relaxed));
+        watch.need_stacks(needs == WaitNeeds::Stacks);
         let Some(between) = watch.sample()? else { return Ok(()) };
         if begun.elapsed() > PERIOD {
             begun = Instant::now();
@@ -437,11 +462,11 @@ fn run(
         if reported.elapsed() > report {
             reported = Instant::now();
             let started = cpu_time();
-            publish(WaitsReport { stacks: watch.take_stacks(), ..watch.report() });
+            let (stacks, totals) = (watch.take_stacks(), Some(watch.totals()));
+            shared.publish(WaitsReport { stacks, totals, ..watch.report() });
             // What a report costs is part of the budget, too.
             thread::sleep(cpu_time().saturating_sub(started).div_f64(budget).min(BETWEEN.1));
         }
         thread::sleep(between);
     }
-    Ok(())
 }

@@ -58,6 +58,7 @@ pub(super) fn report() -> WaitsReport {
         deadlocks: Vec::new(),
         stuck: Vec::new(),
         limit: None,
+        totals: None,
         stacks: None,
         now: vec![Waiting {
             thread: "worker 1".into(),

@@ -21,7 +21,7 @@ impl Waits {
             return;
         }
         if self.report.is_none() {
-            let started = WaitsThread::start(format!("{segment:032x}"));
+            let started = WaitsThread::start(format!("{segment:032x}"), needs);
             let limit = started.as_ref().err().map(|error| format!("{error:#}"));
             self.thread = started.ok();
             self.report = Some(Arc::new(WaitsReport { limit, ..WaitsReport::default() }));
