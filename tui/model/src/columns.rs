@@ -151,7 +151,11 @@ columns! {
         "busiest process or thread, divided by the mean (--sum, OpenMP)";
     Waits = "waits", "Waits for", 16, Text(waits_text).left(32).cut().rank(9)
         .order(|a, b| waited(a).total_cmp(&waited(b))),
-        "what it waits for most, with the share of its time (only on the screen)";
+        "what it waits for most, with the share of its time";
+    Waited = "waited", "Waited", 7, Sum(|f, _| f.waited()).summed(),
+        "time its threads waited since they were first sampled";
+    Queued = "queued", "Queued", 7, Sum(|f, _| f.queued()).summed(),
+        "time its threads were in the run queue, likewise";
 }
 
 /// The unit of a column's figures.
@@ -226,7 +230,7 @@ impl Column {
 
     /// The columns about time by the clock, from left to right. On a narrow screen, the last ones
     /// are dropped first.
-    pub const TIMES: [Self; 13] = [
+    pub const TIMES: [Self; 15] = [
         Self::On,
         Self::Process,
         Self::Name,
@@ -237,6 +241,8 @@ impl Column {
         Self::Off,
         Self::Waits,
         Self::Open,
+        Self::Waited,
+        Self::Queued,
         Self::TimeTotal,
         Self::Count,
         Self::Imbalance,
@@ -262,6 +268,11 @@ impl Column {
         Self::Off,
         Self::Imbalance,
     ];
+
+    /// Whether the column is about waits, which must be sampled.
+    pub fn is_of_waits(self) -> bool {
+        matches!(self, Self::Waits | Self::Waited | Self::Queued)
+    }
 
     /// How the column's cells are written, sorted and exported.
     pub fn spec(self) -> &'static PointColumn {
@@ -322,7 +333,7 @@ impl Column {
             Self::Host => available.hosts,
             Self::Domain => available.domains,
             Self::Imbalance => available.imbalance,
-            Self::Waits => available.waits,
+            column if column.is_of_waits() => available.waits,
             _ => true,
         };
         columns.iter().copied().filter(says_something).collect()

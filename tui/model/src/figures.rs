@@ -19,7 +19,7 @@ use pfp_read::snapshot::{
     AMOUNTS, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process, ProcessState,
     Snapshot, Stats, total,
 };
-use pfp_read::waits::PointReport;
+use pfp_read::waits::{PointReport, RUN_QUEUE};
 
 /// One point, all lanes together.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub struct Figures {
     earlier: Option<(Option<Quantiles>, u32)>,
     /// Index of the point in the snapshot's report of waits.
     waits: Option<usize>,
+    /// Time waited, and time in the run queue, since the threads were first sampled; nanoseconds.
+    waited: [u64; 2],
 }
 
 /// The figures of the last interval.
@@ -88,6 +90,14 @@ impl Figures {
         let reports = snapshot.waits.iter().flat_map(|waits| waits.points.iter().enumerate());
         let waits: HashMap<u32, usize> =
             reports.filter_map(|(place, report)| Some((report.id?, place))).collect();
+        let totals = snapshot.waits.iter().filter_map(|waits| waits.totals.as_ref());
+        let mut waited: HashMap<u32, [u64; 2]> = HashMap::new();
+        for total in totals.flat_map(|totals| &totals.waits) {
+            let Some(id) = total.point else { continue };
+            let sums = waited.entry(id).or_default();
+            let sum = &mut sums[usize::from(total.reason == RUN_QUEUE)];
+            *sum = sum.saturating_add(total.ns);
+        }
         let of_point = |(index, point): (usize, &Point)| {
             // Points and cells have the same order, so walk both side by side: a search would
             // access distant cells.
@@ -111,6 +121,7 @@ impl Figures {
                 quantiles: OnceCell::new(),
                 earlier: None,
                 waits: waits.get(&point.id).copied(),
+                waited: waited.get(&point.id).copied().unwrap_or_default(),
             }
         };
         snapshot.points.iter().enumerate().map(of_point).collect()
@@ -374,6 +385,23 @@ impl Figures {
     /// What the point's threads waited for in the last seconds. `None` if that is not sampled.
     pub fn waits(&self) -> Option<&PointReport> {
         self.snapshot.waits.as_ref()?.points.get(self.waits?)
+    }
+
+    /// Time that the point's threads have waited since they were first sampled, ticks. `None` if
+    /// they are not sampled.
+    pub fn waited(&self) -> Option<f64> {
+        self.ticks_of(self.waited[0])
+    }
+
+    /// Time that the point's threads were in the run queue since they were first sampled, ticks.
+    /// `None` if they are not sampled.
+    pub fn queued(&self) -> Option<f64> {
+        self.ticks_of(self.waited[1])
+    }
+
+    fn ticks_of(&self, ns: u64) -> Option<f64> {
+        self.snapshot.waits.as_ref()?.totals.as_ref()?;
+        Some(ns as f64 / 1e9 * self.snapshot.clock.ticks_per_second)
     }
 
     /// The open regions of the point, if any.

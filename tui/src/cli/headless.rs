@@ -15,6 +15,7 @@ use pfp_model::compare::{Baseline, Comparison};
 use pfp_model::{Figures, Model};
 use pfp_read::snapshot::ProcessState;
 use pfp_read::source::Source;
+use pfp_read::waits::WaitNeeds;
 
 /// Prints the requested number of tables, one by default. Returns the exit status.
 ///
@@ -29,6 +30,9 @@ pub(super) fn print(
     let baseline = show.baseline()?;
     let mut model = Model::new(show.tau.as_secs_f64());
     let mut show = show.clone();
+    if show.columns.iter().any(|column| column.is_of_waits()) {
+        source.need_waits(WaitNeeds::Summary);
+    }
     if let Some(recording) = source.recording() {
         // Rates are over the time since the previous snapshot.
         model = Model::new(0.0);

@@ -6,10 +6,12 @@ use super::sorting::Sorting;
 use super::sorting::SteadyLoads;
 use super::*;
 use crate::Model;
+use crate::filter::Filter;
 use pfp_read::snapshot::{Cell, Stats};
 use pfp_read::source::Source;
 use pfp_read::source::synthetic::Synthetic;
 use pfp_read::units;
+use pfp_read::waits::{RUN_QUEUE, WaitTotal, WaitTotals, WaitsReport};
 
 fn model() -> Model {
     let (mut source, mut model) = (Synthetic::new(), Model::default());
@@ -182,4 +184,37 @@ fn domains_and_imbalance_have_columns_where_there_are_any() {
     let (model, is_shown) = shown(&|source| source.snapshot_mut().points[3].file = "nvtx:x".into());
     assert_eq!(is_shown, [false, false]);
     assert_eq!(model.point(3).unwrap().point().place(), "nvtx:x:130");
+}
+
+#[test]
+fn waited_and_queued_are_amounts_to_sort_and_filter_by() {
+    let mut snapshot = Synthetic::new().poll().unwrap();
+    let total = |point, reason: &str, ns| WaitTotal {
+        point: Some(point),
+        reason: reason.into(),
+        name: String::new(),
+        ns,
+    };
+    let waits = vec![
+        total(1, "lock", 1_500_000_000),
+        total(1, "read", 500_000_000),
+        total(1, RUN_QUEUE, 250_000_000),
+        total(2, "sleep", 1_000_000),
+    ];
+    let totals = Some(WaitTotals { since_unix_ns: 1, seconds: 5.0, waits });
+    snapshot.waits = Some(Arc::new(WaitsReport { totals, ..WaitsReport::default() }));
+    let per_second = snapshot.clock.ticks_per_second;
+    let model = Model::of(snapshot);
+    let seconds = |column: Column, id: u32| {
+        column.value(model.point(id).unwrap()).map(|ticks| ticks / per_second)
+    };
+    assert_eq!((seconds(Column::Waited, 1), seconds(Column::Queued, 1)), (Some(2.0), Some(0.25)));
+    assert_eq!(seconds(Column::Waited, 3), Some(0.0));
+    let filter = Filter::new("waited>1s").unwrap();
+    let passes: Vec<_> = model.points().iter().filter(|it| filter.admits(it)).collect();
+    assert_eq!(passes.iter().map(|it| it.id()).collect::<Vec<_>>(), [1]);
+    // Without samples, the columns have nothing to show.
+    let model = Model::of(Synthetic::new().poll().unwrap());
+    assert_eq!(Column::Waited.value(model.point(1).unwrap()), None);
+    assert!(Column::shown(&[Column::Waited], Available::of(&model)).is_empty());
 }
