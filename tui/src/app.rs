@@ -65,7 +65,6 @@ pub struct App {
     finder: Box<dyn Finder>,
     keys: keys::Keys,
     next_poll: Instant,
-    next_sample: Instant,
     updates: u64,
     /// Whether there was a search for processes.
     has_looked: bool,
@@ -101,7 +100,6 @@ impl App {
             finder,
             keys: keys::Keys::default(),
             next_poll: now,
-            next_sample: now,
             updates: 0,
             has_looked: false,
             undo_stack: Vec::new(),
@@ -162,24 +160,6 @@ impl App {
             // The list of processes keeps changing, so polling continues while it is shown.
             _ if self.screen.tab().is_none() || self.is_busy() => Some(self.next_poll),
             _ => None,
-        }
-    }
-
-    /// The moment of the next sample of the open stacks, between two polls.
-    pub fn next_sample(&self) -> Option<Instant> {
-        let is_wanted = self.view().samples_every().is_some();
-        (is_wanted && self.common.status() == Status::Live).then_some(self.next_sample)
-    }
-
-    /// Samples the stacks of open regions.
-    pub fn sample(&mut self, now: Instant) {
-        self.common.now = now;
-        let Some(every) = self.view().samples_every() else { return };
-        self.next_sample = now + every;
-        let stacks = self.common.session.as_mut().and_then(|session| session.source.open_stacks());
-        if let Some(stacks) = stacks {
-            let (view, common) = self.view_mut();
-            view.sample(&stacks, common);
         }
     }
 
@@ -417,7 +397,7 @@ impl App {
     /// The next moment at which the screen changes without input.
     pub fn next_change(&self) -> Option<Instant> {
         let toast = self.common.toast.as_ref().map(|toast| toast.until);
-        [toast, self.common.frozen_until, self.next_poll(), self.next_sample(), self.next_check()]
+        [toast, self.common.frozen_until, self.next_poll(), self.next_check()]
             .into_iter()
             .flatten()
             .min()

@@ -127,10 +127,6 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
             app.poll(now);
             changed = true;
         }
-        // The next poll shows the sample.
-        if app.next_sample().is_some_and(|due| due <= now) {
-            app.sample(now);
-        }
         if app.next_check().is_some_and(|due| due <= now) {
             app.check(now);
             changed = true;

@@ -22,6 +22,7 @@ const OTHERS: [&str; 24] = [
     "pfp_inclusive_seconds",
     "pfp_off_cpu_seconds",
     "pfp_overhead_seconds",
+    "pfp_wait_seconds",
     "pidfd_open",
     "remote_write",
     "setproctitle",

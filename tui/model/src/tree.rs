@@ -239,27 +239,19 @@ impl Samples {
         }
     }
 
-    /// Counts the stacks of one moment, given by lane, of the running threads of a snapshot.
-    pub fn take_open(&mut self, snapshot: &Snapshot, stacks: &[(u32, Vec<u32>)]) {
+    /// Counts the stack of each running thread of a snapshot.
+    pub fn take_snapshot(&mut self, snapshot: &Snapshot) {
         if snapshot.process.state != ProcessState::Running {
             return;
         }
+        let stack = |lane: &Lane| SampledStack {
+            lane: lane.id,
+            points: lane.open.iter().map(|open| open.point).collect(),
+            reason: None,
+            count: 1,
+        };
         let lanes = snapshot.lanes.iter().filter(|lane| lane.kind == LaneKind::Live);
-        let stacks: Vec<SampledStack> = lanes
-            .map(|lane| {
-                let open = stacks.iter().find(|(id, _)| *id == lane.id);
-                let points = open.map_or(Vec::new(), |(_, points)| points.clone());
-                SampledStack { lane: lane.id, points, reason: None, count: 1 }
-            })
-            .collect();
-        self.take(&stacks, |_| 0);
-    }
-
-    /// Counts the stacks in a snapshot.
-    pub fn take_snapshot(&mut self, snapshot: &Snapshot) {
-        let open = snapshot.lanes.iter().filter(|lane| !lane.open.is_empty());
-        let stack = |lane: &Lane| (lane.id, lane.open.iter().map(|open| open.point).collect());
-        self.take_open(snapshot, &open.map(stack).collect::<Vec<_>>());
+        self.take(&lanes.map(stack).collect::<Vec<_>>(), |_| 0);
     }
 
     /// Number of samples, each of one thread at one moment.
@@ -385,7 +377,7 @@ mod tests {
         snapshot.lanes[0].open = vec![open, pfp_read::snapshot::Open { point: 2, ..open }];
         let mut samples = Samples::default();
         samples.take_snapshot(&snapshot);
-        samples.take_open(&snapshot, &[(0, vec![1, 2]), (99, vec![1])]);
+        samples.take_snapshot(&snapshot);
         snapshot.process.state = ProcessState::Crashed;
         samples.take_snapshot(&snapshot);
         assert_eq!((samples.taken(), samples.outside()), (2 * live, 2 * (live - 1)));

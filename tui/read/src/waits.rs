@@ -18,6 +18,7 @@
 
 mod calls;
 mod futex;
+mod merged;
 mod names;
 mod process;
 mod report;
@@ -31,6 +32,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::merged::ReportPart;
 use self::names::Names;
 use self::process::{Call, Process};
 pub use self::report::{

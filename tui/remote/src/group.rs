@@ -34,12 +34,15 @@ use pfp_read::source::{
     Acted, BadPlace, Candidate, Change, ChangeAnswer, Discovery, Finder, LineStatus, ProcessGroup,
     Refusal, Source,
 };
+use pfp_read::waits::{WaitNeeds, WaitsReport};
 
 /// How long the rows of a process stay after it has exited cleanly.
 const STAYS: Duration = Duration::from_secs(60);
 const ENDED: &str = "the process has ended; nothing can be changed in it";
 /// Maximum number of processes that died and whose rows stay.
 const DEAD: usize = 3;
+/// Maximum number of members whose waits are sampled.
+const SAMPLED: usize = 16;
 
 /// Several processes as one source.
 pub(super) struct GroupSource {
@@ -103,6 +106,8 @@ struct GroupMember {
     lanes: HashMap<u32, u32>,
     /// The group's age when the member began, ticks. `None` before its first merge.
     began: Option<u64>,
+    /// The report of waits that was merged last.
+    waits: Option<Arc<WaitsReport>>,
     /// Each cell of the last picture, and its copy with the group's ids. As long as the cell is the
     /// same `Arc`, the merged snapshot gets the same copy, so that users of the merged snapshot see
     /// no change either.
@@ -202,6 +207,7 @@ impl GroupSource {
                 names: HashMap::new(),
                 lanes: HashMap::new(),
                 began: None,
+                waits: None,
                 cells: HashMap::new(),
             });
         }
@@ -272,6 +278,16 @@ impl Source for GroupSource {
         self.members.is_empty() && !self.coming.is_empty()
     }
 
+    fn need_waits(&mut self, needs: WaitNeeds) {
+        let mut left = SAMPLED;
+        for member in self.members.iter_mut().filter(|member| !member.is_kept) {
+            // Each process is sampled in a thread, so their number is limited.
+            let is_sampled = left > 0 && member.last.process.state == ProcessState::Running;
+            left -= usize::from(is_sampled);
+            member.source.need_waits(if is_sampled { needs } else { WaitNeeds::Nothing });
+        }
+    }
+
     fn picture(&mut self) -> Result<Snapshot> {
         self.keep_last();
         self.prepare();
@@ -317,19 +333,6 @@ impl Source for GroupSource {
 
     fn bad_places(&self) -> Vec<BadPlace> {
         self.bad.clone()
-    }
-
-    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
-        let mut all = Vec::new();
-        for member in self.members.iter_mut().filter(|member| !member.is_kept) {
-            let (known, lanes) = (&member.points, &member.lanes);
-            for (lane, points) in member.source.open_stacks().unwrap_or_default() {
-                let points: Option<Vec<u32>> =
-                    points.iter().map(|point| known.get(point).copied()).collect();
-                all.extend(lanes.get(&lane).copied().zip(points));
-            }
-        }
-        Some(all)
     }
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {

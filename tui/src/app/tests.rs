@@ -55,10 +55,6 @@ impl Source for Shared {
         self.0.borrow_mut().poll()
     }
 
-    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
-        self.0.borrow_mut().open_stacks()
-    }
-
     fn act(&mut self, change: Change) -> Result<Acted> {
         self.0.borrow_mut().act(change)
     }

@@ -54,7 +54,7 @@ pub(super) struct Pooled {
     /// Omit the histograms (most of the output); means are kept.
     #[arg(long)]
     no_histograms: bool,
-    /// Sample what the threads wait for, with 0.4 % of a CPU for each process.
+    /// Sample what the threads wait for, with at most 0.4 % of a CPU.
     #[arg(long)]
     waits: bool,
 }

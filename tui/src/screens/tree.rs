@@ -16,7 +16,6 @@ mod flame;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ratatui::Frame as Canvas;
 
@@ -31,9 +30,6 @@ use pfp_read::waits::WaitsReport;
 const HEADS: u16 = 2;
 /// Nodes below a fiftieth of the whole start folded.
 const UNFOLDED_PART: u64 = 50;
-/// Time between two samples. It divides no round period, so that samples fall on every part of a
-/// loop.
-const SAMPLES_EVERY: Duration = Duration::from_micros(19_700);
 
 groups! {
     TREE = own {
@@ -102,8 +98,6 @@ pub struct TreeView {
     rows: Vec<TreeRow>,
     recent: Recent,
     samples: Samples,
-    /// Whether stacks were sampled since the last poll.
-    has_sampled: bool,
     /// The report of waits whose stacks were counted last.
     report: Option<Arc<WaitsReport>>,
     /// The columns, and the order of the nodes of each level.
@@ -374,22 +368,10 @@ impl View for TreeView {
         }
     }
 
-    fn samples_every(&self) -> Option<Duration> {
-        let has_stacks = self.report.as_ref().is_some_and(|report| report.stacks.is_some());
-        (self.source == WeightSource::Samples && !has_stacks).then_some(SAMPLES_EVERY)
-    }
-
     fn copied(&self, common: &Common) -> Option<(String, String)> {
         let frame = *self.cursor.last()?;
         let text = draw::selected(self, common).trim_start().to_owned();
         Some((name(frame, &common.model), text))
-    }
-
-    fn sample(&mut self, stacks: &[(u32, Vec<u32>)], common: &Common) {
-        if let Some(snapshot) = common.model.snapshot() {
-            self.samples.take_open(snapshot, stacks);
-            self.has_sampled = true;
-        }
     }
 
     fn begin(&mut self, common: &mut Common) {
@@ -426,10 +408,9 @@ impl View for TreeView {
             if last.is_none_or(|last| !Arc::ptr_eq(&last, report)) {
                 self.samples.take(stacks, |reason| common.model.reason_number(reason));
             }
-        } else if let Some(snapshot) = common.model.snapshot().filter(|_| !self.has_sampled) {
+        } else if let Some(snapshot) = common.model.snapshot() {
             self.samples.take_snapshot(snapshot);
         }
-        self.has_sampled = false;
         Outcome::Arrange
     }
 

@@ -250,14 +250,6 @@ pub trait View {
         WaitNeeds::Summary
     }
 
-    /// Time between two samples of the open stacks. `None` if the screen needs no samples.
-    fn samples_every(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Takes a sample of the open stacks, thread by thread.
-    fn sample(&mut self, _stacks: &[(u32, Vec<u32>)], _common: &Common) {}
-
     /// Whether a background task is running that [`Self::tick`] will finish.
     fn is_busy(&self) -> bool {
         false

@@ -236,12 +236,6 @@ impl Source for Synthetic {
         Ok(self.snapshot.clone())
     }
 
-    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
-        let open = self.snapshot.lanes.iter().filter(|lane| !lane.open.is_empty());
-        let points = |lane: &Lane| lane.open.iter().map(|open| open.point).collect();
-        Some(open.map(|lane| (lane.id, points(lane))).collect())
-    }
-
     fn act(&mut self, change: Change) -> Result<Acted> {
         let mut switch = |id, to| {
             let point = self.point_mut(id)?;

@@ -10,7 +10,7 @@ use crate::text::{clean_in_place, counted};
 use crate::units;
 
 /// Name of the time outside all points.
-const OUTSIDE: &str = "(outside)";
+pub(super) const OUTSIDE: &str = "(outside)";
 /// The detail of waits that began and ended between two samples.
 const SHORT: &str = "short waits";
 /// The longest tick that a kernel is built with, nanoseconds.
@@ -106,7 +106,7 @@ pub struct SampledStack {
 }
 
 /// A thread that waits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
     /// The thread's name.
     pub thread: String,

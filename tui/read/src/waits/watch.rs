@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,9 +17,12 @@ use crate::snapshot::{Lane, LaneKind, Snapshot};
 use crate::source::{Refusal, Source, attach, discover};
 use crate::text::clean;
 
-/// Maximum part of a CPU that sampling takes; less for a summary.
+/// Maximum part of a CPU that sampling takes; less for a summary. All processes that this program
+/// samples share it.
 const BUDGET: f64 = 0.02;
 const LOW_BUDGET: f64 = 0.004;
+/// Number of threads that sample.
+static SAMPLERS: AtomicU32 = AtomicU32::new(0);
 /// Minimum and maximum time between two samples. Short waits need the minimum; a process with
 /// thousands of threads reaches the maximum.
 const BETWEEN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(5));
@@ -398,7 +402,10 @@ impl WaitsThread {
         it.need(needs);
         let shared = Arc::clone(&it.0);
         let run = move || {
-            if let Err(error) = run(&segment_id, &shared) {
+            SAMPLERS.fetch_add(1, Relaxed);
+            let ended = run(&segment_id, &shared);
+            SAMPLERS.fetch_sub(1, Relaxed);
+            if let Err(error) = ended {
                 let limit = Some(clean(&format!("{error:#}")).into_owned());
                 shared.publish(WaitsReport { limit, ..WaitsReport::default() });
             }
@@ -452,7 +459,7 @@ fn run(segment_id: &str, shared: &Shared) -> Result<()> {
             WaitNeeds::Summary => (LOW_BUDGET, RARE_REPORT),
             WaitNeeds::Reasons | WaitNeeds::Stacks => (BUDGET, REPORT),
         };
-        watch.budget = budget;
+        watch.budget = budget / f64::from(SAMPLERS.load(Relaxed).max(1));
         watch.need_stacks(needs == WaitNeeds::Stacks);
         let Some(between) = watch.sample()? else { return Ok(()) };
         if begun.elapsed() > PERIOD {
@@ -465,7 +472,8 @@ fn run(segment_id: &str, shared: &Shared) -> Result<()> {
             let (stacks, totals) = (watch.take_stacks(), Some(watch.totals()));
             shared.publish(WaitsReport { stacks, totals, ..watch.report() });
             // What a report costs is part of the budget, too.
-            thread::sleep(cpu_time().saturating_sub(started).div_f64(budget).min(BETWEEN.1));
+            let cost = cpu_time().saturating_sub(started);
+            thread::sleep(cost.div_f64(watch.budget).min(BETWEEN.1));
         }
         thread::sleep(between);
     }

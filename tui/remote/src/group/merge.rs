@@ -9,6 +9,7 @@ use pfp_read::snapshot::{
     Cell, Clock, ClockKind, Edge, FORMAT, Lane, LaneKind, Open, Point, PointState, Process,
     ProcessState, Snapshot, Usage, VERSION,
 };
+use pfp_read::waits::{ReportPart, WaitsReport};
 
 impl GroupSource {
     /// Makes one snapshot of the last pictures of all members.
@@ -119,6 +120,7 @@ impl GroupSource {
             whole.process.members.push(Process { late_since_unix_ns, ..process.clone() });
             whole.ages.push(age);
         }
+        whole.waits = self.merged_waits();
         whole.process.started_unix_ns = self.started_unix_ns;
         whole.points.sort_by_key(|point| point.id);
         whole.lanes.sort_by_key(|lane| lane.id);
@@ -126,6 +128,26 @@ impl GroupSource {
         whole.edges.sort_by_key(Edge::key);
         self.name(&mut whole.process, state);
         whole
+    }
+
+    /// The waits of the members that are sampled. `None` if none is.
+    fn merged_waits(&mut self) -> Option<Arc<WaitsReport>> {
+        let mut parts = Vec::new();
+        for member in &self.members {
+            let GroupMember { last, points, lanes, .. } = member;
+            let runs = last.process.state == ProcessState::Running;
+            let report = last.waits.as_ref().filter(|_| runs);
+            let is_new = !report.zip(member.waits.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
+            if let Some(report) = report {
+                let (process, names_points) = (last.process.to_string(), !self.wanted.sum);
+                parts.push(ReportPart { report, is_new, process, names_points, points, lanes });
+            }
+        }
+        let merged = (!parts.is_empty()).then(|| Arc::new(WaitsReport::merged(parts)));
+        for member in &mut self.members {
+            member.waits = member.last.waits.clone();
+        }
+        merged
     }
 
     fn name(&self, whole: &mut Process, state: ProcessState) {

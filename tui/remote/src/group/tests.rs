@@ -8,6 +8,7 @@ use pfp_model::{Figures, Model};
 use pfp_read::snapshot::{Open, PointState, Record, total};
 use pfp_read::source::Selector;
 use pfp_read::source::synthetic::Synthetic;
+use pfp_read::waits::{PointReport, SampledStack};
 
 /// A made-up process of this machine.
 struct Here(Shared);
@@ -15,10 +16,6 @@ struct Here(Shared);
 impl Source for Here {
     fn picture(&mut self) -> Result<Snapshot> {
         self.0.borrow_mut().poll()
-    }
-
-    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
-        self.0.borrow_mut().open_stacks()
     }
 
     fn act(&mut self, change: Change) -> Result<Acted> {
@@ -195,12 +192,37 @@ fn edges_and_open_regions_are_those_of_the_processes() {
             .collect();
         let stack = ["lz.compress", "lz.match_longest_in_the_whole_window"];
         assert_eq!(open, [stack, stack], "{sum}");
-        let lanes = snapshot.lanes.iter().filter(|lane| !lane.open.is_empty());
-        let expected: Vec<(u32, Vec<u32>)> = lanes
-            .map(|lane| (lane.id, lane.open.iter().map(|open| open.point).collect()))
-            .collect();
-        assert_eq!(group.open_stacks(), Some(expected), "{sum}");
     }
+}
+
+/// The waits of two processes are one report. Each sampled stack counts in one picture.
+#[test]
+fn waits_are_merged_and_a_sampled_stack_counts_once() {
+    let machines = Machines::default();
+    let processes = [machines.start(7), machines.start(8)];
+    let sample = |process: &Shared| {
+        let point =
+            PointReport { id: Some(1), name: "io.parse".into(), wall_s: 2.0, ..Default::default() };
+        let stack = SampledStack { lane: 0, points: vec![1], reason: None, count: 3 };
+        let report = WaitsReport {
+            samples: 10,
+            points: vec![point],
+            stacks: Some(vec![stack]),
+            ..WaitsReport::default()
+        };
+        process.borrow_mut().snapshot_mut().waits = Some(Arc::new(report));
+    };
+    processes.iter().for_each(sample);
+    let mut group = machines.group(true);
+    let mut poll = || group.poll().unwrap().waits.expect("they are sampled");
+    let stacks = |report: &WaitsReport| report.stacks.as_ref().map(Vec::len);
+    let report = poll();
+    assert_eq!((report.samples, stacks(&report)), (20, Some(2)));
+    let [point] = report.points.as_slice() else { panic!("{report:?}") };
+    assert_eq!((point.name.as_str(), point.wall_s), ("io.parse", 4.0));
+    assert_eq!(stacks(&poll()), Some(0));
+    sample(&processes[0]);
+    assert_eq!(stacks(&poll()), Some(1));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of the call tree, as text.
 
 use super::*;
+use pfp_read::waits::{SampledStack, WaitsReport};
 use ratatui::layout::Position;
 
 /// A desk that shows the call tree of the made-up process, after these keys.
@@ -120,12 +121,7 @@ fn samples_show_open_stacks() {
         let open = Open { point: 1, ..Open::default() };
         process.snapshot_mut().lanes[0].open = vec![open, Open { point: 2, ..open }];
     }
-    desk.wait(1);
-    for _ in 0..3 {
-        assert!(desk.next_sample().is_some());
-        desk.app.sample(desk.now);
-    }
-    desk.wait(1);
+    desk.wait(2);
     let lines = shown(&mut desk);
     assert!(lines[1].starts_with(" where threads are (running or waiting): "), "{}", lines[1]);
     assert!(
@@ -134,8 +130,15 @@ fn samples_show_open_stacks() {
         lines[3]
     );
     assert!(lines[4].starts_with("  100.0  100.0") && lines[4].contains("io.read"), "{}", lines[4]);
-    desk.press("v");
-    assert_eq!(desk.next_sample(), None, "nobody looks any more");
+    // Stacks that were sampled with their reasons count once, however often the screen is drawn.
+    let stack =
+        SampledStack { lane: 0, points: vec![1], reason: Some("lock JOBS".into()), count: 40 };
+    let report = WaitsReport { stacks: Some(vec![stack]), ..WaitsReport::default() };
+    desk.made().waits = Some(Arc::new(report));
+    desk.wait(3);
+    let lines = shown(&mut desk);
+    let jobs = lines.iter().find(|line| line.contains("[lock JOBS]"));
+    assert!(jobs.is_some_and(|line| line.contains(" 40 ")), "{lines:#?}");
 }
 
 #[test]

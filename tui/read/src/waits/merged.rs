@@ -1,0 +1,222 @@
+//! The waits of several processes as one report.
+
+use std::collections::HashMap;
+
+use super::Kind;
+use super::report::{
+    Link, LockReport, PointReport, ReasonReport, SampledStack, Waiter, WaitsReport,
+};
+use super::report::{OUTSIDE, Waiting};
+
+/// The report of a process, and what it becomes in the report of several.
+pub struct ReportPart<'a> {
+    /// The report.
+    pub report: &'a WaitsReport,
+    /// Whether the report is new, so that its stacks were not counted yet.
+    pub is_new: bool,
+    /// The process, as in `my_app[4711]`.
+    pub process: String,
+    /// Whether points get the name of the process, because they are not summed by their names.
+    pub names_points: bool,
+    /// The new ids of its points.
+    pub points: &'a HashMap<u32, u32>,
+    /// The new ids of its lanes.
+    pub lanes: &'a HashMap<u32, u32>,
+}
+
+impl WaitsReport {
+    /// The report of several processes. It has no totals, because processes come and go.
+    pub fn merged<'a>(parts: impl IntoIterator<Item = ReportPart<'a>>) -> Self {
+        let mut all = Self::default();
+        for part in parts {
+            part.add_to(&mut all);
+        }
+        let off = |it: &PointReport| it.queued_s + it.waited_s;
+        all.points.sort_by(|a, b| off(b).total_cmp(&off(a)).then_with(|| a.name.cmp(&b.name)));
+        all.locks.sort_by(|a, b| b.total_s.total_cmp(&a.total_s));
+        all.now.sort_by_key(|waiting| waiting.lane);
+        all
+    }
+}
+
+impl ReportPart<'_> {
+    fn add_to(&self, all: &mut WaitsReport) {
+        let report = self.report;
+        all.seconds = all.seconds.max(report.seconds);
+        all.samples += report.samples;
+        all.threads += report.threads;
+        for point in &report.points {
+            // A point that is not in the group yet comes with the next report.
+            let id = match point.id {
+                Some(id) if self.points.contains_key(&id) => Some(self.points[&id]),
+                Some(_) => continue,
+                None => None,
+            };
+            let name = self.point(&point.name);
+            match all.points.iter_mut().find(|it| it.id == id) {
+                Some(sum) => sum.add(point),
+                None => all.points.push(PointReport { id, name, ..point.clone() }),
+            }
+        }
+        all.locks.extend(report.locks.iter().map(|lock| LockReport {
+            owner: lock.owner.as_ref().map(|owner| self.thread(owner)),
+            owner_point: lock.owner_point.as_ref().map(|point| self.point(point)),
+            waiters: lock.waiters.iter().map(|waiter| self.waiter(waiter)).collect(),
+            ..lock.clone()
+        }));
+        let cycle = |cycle: &Vec<Link>| cycle.iter().map(|link| self.link(link)).collect();
+        all.deadlocks.extend(report.deadlocks.iter().map(cycle));
+        all.stuck.extend(report.stuck.iter().map(|link| self.link(link)));
+        all.now.extend(report.now.iter().map(|waiting| Waiting {
+            thread: self.thread(&waiting.thread),
+            lane: waiting.lane.and_then(|lane| self.lanes.get(&lane)).copied(),
+            ..waiting.clone()
+        }));
+        if let Some(limit) = &report.limit {
+            all.limit.get_or_insert_with(|| format!("{}: {limit}", self.process));
+        }
+        if let Some(stacks) = &report.stacks {
+            let all = all.stacks.get_or_insert_default();
+            if self.is_new {
+                all.extend(stacks.iter().filter_map(|stack| self.stack(stack)));
+            }
+        }
+    }
+
+    fn point(&self, name: &str) -> String {
+        match self.names_points && name != OUTSIDE {
+            true => format!("{name} of {}", self.process),
+            false => name.to_owned(),
+        }
+    }
+
+    fn thread(&self, name: &str) -> String {
+        format!("{} {name}", self.process)
+    }
+
+    fn waiter(&self, waiter: &Waiter) -> Waiter {
+        let (thread, point) = (self.thread(&waiter.thread), self.point(&waiter.point));
+        Waiter { thread, point, ..waiter.clone() }
+    }
+
+    fn link(&self, link: &Link) -> Link {
+        let (thread, point) = (self.thread(&link.thread), self.point(&link.point));
+        let owner = link.owner.as_ref().map(|owner| self.thread(owner));
+        Link { thread, point, owner, ..link.clone() }
+    }
+
+    fn stack(&self, stack: &SampledStack) -> Option<SampledStack> {
+        let points = stack.points.iter().map(|point| self.points.get(point).copied());
+        let (lane, points) = (*self.lanes.get(&stack.lane)?, points.collect::<Option<_>>()?);
+        Some(SampledStack { lane, points, ..stack.clone() })
+    }
+}
+
+impl PointReport {
+    /// Adds the figures of the same point of another process.
+    fn add(&mut self, other: &Self) {
+        let wall = self.wall_s + other.wall_s;
+        let mut reasons: HashMap<(Kind, String), ReasonReport> = HashMap::new();
+        for of in [&*self, other] {
+            for reason in &of.reasons {
+                let share = if wall > 0.0 { reason.share * of.wall_s / wall } else { 0.0 };
+                let key = (reason.reason, reason.detail.clone());
+                let sum = reasons.entry(key).or_insert_with(|| ReasonReport {
+                    share: 0.0,
+                    threads: 0,
+                    longest_s: 0.0,
+                    ..reason.clone()
+                });
+                sum.share += share;
+                sum.threads += reason.threads;
+                sum.longest_s = sum.longest_s.max(reason.longest_s);
+            }
+        }
+        self.reasons = reasons.into_values().collect();
+        let by_share = |a: &ReasonReport, b: &ReasonReport| b.share.total_cmp(&a.share);
+        self.reasons.sort_by(|a, b| by_share(a, b).then_with(|| a.detail.cmp(&b.detail)));
+        self.threads += other.threads;
+        self.run_s += other.run_s;
+        self.queued_s += other.queued_s;
+        self.waited_s += other.waited_s;
+        self.wall_s = wall;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(wall_s: f64, share: f64) -> WaitsReport {
+        let reason = ReasonReport {
+            reason: Kind::Lock,
+            detail: "JOBS".into(),
+            share,
+            threads: 1,
+            longest_s: wall_s,
+        };
+        let point = |id: Option<u32>, name: &str| PointReport {
+            id,
+            name: name.into(),
+            threads: 1,
+            wall_s,
+            run_s: wall_s * (1.0 - share),
+            waited_s: wall_s * share,
+            reasons: vec![reason.clone()],
+            ..PointReport::default()
+        };
+        let stack = |lane, points: &[u32]| SampledStack {
+            lane,
+            points: points.to_vec(),
+            reason: None,
+            count: 1,
+        };
+        let now = Waiting { thread: "main".into(), lane: Some(3), ..Waiting::default() };
+        WaitsReport {
+            seconds: 5.0,
+            points: vec![point(Some(1), "parse"), point(Some(9), "new"), point(None, OUTSIDE)],
+            now: vec![now],
+            stacks: Some(vec![stack(3, &[1]), stack(3, &[1, 9]), stack(4, &[1])]),
+            ..WaitsReport::default()
+        }
+    }
+
+    #[test]
+    fn points_of_two_processes_are_summed_or_named() {
+        let reports = [report(1.0, 0.5), report(3.0, 0.9)];
+        let ids = [HashMap::from([(1, 7)]), HashMap::from([(1, 8)])];
+        let lanes = HashMap::from([(3, 30)]);
+        for sums in [true, false] {
+            let merged = WaitsReport::merged((0..2).map(|at| ReportPart {
+                report: &reports[at],
+                is_new: true,
+                process: format!("app[{at}]"),
+                names_points: !sums,
+                points: if sums { &ids[0] } else { &ids[at] },
+                lanes: &lanes,
+            }));
+            let parse: Vec<_> = merged.points.iter().filter(|it| it.id.is_some()).collect();
+            if sums {
+                let [parse] = parse[..] else { panic!("{merged:?}") };
+                assert_eq!((parse.name.as_str(), parse.wall_s), ("parse", 4.0));
+                assert!((parse.reasons[0].share - 0.8).abs() < 1e-9, "{parse:?}");
+                assert_eq!(parse.reasons[0].threads, 2);
+            } else {
+                let names: Vec<_> = parse.iter().map(|it| it.name.as_str()).collect();
+                assert_eq!(names, ["parse of app[1]", "parse of app[0]"]);
+            }
+            let outside: Vec<_> = merged.points.iter().filter(|it| it.id.is_none()).collect();
+            assert_eq!((outside.len(), outside[0].wall_s), (1, 4.0));
+            // Points and lanes that are not known yet are left out.
+            let id = |at: usize| if sums { 7 } else { [7, 8][at] };
+            let stacks = merged.stacks.expect("they were sampled");
+            assert!(stacks.iter().all(|it| it.lane == 30), "{stacks:?}");
+            assert_eq!(
+                (&stacks[0].points[..], &stacks[1].points[..]),
+                (&[id(0)][..], &[id(1)][..])
+            );
+            let threads: Vec<_> = merged.now.iter().map(|it| it.thread.as_str()).collect();
+            assert_eq!(threads, ["app[0] main", "app[1] main"]);
+        }
+    }
+}
