@@ -162,6 +162,19 @@ fn waits_match_their_schema() {
         value["stuck"].as_array().is_some_and(|stuck| stuck.len() == 2)
     });
     let Some(found) = validated(&file, "waits.schema.json") else { return };
-    let known = [".limit", ".stacks", ".totals", ".verdict"];
+    let known = [".limit", ".number", ".stacks", ".totals", ".verdict"];
     assert!(optional(&found).iter().all(|place| known.contains(place)), "{found}");
+    // A report in a recording has more.
+    let recording = place.path("waits.pfprec");
+    let recording = recording.to_str().expect("the path is text");
+    wait_for("a recorded report", || {
+        let record =
+            ["record", "-p", &pid, "-d", "1500ms", "-i", "0.1", "-o", recording, "--force"];
+        assert!(place.pfp_top(&record).status.success());
+        place.pfp_top(&["waits", recording]).status.success()
+            && std::fs::read_to_string(written(&place, "waits", &["waits", recording, "--json"]))
+                .is_ok_and(|text| text.contains("\"totals\":"))
+    });
+    let found = validated(&place.path("waits"), "waits.schema.json").expect("it was there before");
+    assert!(optional(&found).contains(&".totals"), "{found}");
 }

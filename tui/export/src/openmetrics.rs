@@ -56,6 +56,7 @@ use super::series::{Labels, ProcessSeries, SeriesPoint, losses};
 use super::subject::Subject;
 use pfp_model::headline::clock_word;
 use pfp_read::snapshot::{Bucket, Cell, Loss, Snapshot, Stats, total};
+use pfp_read::waits::WaitTotals;
 
 /// End of the first bucket, seconds.
 const FIRST: f64 = 1e-8;
@@ -317,9 +318,7 @@ impl Exposition {
 
     /// Writes the times of waits; nothing if no process is sampled.
     fn waits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let has_any = |part: &ProcessSeries| {
-            part.snapshot.waits.as_ref().is_some_and(|waits| waits.totals.is_some())
-        };
+        let has_any = |part: &ProcessSeries| WaitTotals::of(&part.snapshot).is_some();
         if !self.parts.iter().any(has_any) {
             return Ok(());
         }
@@ -472,7 +471,7 @@ mod tests {
     use pfp_model::Model;
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
-    use pfp_read::waits::{WaitTotal, WaitTotals, WaitsReport};
+    use pfp_read::waits::{WaitTotal, WaitsReport};
 
     fn exported(per_thread: bool, change: impl Fn(&mut Snapshot)) -> (Model, String) {
         let mut snapshot = Synthetic::new().poll().unwrap();

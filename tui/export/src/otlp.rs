@@ -49,6 +49,7 @@ use super::series::{Labels, ProcessSeries, losses};
 use super::subject::Subject;
 use pfp_model::headline::clock_word;
 use pfp_read::snapshot::{Cell, Loss, Process, total};
+use pfp_read::waits::WaitTotals;
 
 /// Data points in one request: about a megabyte; receivers accept four or more.
 const AT_ONCE: usize = 8_000;
@@ -144,8 +145,9 @@ pub fn requests<E>(
                 batch.send(&mut send)?;
             }
         }
+        let begin = WaitTotals::of(&part.snapshot).map_or(0, |totals| totals.since_unix_ns);
         part.waits(|labels, seconds| {
-            let (begin, value) = (subject.begin.watched_unix_ns, Number::AsDouble(seconds));
+            let value = Number::AsDouble(seconds);
             metrics.sum(NumberKind::Wait, begin, attributes(labels), value);
             Ok(())
         })?;
@@ -412,7 +414,7 @@ mod tests {
     use pfp_model::Model;
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
-    use pfp_read::waits::{WaitTotal, WaitTotals, WaitsReport};
+    use pfp_read::waits::{WaitTotal, WaitsReport};
 
     fn sent(subject: &Subject<'_>) -> Vec<ExportMetricsServiceRequest> {
         let mut all = Vec::new();

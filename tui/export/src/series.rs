@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::subject::Subject;
 use pfp_model::amounts;
 use pfp_read::snapshot::{self, Cell, Loss, PointState, Snapshot, total};
+use pfp_read::waits::WaitTotals;
 
 /// The series of one snapshot: of a process, or of several processes that are watched as one.
 #[derive(Debug)]
@@ -138,8 +139,7 @@ impl ProcessSeries {
         &self,
         mut show: impl FnMut(&Labels, f64) -> Result<(), E>,
     ) -> Result<(), E> {
-        let totals = self.snapshot.waits.iter().filter_map(|waits| waits.totals.as_ref());
-        for total in totals.flat_map(|totals| &totals.waits) {
+        for total in WaitTotals::of(&self.snapshot).iter().flat_map(|totals| &totals.waits) {
             let Some(id) = total.point else { continue };
             let place = self.points.binary_search_by_key(&id, |point| point.id);
             let Ok(place) = place else { continue };

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use super::histogram;
 use pfp_read::snapshot::{Cell, Edge, Point, Snapshot, Stats};
+use pfp_read::waits::WaitTotals;
 
 /// The growth from `from` to `to`. `None` if `to` is of another process, or not later than `from`.
 pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
@@ -70,10 +71,9 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
         record.start = start.unwrap_or_default();
         start.is_some()
     });
+    let totals = WaitTotals::between(from, &to);
     if let Some(waits) = &mut to.waits {
-        let before = from.waits.as_ref().and_then(|waits| waits.totals.as_ref());
-        let waits = Arc::make_mut(waits);
-        waits.totals = waits.totals.as_ref().zip(before).and_then(|(to, from)| to.after(from));
+        Arc::make_mut(waits).totals = totals;
     }
     to.elapsed_ticks -= from.elapsed_ticks;
     to.process.started_unix_ns = from.taken_unix_ns;

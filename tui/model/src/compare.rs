@@ -180,15 +180,10 @@ impl Baseline {
         let measured = measured.collect();
         let from_ticks = from.map_or(0, |from| from.elapsed_ticks);
         let waits = match from {
-            Some(from) => totals(&until).zip(totals(from)).and_then(|(to, from)| to.after(from)),
-            None => totals(&until).cloned(),
+            Some(from) => WaitTotals::between(from, &until),
+            None => WaitTotals::of(&until).cloned(),
         };
         Self { from_ticks, until: Arc::new(until), file, measured, waits }
-    }
-
-    /// The waits up to the end of the baseline.
-    fn until_waits(&self) -> Option<&WaitTotals> {
-        totals(&self.until)
     }
 
     /// The measurements of a point in the baseline.
@@ -301,10 +296,6 @@ impl DiffRow {
     pub fn rate_change(&self) -> Option<f64> {
         change(self.before.rate(), self.since.rate())
     }
-}
-
-fn totals(snapshot: &Snapshot) -> Option<&WaitTotals> {
-    snapshot.waits.as_ref()?.totals.as_ref()
 }
 
 /// The relative change of a figure.

@@ -19,7 +19,7 @@ use pfp_read::snapshot::{
     AMOUNTS, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process, ProcessState,
     Snapshot, Stats, total,
 };
-use pfp_read::waits::{PointReport, RUN_QUEUE};
+use pfp_read::waits::{PointReport, RUN_QUEUE, WaitTotals};
 
 /// One point, all lanes together.
 #[derive(Debug)]
@@ -90,9 +90,8 @@ impl Figures {
         let reports = snapshot.waits.iter().flat_map(|waits| waits.points.iter().enumerate());
         let waits: HashMap<u32, usize> =
             reports.filter_map(|(place, report)| Some((report.id?, place))).collect();
-        let totals = snapshot.waits.iter().filter_map(|waits| waits.totals.as_ref());
         let mut waited: HashMap<u32, [u64; 2]> = HashMap::new();
-        for total in totals.flat_map(|totals| &totals.waits) {
+        for total in WaitTotals::of(snapshot).iter().flat_map(|totals| &totals.waits) {
             let Some(id) = total.point else { continue };
             let sums = waited.entry(id).or_default();
             let sum = &mut sums[usize::from(total.reason == RUN_QUEUE)];
@@ -400,7 +399,7 @@ impl Figures {
     }
 
     fn ticks_of(&self, ns: u64) -> Option<f64> {
-        self.snapshot.waits.as_ref()?.totals.as_ref()?;
+        WaitTotals::of(&self.snapshot)?;
         Some(ns as f64 / 1e9 * self.snapshot.clock.ticks_per_second)
     }
 

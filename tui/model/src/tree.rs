@@ -227,15 +227,16 @@ impl Samples {
         mut number: impl FnMut(&str) -> u32,
     ) {
         for stack in stacks {
-            self.taken += stack.count;
+            self.taken = self.taken.saturating_add(stack.count);
             if stack.points.is_empty() {
-                self.outside += stack.count;
+                self.outside = self.outside.saturating_add(stack.count);
                 continue;
             }
             let points = stack.points.iter().map(|point| Frame::Point(*point));
             let wait = stack.reason.as_deref().map(|reason| Frame::Wait(number(reason)));
             let path = std::iter::once(Frame::Thread(stack.lane)).chain(points).chain(wait);
-            *self.stacks.entry(path.collect()).or_default() += stack.count;
+            let count = self.stacks.entry(path.collect()).or_default();
+            *count = count.saturating_add(stack.count);
         }
     }
 

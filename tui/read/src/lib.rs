@@ -32,9 +32,9 @@
 //! | module | what it is | must not know |
 //! |---|---|---|
 //! | [`source`] | processes and files that snapshots come from | the views that show them |
-//! | [`snapshot`] | an immutable picture of one process, plain data | everything else |
+//! | [`snapshot`] | an immutable picture of one process, plain data | everything else but the data of [`waits`] |
 //! | [`files`] | snapshots and recordings, read and written | where snapshots come from |
-//! | [`waits`] | what threads wait for, sampled from outside | profile points |
+//! | [`waits`] | what threads wait for, sampled from outside, by open region | files |
 //! | [`session`] | a source, and what this program changed in it | the user interface |
 //! | [`pattern`] | how points, threads and processes are named | what the names belong to |
 //! | [`text`], [`units`], [`local_time`] | words, numbers and times for people | what the texts describe |

@@ -23,6 +23,7 @@ mod names;
 mod process;
 mod report;
 mod times;
+mod totals;
 mod watch;
 
 use std::collections::HashMap;
@@ -37,8 +38,9 @@ use self::names::Names;
 use self::process::{Call, Process};
 pub use self::report::{
     Link, LockReport, PointReport, RUN_QUEUE, RUNNING, ReasonReport, ReasonRow, SampledStack,
-    TimePart, WaitTotal, WaitTotals, Waiter, Waiting, WaitsReport, held_up, verdict,
+    TimePart, Waiter, Waiting, WaitsReport, held_up, verdict,
 };
+pub use self::totals::{WaitTotal, WaitTotals};
 pub(crate) use self::watch::WaitsThread;
 pub use self::watch::Watch;
 

@@ -23,6 +23,8 @@ use pfp_read::waits::{LockReport, PointReport, WaitNeeds, WaitsReport, Watch, ve
 const SECONDS: Scale = Scale { ticks_per_second: 1.0, unit: Unit::Time };
 /// Longest time of samples at another place. A report in a snapshot has the last five seconds.
 const LONGEST_ELSEWHERE: Duration = Duration::from_secs(5);
+/// How much longer than asked the samples at another place may take.
+const LATE: Duration = Duration::from_secs(20);
 /// Time between two checks whether the agent has sampled long enough.
 const CHECK: Duration = Duration::from_millis(100);
 /// Room for the words at the end of a line.
@@ -166,14 +168,17 @@ fn sample_elsewhere(asked: &WaitsArgs) -> Result<Printed> {
     let mut source = asked.target.resolve()?;
     source.need_waits(WaitNeeds::Reasons);
     let interrupt = Interrupt::install()?;
+    let until = Instant::now() + asked.duration + LATE;
     loop {
         let snapshot = source.poll_now()?;
-        let printed = Printed::of(&snapshot)
-            .context("expected one process, found several: choose one with -p PID")?;
+        let Some(printed) = Printed::of(&snapshot) else {
+            bail!("{}: the process ended before it was sampled", snapshot.process);
+        };
         let report = &printed.report;
         let is_refused = report.samples == 0 && report.limit.is_some();
         let is_done = report.seconds >= asked.duration.as_secs_f64() || is_refused;
-        if is_done || !snapshot.runs() || !interrupt.sleep(CHECK) {
+        let is_over = !snapshot.runs() || Instant::now() >= until;
+        if is_done || is_over || !interrupt.sleep(CHECK) {
             return Ok(printed);
         }
     }

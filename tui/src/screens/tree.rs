@@ -404,8 +404,8 @@ impl View for TreeView {
         if let Some(report) = &self.report
             && let Some(stacks) = &report.stacks
         {
-            // The screen may be updated again before there is another report.
-            if last.is_none_or(|last| !Arc::ptr_eq(&last, report)) {
+            // Several snapshots may have the same report.
+            if last.is_none_or(|last| !last.is_same(report)) {
                 self.samples.take(stacks, |reason| common.model.reason_number(reason));
             }
         } else if let Some(snapshot) = common.model.snapshot() {

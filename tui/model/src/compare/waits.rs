@@ -33,10 +33,9 @@ pub(super) static TABLE: Table<WaitChange, Scale> = table! {
 
 /// The changes, the greatest first. Empty unless both windows were sampled.
 pub(super) fn changes(baseline: &Baseline, now: &Snapshot) -> Vec<WaitChange> {
-    let totals = now.waits.as_ref().and_then(|waits| waits.totals.clone());
     let since = match baseline.until.process.segment_id == now.process.segment_id {
-        true => totals.zip(baseline.until_waits()).and_then(|(now, then)| now.after(then)),
-        false => totals,
+        true => WaitTotals::between(&baseline.until, now),
+        false => WaitTotals::of(now).cloned(),
     };
     let Some((before, since)) = baseline.waits.as_ref().zip(since) else { return Vec::new() };
     let mut all: BTreeMap<String, [f64; 2]> = BTreeMap::new();

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::{BadPlace, Discovery};
 use crate::snapshot::{AMOUNTS, Edge, End, Process, Snapshot};
 use crate::text::{clean, clean_in_place};
-use crate::waits::WaitsReport;
 
 /// Makes the names and reasons of places safe to show.
 pub fn clean_places(mut places: Vec<BadPlace>) -> Vec<BadPlace> {
@@ -83,13 +82,9 @@ pub(crate) fn clean_snapshot(snapshot: &mut Snapshot) {
     for lane in &mut snapshot.lanes {
         clean_in_place(&mut lane.name);
     }
-    if let Some(waits) = &mut snapshot.waits {
-        let mut clean = WaitsReport::clone(waits);
-        clean.clean();
-        // Snapshots share a report until there is a new one.
-        if clean != **waits {
-            *waits = Arc::new(clean);
-        }
+    // A report that was sampled here is clean already.
+    if let Some(waits) = snapshot.waits.as_mut().filter(|waits| !waits.is_clean) {
+        Arc::make_mut(waits).clean();
     }
     snapshot.points.sort_by_key(|point| point.id);
     snapshot.points.dedup_by_key(|point| point.id);
@@ -108,6 +103,7 @@ mod tests {
     use super::*;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
+    use crate::waits::WaitsReport;
 
     struct Hostile;
 

@@ -42,9 +42,12 @@ impl WaitsReport {
 impl ReportPart<'_> {
     fn add_to(&self, all: &mut WaitsReport) {
         let report = self.report;
+        // There is another report if one of them is another one.
+        all.number = all.number.wrapping_add(report.number);
+        all.is_clean = true;
         all.seconds = all.seconds.max(report.seconds);
-        all.samples += report.samples;
-        all.threads += report.threads;
+        all.samples = all.samples.saturating_add(report.samples);
+        all.threads = all.threads.saturating_add(report.threads);
         for point in &report.points {
             // A point that is not in the group yet comes with the next report.
             let id = match point.id {
@@ -128,14 +131,14 @@ impl PointReport {
                     ..reason.clone()
                 });
                 sum.share += share;
-                sum.threads += reason.threads;
+                sum.threads = sum.threads.saturating_add(reason.threads);
                 sum.longest_s = sum.longest_s.max(reason.longest_s);
             }
         }
         self.reasons = reasons.into_values().collect();
         let by_share = |a: &ReasonReport, b: &ReasonReport| b.share.total_cmp(&a.share);
         self.reasons.sort_by(|a, b| by_share(a, b).then_with(|| a.detail.cmp(&b.detail)));
-        self.threads += other.threads;
+        self.threads = self.threads.saturating_add(other.threads);
         self.run_s += other.run_s;
         self.queued_s += other.queued_s;
         self.waited_s += other.waited_s;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::times::{LockTimes, Period, Place, Times, Totals, WaitTimes};
+use super::times::{LockTimes, Period, Place, Times, WaitTimes};
+use super::totals::WaitTotals;
 use super::{Kind, Reason};
 use crate::text::{clean_in_place, counted};
 use crate::units;
@@ -19,6 +20,10 @@ const TICK: u64 = 10_000_000;
 /// Where the time of a process went.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WaitsReport {
+    /// Number of the report among those of its sampler, from 1; 0 if there is only one. With
+    /// [`WaitTotals::since_unix_ns`], it shows whether a report is another one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub number: u64,
     /// Time from the first sample to the last, seconds.
     pub seconds: f64,
     /// Number of samples of all threads.
@@ -45,51 +50,13 @@ pub struct WaitsReport {
     /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<Vec<SampledStack>>,
+    /// Whether [`Self::clean`] has cleaned it.
+    #[serde(skip)]
+    pub is_clean: bool,
 }
 
-/// The waits of each point since the first sample.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct WaitTotals {
-    /// Time of the first sample, nanoseconds since the Unix epoch. Totals of one sampler have the
-    /// same.
-    pub since_unix_ns: u64,
-    /// Time from the first sample to the last, seconds.
-    pub seconds: f64,
-    /// The totals, in the order of points, reasons and names.
-    pub waits: Vec<WaitTotal>,
-}
-
-impl WaitTotals {
-    /// The waits since `earlier`. `None` if `earlier` is not earlier, or of another sampler.
-    pub fn after(&self, earlier: &Self) -> Option<Self> {
-        let is_same = self.since_unix_ns == earlier.since_unix_ns;
-        if !is_same || self.seconds <= earlier.seconds {
-            return None;
-        }
-        let key = |total: &WaitTotal| (total.point, total.reason.clone(), total.name.clone());
-        let before: HashMap<_, u64> =
-            earlier.waits.iter().map(|total| (key(total), total.ns)).collect();
-        let since = |total: &WaitTotal| {
-            let before = before.get(&key(total)).copied().unwrap_or(0);
-            WaitTotal { ns: total.ns.saturating_sub(before), ..total.clone() }
-        };
-        let waits = self.waits.iter().map(since).filter(|total| total.ns > 0).collect();
-        Some(Self { seconds: self.seconds - earlier.seconds, waits, ..*self })
-    }
-}
-
-/// All waits of a point for one reason, since the first sample. The time never decreases.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct WaitTotal {
-    /// The point's id. `None` for waits outside all points.
-    pub point: Option<u32>,
-    /// The kind in words, or [`RUN_QUEUE`].
-    pub reason: String,
-    /// The variable of a lock or the like; empty for what has no name in the program, so that there
-    /// are few totals.
-    pub name: String,
-    /// Time waited, nanoseconds, summed over the threads.
-    pub ns: u64,
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A stack of open regions that was sampled, and what its thread waited for.
@@ -209,8 +176,16 @@ pub struct Link {
 }
 
 impl WaitsReport {
-    /// Makes the texts safe to show.
+    /// Whether this is the same report as another one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let since = |it: &Self| it.totals.as_ref().map(|totals| totals.since_unix_ns);
+        (self.number, since(self)) == (other.number, since(other))
+    }
+
+    /// Makes the texts safe to show, and restores the order of the lists.
     pub fn clean(&mut self) {
+        self.is_clean = true;
+        self.now.sort_by_key(|waiting| waiting.lane);
         let Self { points, locks, deadlocks, stuck, now, limit, totals, stacks, .. } = self;
         for point in points {
             clean_in_place(&mut point.name);
@@ -236,20 +211,18 @@ impl WaitsReport {
             clean_in_place(&mut waiting.reason);
         }
         limit.iter_mut().for_each(clean_in_place);
-        for total in totals.iter_mut().flat_map(|totals| &mut totals.waits) {
-            clean_in_place(&mut total.reason);
-            clean_in_place(&mut total.name);
-        }
+        totals.iter_mut().for_each(WaitTotals::clean);
         let reasons = stacks.iter_mut().flatten().filter_map(|stack| stack.reason.as_mut());
         reasons.for_each(clean_in_place);
     }
 }
 
 impl WaitTimes {
-    /// The report of the present period and of the earlier ones that are kept. `point` names a
-    /// point, and `thread` a thread.
+    /// The report of `all`, the [periods that are kept](Self::kept). `point` names a point, and
+    /// `thread` a thread.
     pub(super) fn report(
         &self,
+        all: &Period,
         point: impl Fn(u32) -> String,
         thread: impl Fn(u32) -> String,
     ) -> WaitsReport {
@@ -261,7 +234,6 @@ impl WaitTimes {
         let links = |threads: Vec<u32>| -> Vec<Link> {
             threads.into_iter().filter_map(|tid| self.link(tid, &point, &thread)).collect()
         };
-        let all = self.kept();
         let cycles = self.cycles();
         let stuck = links(self.stuck(&cycles));
         WaitsReport {
@@ -273,27 +245,17 @@ impl WaitTimes {
             deadlocks: cycles.into_iter().map(links).collect(),
             stuck,
             now: self.waiting(&thread),
-            limit: None,
-            totals: None,
-            stacks: None,
+            ..WaitsReport::default()
         }
     }
 
-    /// The times of the periods that are kept.
-    fn kept(&self) -> Period {
+    /// The times of the present period and of the earlier ones that are kept.
+    pub(super) fn kept(&self) -> Period {
         let mut all = Period::default();
         self.before.iter().chain([&self.now]).for_each(|period| all.extend(period));
         self.add_late(&mut all);
         all.divide_unseen(|tid| self.threads.get(&tid)?.point);
         all
-    }
-
-    /// The waits since the first sample, nanoseconds. A total may decrease by time that is now known
-    /// to be another's.
-    pub(super) fn totals(&self) -> Totals {
-        let mut totals = self.earlier.clone();
-        self.kept().add_to(&mut totals);
-        totals
     }
 
     /// Adds the time that the kernel will count later, and what it has counted too late. It counts a
@@ -600,7 +562,7 @@ impl WaitsReport {
         }
         for lock in &self.locks {
             let Some(row) = rows.get_mut(&lock.words()) else { continue };
-            row.waits = Some(row.waits.unwrap_or(0) + lock.waits);
+            row.waits = Some(row.waits.unwrap_or(0).saturating_add(lock.waits));
             if row.owner.is_empty() {
                 row.owner = lock.owner_in_words().unwrap_or_default();
             }

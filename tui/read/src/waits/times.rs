@@ -20,6 +20,7 @@ use std::hash::Hash;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use super::totals::Totals;
 use super::{Kind, Reason, ThreadSample, Wait};
 
 /// Where a thread spent time.
@@ -212,31 +213,6 @@ impl Period {
         }
     }
 
-    /// Adds the waits to the totals.
-    pub(super) fn add_to(&self, totals: &mut Totals) {
-        let mut add = |point, kind, name: &str, ns| {
-            if ns > 0 {
-                let is_full = totals.len() >= MOST_TOTALS;
-                let key = (point, kind, name.to_owned());
-                let key = if is_full && !totals.contains_key(&key) {
-                    (point, kind, String::new())
-                } else {
-                    key
-                };
-                let total: &mut u64 = totals.entry(key).or_default();
-                *total = total.saturating_add(ns);
-            }
-        };
-        for ((_, place), times) in &self.times {
-            let Place::Point(point) = *place else { continue };
-            add(point, None, "", times.queued);
-            add(point, Some(Kind::Other), "", times.short);
-            for (reason, ns) in &times.waited {
-                add(point, Some(reason.kind), reason.variable().unwrap_or_default(), *ns);
-            }
-        }
-    }
-
     pub(super) fn seconds(&self) -> f64 {
         let (Some(first), Some(last)) = (self.first, self.last) else { return 0.0 };
         last.duration_since(first).as_secs_f64()
@@ -259,11 +235,6 @@ fn add_each<K: Clone + Eq + Hash>(
     }
 }
 
-/// Time waited by point, reason, and the name of a variable; nanoseconds. No reason is the run queue.
-pub(super) type Totals = HashMap<(Option<u32>, Option<Kind>, String), u64>;
-/// Maximum number of totals. Beyond, waits for further variables count as those without a name.
-const MOST_TOTALS: usize = 1_000;
-
 /// The times of a process, from samples of its threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WaitTimes {
@@ -274,8 +245,8 @@ pub(super) struct WaitTimes {
     pub(super) now: Period,
     /// The periods before it.
     pub(super) before: VecDeque<Period>,
-    /// The waits of all earlier periods.
-    pub(super) earlier: Totals,
+    /// The waits since the first sample.
+    pub(super) totals: Totals,
 }
 
 impl WaitTimes {
@@ -287,7 +258,7 @@ impl WaitTimes {
             && let Some(mut period) = self.before.pop_front()
         {
             period.divide_unseen(|tid| self.threads.get(&tid)?.point);
-            period.add_to(&mut self.earlier);
+            self.totals.add(&period);
         }
     }
 
@@ -529,7 +500,7 @@ mod tests {
         times.add(&at(200, [20, 10, 3], jobs()), |_| Some(7));
         times.add(&at(300, [110, 10, 5], None), |_| Some(8));
         times.add(&at(400, [200, 10, 9], None), |_| Some(8));
-        let report = times.report(name, |_| String::new());
+        let report = times.report(&times.kept(), name, |_| String::new());
         let [seven, eight] = report.points.as_slice() else { panic!("{report:?}") };
         assert_eq!((seven.name.as_str(), eight.name.as_str()), ("p7", "p8"));
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
@@ -566,7 +537,7 @@ mod tests {
             let point = if is_in_8 { 8 } else { 7 };
             times.add(&[sample(start, 1, number * 10, counts, wait)], |_| Some(point));
         }
-        let report = times.report(name, |_| String::new());
+        let report = times.report(&times.kept(), name, |_| String::new());
         let [eight, seven] = report.points.as_slice() else { panic!("{report:?}") };
         let near = |a: f64, b: f64| (a - b).abs() < 1e-6;
         assert!(near(seven.run_s, 0.5) && near(seven.waited_s, 0.0), "{seven:?}");
@@ -582,7 +553,7 @@ mod tests {
             let run = number * 98 / 10;
             times.add(&[sample(start, 1, number * 10, [run, 0, 1], None)], |_| Some(7));
         }
-        let report = times.report(name, |_| String::new());
+        let report = times.report(&times.kept(), name, |_| String::new());
         let [seven] = report.points.as_slice() else { panic!("{report:?}") };
         assert!((seven.wall_s - 30.0).abs() < 0.02, "{seven:?}");
         assert!((seven.queued_s - 0.6).abs() < 0.03 && seven.waited_s < 1e-9, "{seven:?}");
@@ -598,7 +569,7 @@ mod tests {
             let wait = lock("JOBS", 16, None);
             times.add(&[sample(start, 1, number * 10, counts, wait)], |_| Some(7));
         }
-        let report = times.report(name, |_| String::new());
+        let report = times.report(&times.kept(), name, |_| String::new());
         let [seven] = report.points.as_slice() else { panic!("{report:?}") };
         assert!(seven.waited_s > 0.98, "{seven:?}");
     }
@@ -611,7 +582,7 @@ mod tests {
             let counts = [number * 9, 0, number * 10];
             times.add(&[sample(start, 1, number * 10, counts, None)], |_| Some(7));
         }
-        let report = times.report(name, |_| String::new());
+        let report = times.report(&times.kept(), name, |_| String::new());
         let [seven] = report.points.as_slice() else { panic!("{report:?}") };
         assert!((seven.waited_s - 0.01).abs() < 1e-9 && (seven.run_s - 0.09).abs() < 1e-9);
         assert_eq!(seven.reasons[0].detail, "short waits");
@@ -628,11 +599,11 @@ mod tests {
         for (at, counts) in counts.into_iter().enumerate() {
             times.add(&[sample(start, 1, at as u64 * 10, counts, None)], |_| None);
             // What is not counted yet is in the report.
-            let parts = times.report(name, |_| String::new()).points;
+            let parts = times.report(&times.kept(), name, |_| String::new()).points;
             let parts: f64 = parts.iter().map(|point| point.wall_s).sum();
             assert!((parts - 0.01 * at as f64).abs() < 1e-9, "{parts} at {at}");
         }
-        let report = times.report(name, |_| String::new());
+        let report = times.report(&times.kept(), name, |_| String::new());
         let [outside] = report.points.as_slice() else { panic!("{report:?}") };
         assert_eq!(outside.name, "(outside)");
         assert!((outside.run_s - 0.03).abs() < 1e-9, "{outside:?}");
@@ -659,7 +630,7 @@ mod tests {
         assert!(times.cycles().is_empty(), "the third has run");
         times.add(&all(20, 6), |_| Some(9));
         assert_eq!(times.cycles(), [[1, 2, 3]]);
-        let report = times.report(name, |tid| format!("t{tid}"));
+        let report = times.report(&times.kept(), name, |tid| format!("t{tid}"));
         let [cycle] = report.deadlocks.as_slice() else { panic!("{report:?}") };
         let links: Vec<_> = cycle.iter().map(|it| (it.thread.as_str(), it.lock.as_str())).collect();
         assert_eq!(links, [("t1", "lock A"), ("t2", "lock B"), ("t3", "lock C")]);
@@ -712,7 +683,7 @@ mod tests {
         };
         times.add(&all(0, 0), |tid| Some(u32::from(tid == 7)));
         times.add(&all(100, 100), |tid| Some(u32::from(tid == 7)));
-        let report = times.report(name, |tid| format!("t{tid}"));
+        let report = times.report(&times.kept(), name, |tid| format!("t{tid}"));
         assert_eq!(
             verdict(&report).as_deref(),
             Some("6 threads wait in p0 for lock JOBS, 100.0 % of their time; t7 holds it in p1")
@@ -737,7 +708,8 @@ mod tests {
         for (ms, counts) in [(0, [0, 0, 1]), (100, [30, 60, 9])] {
             times.add(&[sample(start, 1, ms, counts, lock("JOBS", 16, None))], |_| Some(1));
         }
-        let verdict = verdict(&times.report(name, |_| String::new())).expect("there is one");
+        let verdict =
+            verdict(&times.report(&times.kept(), name, |_| String::new())).expect("there is one");
         assert!(
             verdict.starts_with("the threads wait for a CPU 60.0 % of their time"),
             "{verdict}"
@@ -754,13 +726,36 @@ mod tests {
             times.add(&[sample(start, 1, 10 * ms, counts, wait)], |_| Some(7));
             times.begin_period(2);
         }
-        let totals = times.totals();
-        let of = |kind, name: &str| totals[&(Some(7), kind, name.to_owned())];
+        let kept = times.kept();
+        let totals = times.totals.report(&kept);
+        let of = |reason: &str, name: &str| {
+            let total =
+                totals.iter().find(|it| (it.reason.as_str(), it.name.as_str()) == (reason, name));
+            total.map(|total| total.ns).expect("it is there")
+        };
         // In the interval in which the wait changes, each has a half.
-        assert_eq!(of(Some(Kind::Lock), "JOBS") + of(Some(Kind::Lock), ""), 90_000_000);
-        assert!((39_000_000..42_000_000).contains(&of(Some(Kind::Lock), "JOBS")), "{totals:?}");
-        assert_eq!(of(None, ""), 10_000_000);
+        assert_eq!(of("lock", "JOBS") + of("lock", ""), 90_000_000);
+        assert!((39_000_000..42_000_000).contains(&of("lock", "JOBS")), "{totals:?}");
+        assert_eq!(of("run queue", ""), 10_000_000);
         assert_eq!(totals.len(), 3);
+    }
+
+    #[test]
+    fn totals_beyond_the_limit_count_once_and_without_a_name() {
+        let start = Instant::now();
+        let mut times = WaitTimes::default();
+        let mut totals = Vec::new();
+        for ms in 0..=1_500_u64 {
+            let wait = lock(&format!("LOCKS+{ms}"), 16, None);
+            times.add(&[sample(start, 1, ms, [0, 0, ms], wait)], |_| Some(7));
+            if ms % 50 == 0 {
+                times.begin_period(2);
+                let kept = times.kept();
+                totals = times.totals.report(&kept);
+            }
+        }
+        assert_eq!(totals.iter().map(|total| total.ns).sum::<u64>(), 1_500_000_000);
+        assert_eq!(totals.len(), 1_001);
     }
 
     #[test]
@@ -772,7 +767,7 @@ mod tests {
             times.add(&[sample(start, 1, ms, [0, 0, ms], wait)], |_| None);
             times.begin_period(2);
         }
-        let report = times.report(name, |_| String::new());
+        let report = times.report(&times.kept(), name, |_| String::new());
         assert!((report.seconds - 0.002).abs() < 1e-9 && report.samples == 2, "{report:?}");
         assert!(report.locks.iter().all(|lock| lock.name == "NEW"), "{report:?}");
     }

@@ -1,6 +1,7 @@
 //! Watches the waits of one process: for a while, or in a thread of its own.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,9 +10,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
 
-use super::report::{RUN_QUEUE, SampledStack, WaitTotal, WaitTotals, WaitsReport};
-use super::times::{Totals, WaitTimes};
-use super::{Kind, Reason, Sampler, ThreadSample, WaitNeeds};
+use super::report::{SampledStack, WaitsReport};
+use super::times::{Period, WaitTimes};
+use super::totals::WaitTotals;
+use super::{Reason, Sampler, ThreadSample, WaitNeeds};
 use crate::local_time::unix_ns;
 use crate::snapshot::{Lane, LaneKind, Snapshot};
 use crate::source::{Refusal, Source, attach, discover};
@@ -60,7 +62,6 @@ pub struct Watch {
     named: Instant,
     /// When the sample before this one began.
     last_round: Instant,
-    has_sampled: bool,
     /// Whether there is a thread or a point that the last poll did not know.
     has_new: bool,
     /// The ids of the lanes, by the ids of their threads in their own pid namespace.
@@ -71,10 +72,10 @@ pub struct Watch {
     /// The stacks since the last report, if they are needed: the number of samples of each, and
     /// nanoseconds by the clock.
     stacks: Option<HashMap<OpenStack, (u64, u64)>>,
-    /// Time of the first sample, nanoseconds since the Unix epoch.
-    began_unix_ns: u64,
-    /// The greatest totals that were reported.
-    totals: Totals,
+    /// Time of the first sample, nanoseconds since the Unix epoch. `None` before it.
+    began_unix_ns: Option<u64>,
+    /// Number of reports with totals.
+    reports: u64,
 }
 
 /// A thread's open regions at one moment.
@@ -130,14 +131,13 @@ impl Watch {
             threads,
             named: polled,
             last_round: polled,
-            has_sampled: false,
             has_new: false,
             lanes,
             between,
             budget,
             stacks: None,
-            began_unix_ns: unix_ns(SystemTime::now()),
-            totals: Totals::default(),
+            began_unix_ns: None,
+            reports: 0,
         };
         // The first sample reads the symbols of the program, and is not typical.
         watch.look()?;
@@ -168,7 +168,7 @@ impl Watch {
         let before = self.open_stacks();
         let samples = match self.look() {
             Ok(samples) => samples,
-            Err(_) if self.has_sampled => return Ok(None),
+            Err(_) if self.began_unix_ns.is_some() && self.has_ended() => return Ok(None),
             Err(error) => return Err(error),
         };
         let after = self.open_stacks();
@@ -202,7 +202,7 @@ impl Watch {
             self.threads.retain(|_, (_, last)| last.elapsed() < KEPT);
         }
         self.times.add(&samples, |tid| points.get(&tid).copied());
-        self.has_sampled = true;
+        self.began_unix_ns.get_or_insert_with(|| unix_ns(SystemTime::now()));
         if is_due {
             self.polled = Instant::now();
             self.has_new = false;
@@ -221,6 +221,10 @@ impl Watch {
         let cost = cpu_time().saturating_sub(started).div_f64(self.budget);
         // A quarter of the difference each time: one slow sample lowers the rate only a little.
         self.between = ((self.between * 3 + cost) / 4).clamp(BETWEEN.0, BETWEEN.1);
+    }
+
+    fn has_ended(&self) -> bool {
+        fs::read_dir(format!("/proc/{}/task", self.pid)).is_err()
     }
 
     fn look(&mut self) -> Result<Vec<ThreadSample>> {
@@ -301,22 +305,6 @@ impl Watch {
         all
     }
 
-    /// The waits of each point since the first sample.
-    fn totals(&mut self) -> WaitTotals {
-        for (key, ns) in self.times.totals() {
-            let total = self.totals.entry(key).or_default();
-            *total = ns.max(*total);
-        }
-        let total = |((point, kind, name), ns): (&(Option<u32>, Option<Kind>, String), &u64)| {
-            let reason = kind.map_or(RUN_QUEUE, Kind::words).to_owned();
-            WaitTotal { point: *point, reason, name: name.clone(), ns: *ns }
-        };
-        let mut waits: Vec<_> = self.totals.iter().map(total).collect();
-        waits.sort_by(|a, b| (a.point, &a.reason, &a.name).cmp(&(b.point, &b.reason, &b.name)));
-        let seconds = self.times.lasted().as_secs_f64();
-        WaitTotals { since_unix_ns: self.began_unix_ns, seconds, waits }
-    }
-
     fn point_name(&self, id: u32) -> String {
         self.snapshot.point(id).map_or_else(|| format!("#{id}"), |point| point.shown_name())
     }
@@ -330,6 +318,28 @@ impl Watch {
 
     /// The report of all samples that are kept.
     pub fn report(&self) -> WaitsReport {
+        let mut report = self.report_of(&self.times.kept());
+        report.clean();
+        report
+    }
+
+    /// The report with the totals, and with the stacks since the last one.
+    fn next_report(&mut self) -> WaitsReport {
+        let kept = self.times.kept();
+        let totals = WaitTotals {
+            since_unix_ns: self.began_unix_ns.unwrap_or_default(),
+            seconds: self.times.lasted().as_secs_f64(),
+            waits: self.times.totals.report(&kept),
+        };
+        self.reports += 1;
+        let (number, stacks) = (self.reports, self.take_stacks());
+        let mut report =
+            WaitsReport { number, totals: Some(totals), stacks, ..self.report_of(&kept) };
+        report.clean();
+        report
+    }
+
+    fn report_of(&self, periods: &Period) -> WaitsReport {
         let point = |id| self.point_name(id);
         let mut alike: HashMap<&str, usize> = HashMap::new();
         self.threads.values().for_each(|(name, _)| *alike.entry(name).or_default() += 1);
@@ -341,14 +351,14 @@ impl Watch {
                 _ => format!("{name} {tid}"),
             }
         };
-        let mut report =
-            WaitsReport { limit: self.sampler.limit(), ..self.times.report(point, thread) };
+        let mut report = WaitsReport {
+            limit: self.sampler.limit(),
+            ..self.times.report(periods, point, thread)
+        };
         for waiting in &mut report.now {
             let inside = self.times.threads.get(&waiting.tid).map(|it| it.sample.id_inside);
             waiting.lane = inside.and_then(|inside| self.lanes.get(&inside)).copied();
         }
-        report.now.sort_by_key(|waiting| waiting.lane);
-        report.clean();
         report
     }
 }
@@ -403,12 +413,10 @@ impl WaitsThread {
         let shared = Arc::clone(&it.0);
         let run = move || {
             SAMPLERS.fetch_add(1, Relaxed);
-            let ended = run(&segment_id, &shared);
-            SAMPLERS.fetch_sub(1, Relaxed);
-            if let Err(error) = ended {
-                let limit = Some(clean(&format!("{error:#}")).into_owned());
-                shared.publish(WaitsReport { limit, ..WaitsReport::default() });
+            if let Err(error) = run(&segment_id, &shared) {
+                shared.publish(with_limit(WaitsReport::default(), &error));
             }
+            SAMPLERS.fetch_sub(1, Relaxed);
         };
         thread::Builder::new()
             .name("waits".into())
@@ -445,12 +453,29 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Samples the process with this segment until nothing is needed or the process ends.
+/// A report that says why there are no more.
+fn with_limit(report: WaitsReport, error: &anyhow::Error) -> WaitsReport {
+    let limit = Some(clean(&format!("{error:#}")).into_owned());
+    WaitsReport { limit, ..report }
+}
+
+/// Samples the process with this segment until nothing is needed or the process ends. The last
+/// report has all samples.
 fn run(segment_id: &str, shared: &Shared) -> Result<()> {
     let found = discover()?.candidates;
     let process = found.iter().find(|it| it.segment_id == segment_id);
     let process = process.context("the process has ended before its waits were sampled")?;
     let mut watch = Watch::of(attach(process)?)?;
+    let ended = sample_on(&mut watch, shared);
+    let last = WaitsReport { stacks: None, ..watch.next_report() };
+    shared.publish(match &ended {
+        Ok(()) => last,
+        Err(error) => with_limit(last, error),
+    });
+    Ok(())
+}
+
+fn sample_on(watch: &mut Watch, shared: &Shared) -> Result<()> {
     let (mut reported, mut begun) = (Instant::now(), Instant::now());
     loop {
         let needs = *lock(&shared.needs);
@@ -469,8 +494,7 @@ fn run(segment_id: &str, shared: &Shared) -> Result<()> {
         if reported.elapsed() > report {
             reported = Instant::now();
             let started = cpu_time();
-            let (stacks, totals) = (watch.take_stacks(), Some(watch.totals()));
-            shared.publish(WaitsReport { stacks, totals, ..watch.report() });
+            shared.publish(watch.next_report());
             // What a report costs is part of the budget, too.
             let cost = cpu_time().saturating_sub(started);
             thread::sleep(cost.div_f64(watch.budget).min(BETWEEN.1));

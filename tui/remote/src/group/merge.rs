@@ -137,7 +137,7 @@ impl GroupSource {
             let GroupMember { last, points, lanes, .. } = member;
             let runs = last.process.state == ProcessState::Running;
             let report = last.waits.as_ref().filter(|_| runs);
-            let is_new = !report.zip(member.waits.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
+            let is_new = !report.zip(member.waits.as_ref()).is_some_and(|(a, b)| a.is_same(b));
             if let Some(report) = report {
                 let (process, names_points) = (last.process.to_string(), !self.wanted.sum);
                 parts.push(ReportPart { report, is_new, process, names_points, points, lanes });

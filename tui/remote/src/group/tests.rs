@@ -200,11 +200,12 @@ fn edges_and_open_regions_are_those_of_the_processes() {
 fn waits_are_merged_and_a_sampled_stack_counts_once() {
     let machines = Machines::default();
     let processes = [machines.start(7), machines.start(8)];
-    let sample = |process: &Shared| {
+    let sample = |process: &Shared, number| {
         let point =
             PointReport { id: Some(1), name: "io.parse".into(), wall_s: 2.0, ..Default::default() };
         let stack = SampledStack { lane: 0, points: vec![1], reason: None, count: 3 };
         let report = WaitsReport {
+            number,
             samples: 10,
             points: vec![point],
             stacks: Some(vec![stack]),
@@ -212,7 +213,7 @@ fn waits_are_merged_and_a_sampled_stack_counts_once() {
         };
         process.borrow_mut().snapshot_mut().waits = Some(Arc::new(report));
     };
-    processes.iter().for_each(sample);
+    processes.iter().for_each(|process| sample(process, 1));
     let mut group = machines.group(true);
     let mut poll = || group.poll().unwrap().waits.expect("they are sampled");
     let stacks = |report: &WaitsReport| report.stacks.as_ref().map(Vec::len);
@@ -221,7 +222,7 @@ fn waits_are_merged_and_a_sampled_stack_counts_once() {
     let [point] = report.points.as_slice() else { panic!("{report:?}") };
     assert_eq!((point.name.as_str(), point.wall_s), ("io.parse", 4.0));
     assert_eq!(stacks(&poll()), Some(0));
-    sample(&processes[0]);
+    sample(&processes[0], 2);
     assert_eq!(stacks(&poll()), Some(1));
 }
 

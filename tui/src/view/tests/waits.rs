@@ -55,11 +55,6 @@ pub(super) fn report() -> WaitsReport {
                 total_s: 4.5,
             }],
         }],
-        deadlocks: Vec::new(),
-        stuck: Vec::new(),
-        limit: None,
-        totals: None,
-        stacks: None,
         now: vec![Waiting {
             thread: "worker 1".into(),
             tid: 4711,
@@ -67,6 +62,7 @@ pub(super) fn report() -> WaitsReport {
             seconds: 0.0012,
             lane: Some(0),
         }],
+        ..WaitsReport::default()
     }
 }
 

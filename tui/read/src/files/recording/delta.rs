@@ -37,9 +37,12 @@ pub(super) struct Delta {
     grown: Vec<Cell>,
     #[serde(default, skip_serializing_if = "ListDelta::is_nothing")]
     edges: ListDelta<Edge, (u32, Option<u32>, u32)>,
-    /// The present report, not its changes.
+    /// The present report. `None` if it is the key's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     waits: Option<Arc<WaitsReport>>,
+    /// Whether there is no report, unlike in the key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    has_no_waits: bool,
 }
 
 /// Changes of the cells, by point and lane.
@@ -111,7 +114,11 @@ impl Delta {
             cells,
             grown,
             edges: ListDelta::between(&key.edges, &now.edges, Edge::key, Edge::eq),
-            waits: now.waits.clone(),
+            waits: now
+                .waits
+                .clone()
+                .filter(|now| key.waits.as_ref().is_none_or(|it| !it.is_same(now))),
+            has_no_waits: key.waits.is_some() && now.waits.is_none(),
         }
     }
 
@@ -137,7 +144,7 @@ impl Delta {
             cells: cells.apply(&key.cells, |cell| cell.key()),
             edges: self.edges.apply(&key.edges, Edge::key),
             losses: self.losses.unwrap_or_else(|| key.losses.clone()),
-            waits: self.waits,
+            waits: self.waits.or_else(|| key.waits.clone()).filter(|_| !self.has_no_waits),
             ..Snapshot::default()
         }
     }
@@ -187,4 +194,32 @@ pub fn merged_buckets(old: &[Bucket], grown: &[Bucket]) -> Vec<Bucket> {
     let mut all: Vec<Bucket> = old.iter().filter(replaced).chain(grown).copied().collect();
     all.sort_by_key(|bucket| bucket.low);
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    #[test]
+    fn a_report_of_waits_is_written_once_and_can_be_missing() {
+        let report = |number| Some(Arc::new(WaitsReport { number, ..WaitsReport::default() }));
+        let mut source = Synthetic::new();
+        let [mut key, mut now] = [(); 2].map(|()| source.poll().expect("it can be read"));
+        now.records.clear();
+        for (first, second, is_written) in [
+            (report(1), report(1), false),
+            (report(1), report(2), true),
+            (None, report(1), true),
+            (report(1), None, false),
+            (None, None, false),
+        ] {
+            (key.waits, now.waits) = (first, second);
+            let text = serde_json::to_string(&Delta::between(&key, &now)).expect("it has text");
+            assert_eq!(text.contains("\"waits\":"), is_written, "{text}");
+            let delta: Delta = serde_json::from_str(&text).expect("it is a delta");
+            assert_eq!(delta.apply(&key).waits, now.waits);
+        }
+    }
 }
