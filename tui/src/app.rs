@@ -76,11 +76,18 @@ pub struct App {
     reading: Option<replay::Reading>,
     /// The file that is being saved.
     saving: Option<saving::Saving>,
-    /// While the records of figures that no longer change are on their way: the moment until which
-    /// they are awaited.
-    records_until: Option<Instant>,
+    /// The records of figures that no longer change, while they are on their way.
+    records: Option<AwaitedRecords>,
     /// While requested figures are on their way: the moment from which the last ones are shown again.
     awaits_until: Option<Instant>,
+}
+
+/// Records that are awaited.
+struct AwaitedRecords {
+    /// Moment of the next check.
+    next: Instant,
+    /// The moment until which they are awaited.
+    until: Instant,
 }
 
 impl App {
@@ -106,7 +113,7 @@ impl App {
             requested: change::Requested::default(),
             reading: None,
             saving: None,
-            records_until: None,
+            records: None,
             awaits_until: None,
         }
     }
@@ -125,7 +132,7 @@ impl App {
         self.common.had_bad_places = false;
         self.undo_stack.clear();
         self.requested = change::Requested::default();
-        self.records_until = None;
+        self.records = None;
         for screen in self.screens.all_mut() {
             screen.forget();
         }
@@ -405,7 +412,7 @@ impl App {
 
     /// The moment of the next call of [`Self::check`]. `None` if there is nothing to wait for.
     pub(crate) fn next_check(&self) -> Option<Instant> {
-        let records = self.records_until.map(|_| self.common.now + CHECK);
+        let records = self.records.as_ref().map(|records| records.next);
         self.next_saving().into_iter().chain(records).min()
     }
 
@@ -415,9 +422,11 @@ impl App {
         if self.next_saving().is_some_and(|due| due <= now) {
             self.go_on_saving(now);
         }
-        if let Some(until) = self.records_until {
+        if let Some(&AwaitedRecords { until, .. }) =
+            self.records.as_ref().filter(|it| it.next <= now)
+        {
             self.look_at_records();
-            self.records_until = self.records_until.filter(|_| now < until);
+            self.records.take_if(|_| now >= until);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{App, saving};
+use super::{App, AwaitedRecords, CHECK, saving};
 use crate::common::{
     Action, Errand, Overlay, Prompt, PromptSubject, Screen, Severity, Status, default_file_name,
 };
@@ -225,9 +225,10 @@ impl App {
             _ => {
                 let mut whole = snapshot.clone();
                 session.source.add_records(&mut whole);
-                let until = self.records_until.unwrap_or(self.common.now + saving::FOR_RECORDS);
+                let now = self.common.now;
+                let until = self.records.as_ref().map_or(now + saving::FOR_RECORDS, |it| it.until);
                 let is_late = session.source.awaits_records(snapshot);
-                self.records_until = is_late.then_some(until);
+                self.records = is_late.then(|| AwaitedRecords { next: now + CHECK, until });
                 self.take_records(&whole);
             }
         }

@@ -227,20 +227,20 @@ fn text(Printed { process, pid, verdict, report }: &Printed) -> String {
         line("DEADLOCK: none of these threads can continue".into());
         for link in cycle {
             let (thread, point) = (&link.thread, &link.point);
-            let holder = link.owner.as_deref().unwrap_or("?");
-            line(format!("  {thread} in {point} waits for {}, held by {holder}", link.lock));
+            let owner = link.owner.as_deref().unwrap_or("?");
+            line(format!("  {thread} in {point} waits for {}, held by {owner}", link.lock));
         }
     }
     if !report.stuck.is_empty() {
         line(String::new());
         line("These threads have waited for one lock all the time:".into());
         for link in &report.stuck {
-            let holder = match &link.owner {
-                Some(holder) => format!("held by {holder}"),
-                None => "whose holder is not known".into(),
+            let owner = match &link.owner {
+                Some(owner) => format!("held by {owner}"),
+                None => "whose owner is not known".into(),
             };
             let (thread, point) = (&link.thread, &link.point);
-            line(format!("  {thread} in {point} waits for {}, {holder}", link.lock));
+            line(format!("  {thread} in {point} waits for {}, {owner}", link.lock));
         }
     }
     if !report.deadlocks.is_empty() || !report.stuck.is_empty() {

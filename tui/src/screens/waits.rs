@@ -78,9 +78,9 @@ impl Default for WaitsView {
 fn remarks(common: &Common) -> Vec<(String, bool)> {
     let Some(report) = common.waits() else { return Vec::new() };
     let link = |link: &Link| {
-        let holder = link.owner.as_deref().unwrap_or("an unknown thread");
+        let owner = link.owner.as_deref().unwrap_or("an unknown thread");
         let (thread, point, lock) = (&link.thread, &link.point, &link.lock);
-        clean(&format!("   {thread} in {point} waits for {lock}, held by {holder}")).into_owned()
+        clean(&format!("   {thread} in {point} waits for {lock}, held by {owner}")).into_owned()
     };
     let mut lines = Vec::new();
     for cycle in &report.deadlocks {

@@ -1,4 +1,4 @@
-//! How the waits of two windows differ. They are sampled, so there is no verdict.
+//! How the waits of two windows differ. Waits are sampled, so their changes have no verdict.
 
 use std::collections::BTreeMap;
 

@@ -20,8 +20,8 @@ const TICK: u64 = 10_000_000;
 /// Where the time of a process went.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WaitsReport {
-    /// Number of the report among those of its sampler, from 1; 0 if there is only one. With
-    /// [`WaitTotals::since_unix_ns`], it shows whether a report is another one.
+    /// Number of the report, counted by its sampler from 1; 0 for a single report. See
+    /// [`Self::is_same`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub number: u64,
     /// Time from the first sample to the last, seconds.
@@ -46,8 +46,8 @@ pub struct WaitsReport {
     /// The waits of each point since the first sample. `None` if those are all waits of this report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub totals: Option<WaitTotals>,
-    /// The stacks of open regions that were sampled since the report before. `None` if nobody needs
-    /// them.
+    /// The stacks of open regions that were sampled since the report before. `None` if they
+    /// are not needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<Vec<SampledStack>>,
     /// Whether [`Self::clean`] has cleaned it.

@@ -40,7 +40,7 @@ pub(super) struct Delta {
     /// The present report. `None` if it is the key's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     waits: Option<Arc<WaitsReport>>,
-    /// Whether there is no report, unlike in the key.
+    /// Whether only the key has a report.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_no_waits: bool,
 }

@@ -13,8 +13,8 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Samples the process with this segment from now on as far as `needs` says. Once nothing is
-    /// needed any more, the thread ends, and there is no report.
+    /// Samples the process with this segment from now on as far as `needs` says. With
+    /// [`WaitNeeds::Nothing`], ends the thread and drops the report.
     pub(super) fn need(&mut self, needs: WaitNeeds, segment: u128) {
         if needs == WaitNeeds::Nothing {
             *self = Self::default();
