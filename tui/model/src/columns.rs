@@ -12,7 +12,7 @@ use crate::{BYTES, FLOPS, Figures, Model, Quantiles};
 use pfp_read::snapshot::{OPENMP, PointState, Process, ProcessState};
 use pfp_read::text;
 use pfp_read::units::{self, NONE, Scale};
-use pfp_read::waits::PointReport;
+use pfp_read::waits::{PointReport, WaitTotals};
 
 type PointColumn = grid::TableColumn<Figures, With>;
 
@@ -155,7 +155,7 @@ columns! {
     Waited = "waited", "Waited", 7, Sum(|f, _| f.waited()).summed(),
         "time its threads waited since they were first sampled";
     Queued = "queued", "Queued", 7, Sum(|f, _| f.queued()).summed(),
-        "time its threads were in the run queue, likewise";
+        "time its threads were in the run queue since they were first sampled";
 }
 
 /// The unit of a column's figures.
@@ -183,6 +183,8 @@ pub struct Available {
     pub imbalance: bool,
     /// The model has the waits of its points.
     pub waits: bool,
+    /// The model has the waits of its points since the first sample.
+    pub wait_totals: bool,
 }
 
 impl Available {
@@ -198,6 +200,7 @@ impl Available {
             domains: domains().next().is_some(),
             imbalance: is_sum || domains().any(|domain| domain == OPENMP),
             waits: model.snapshot().is_some_and(|snapshot| snapshot.waits.is_some()),
+            wait_totals: model.snapshot().is_some_and(|it| WaitTotals::of(it).is_some()),
         }
     }
 }
@@ -333,7 +336,8 @@ impl Column {
             Self::Host => available.hosts,
             Self::Domain => available.domains,
             Self::Imbalance => available.imbalance,
-            column if column.is_of_waits() => available.waits,
+            Self::Waits => available.waits,
+            Self::Waited | Self::Queued => available.wait_totals,
             _ => true,
         };
         columns.iter().copied().filter(says_something).collect()

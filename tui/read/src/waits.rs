@@ -60,7 +60,9 @@ pub enum WaitNeeds {
 }
 
 /// The kind of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A mutex or a read-write lock.
@@ -100,6 +102,7 @@ pub enum Kind {
     /// A signal that lets the stopped thread continue, or a debugger.
     Stopped,
     /// Something else, in the kernel's words if there are any.
+    #[default]
     Other,
 }
 

@@ -75,6 +75,11 @@ pub(super) struct GroupSource {
     /// The group's age, in ticks of its clock.
     elapsed_ticks: u64,
     interval: Option<Duration>,
+    /// What is needed of the waits.
+    needs: WaitNeeds,
+    /// The last merged report of waits, and the number of such reports.
+    waits: Option<Arc<WaitsReport>>,
+    reports: u64,
     /// Changes that some members have not answered yet, the oldest first.
     changes: Vec<GroupChange>,
 }
@@ -148,6 +153,9 @@ impl GroupSource {
             counted: None,
             elapsed_ticks: 0,
             interval,
+            needs: WaitNeeds::Nothing,
+            waits: None,
+            reports: 0,
             changes: Vec::new(),
         };
         let discovery = group.join()?;
@@ -279,12 +287,13 @@ impl Source for GroupSource {
     }
 
     fn need_waits(&mut self, needs: WaitNeeds) {
-        let mut left = SAMPLED;
-        for member in self.members.iter_mut().filter(|member| !member.is_kept) {
-            // Each process is sampled in a thread, so their number is limited.
-            let is_sampled = left > 0 && member.last.process.state == ProcessState::Running;
-            left -= usize::from(is_sampled);
-            member.source.need_waits(if is_sampled { needs } else { WaitNeeds::Nothing });
+        self.needs = needs;
+        let is_sampled = |member: &&mut GroupMember| {
+            !member.is_kept && member.last.process.state == ProcessState::Running
+        };
+        // Each process is sampled in a thread, so their number is limited.
+        for member in self.members.iter_mut().filter(is_sampled).take(SAMPLED) {
+            member.source.need_waits(needs);
         }
     }
 
@@ -311,6 +320,8 @@ impl Source for GroupSource {
         if self.members.is_empty() {
             bail!(Refusal::NoTarget("the processes have ended, or refused to be watched".into()));
         }
+        // Members may have joined, or made room for others.
+        self.need_waits(self.needs);
         Ok(self.merge())
     }
 

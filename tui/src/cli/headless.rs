@@ -30,8 +30,9 @@ pub(super) fn print(
     let baseline = show.baseline()?;
     let mut model = Model::new(show.tau.as_secs_f64());
     let mut show = show.clone();
-    if show.columns.iter().any(|column| column.is_of_waits()) {
-        source.need_waits(WaitNeeds::Summary);
+    let sort = show.sort.iter().map(|sort| sort.0);
+    if show.columns.iter().copied().chain(sort).any(Column::is_of_waits) {
+        source.need_waits(WaitNeeds::Reasons);
     }
     if let Some(recording) = source.recording() {
         // Rates are over the time since the previous snapshot.

@@ -171,13 +171,19 @@ fn sample_elsewhere(asked: &WaitsArgs) -> Result<Printed> {
     let until = Instant::now() + asked.duration + LATE;
     loop {
         let snapshot = source.poll_now()?;
+        if !snapshot.process.members.is_empty() {
+            bail!("expected one process, found several: choose one with -p PID");
+        }
+        let is_over = !snapshot.runs() || Instant::now() >= until;
         let Some(printed) = Printed::of(&snapshot) else {
-            bail!("{}: the process ended before it was sampled", snapshot.process);
+            if is_over || !interrupt.sleep(CHECK) {
+                bail!("{}: the process was not sampled", snapshot.process);
+            }
+            continue;
         };
         let report = &printed.report;
         let is_refused = report.samples == 0 && report.limit.is_some();
         let is_done = report.seconds >= asked.duration.as_secs_f64() || is_refused;
-        let is_over = !snapshot.runs() || Instant::now() >= until;
         if is_done || is_over || !interrupt.sleep(CHECK) {
             return Ok(printed);
         }

@@ -58,7 +58,7 @@ enum WeightSource {
     /// The edges and cells of the snapshot: exclusive CPU time.
     #[default]
     Time,
-    /// Stacks of open regions, sampled many times a second.
+    /// Sampled stacks of open regions.
     Samples,
 }
 

@@ -14,7 +14,7 @@ const CYCLES: usize = 8;
 
 const NOTHING: &str = " no thread has waited for anything in the last seconds";
 const LOOKING: &str = " sampling what the threads wait for";
-const UNKNOWN: &str = " waits were not sampled: of files, those of `w` and `record` have them";
+const UNKNOWN: &str = " waits were not sampled; only files of `w` and `pfp-top record` have them";
 
 pub(super) static TABLE: Table<ReasonRow, Common> = table! {
     ReasonRow, Common;

@@ -32,6 +32,7 @@ fn columns_always_fit_and_the_most_needed_stay() {
                     domains: is_there,
                     imbalance: is_there,
                     waits: is_there,
+                    wait_totals: is_there,
                 };
                 let fit = Fit::new(all, width, width % 70, available, '~');
                 assert_eq!(fit.columns.contains(&Column::Process), is_there && width >= 60);

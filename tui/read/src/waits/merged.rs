@@ -16,7 +16,8 @@ pub struct ReportPart<'a> {
     pub is_new: bool,
     /// The process, as in `my_app[4711]`.
     pub process: String,
-    /// Whether points get the name of the process, because they are not summed by their names.
+    /// Whether points and locks get the name of the process, because they are not summed by their
+    /// names.
     pub names_points: bool,
     /// The new ids of its points.
     pub points: &'a HashMap<u32, u32>,
@@ -25,11 +26,13 @@ pub struct ReportPart<'a> {
 }
 
 impl WaitsReport {
-    /// The report of several processes. It has no totals, because processes come and go.
-    pub fn merged<'a>(parts: impl IntoIterator<Item = ReportPart<'a>>) -> Self {
-        let mut all = Self::default();
+    /// The report with this number of several processes. It has no totals, because processes come
+    /// and go.
+    pub fn merged<'a>(number: u64, parts: impl IntoIterator<Item = ReportPart<'a>>) -> Self {
+        let mut all = Self { number, is_clean: true, ..Self::default() };
+        let mut places = HashMap::new();
         for part in parts {
-            part.add_to(&mut all);
+            part.add_to(&mut all, &mut places);
         }
         let off = |it: &PointReport| it.queued_s + it.waited_s;
         all.points.sort_by(|a, b| off(b).total_cmp(&off(a)).then_with(|| a.name.cmp(&b.name)));
@@ -40,11 +43,9 @@ impl WaitsReport {
 }
 
 impl ReportPart<'_> {
-    fn add_to(&self, all: &mut WaitsReport) {
+    /// `places` are the indexes of the points that are there already.
+    fn add_to(&self, all: &mut WaitsReport, places: &mut HashMap<Option<u32>, usize>) {
         let report = self.report;
-        // There is another report if one of them is another one.
-        all.number = all.number.wrapping_add(report.number);
-        all.is_clean = true;
         all.seconds = all.seconds.max(report.seconds);
         all.samples = all.samples.saturating_add(report.samples);
         all.threads = all.threads.saturating_add(report.threads);
@@ -55,13 +56,21 @@ impl ReportPart<'_> {
                 Some(_) => continue,
                 None => None,
             };
-            let name = self.point(&point.name);
-            match all.points.iter_mut().find(|it| it.id == id) {
-                Some(sum) => sum.add(point),
-                None => all.points.push(PointReport { id, name, ..point.clone() }),
+            let (name, mut reasons) = (self.point(&point.name), point.reasons.clone());
+            for reason in &mut reasons {
+                reason.detail = self.lock(reason.reason, &reason.detail);
+            }
+            let point = PointReport { id, name, reasons, ..point.clone() };
+            match places.get(&id) {
+                Some(&place) => all.points[place].add(&point),
+                None => {
+                    places.insert(id, all.points.len());
+                    all.points.push(point);
+                }
             }
         }
         all.locks.extend(report.locks.iter().map(|lock| LockReport {
+            name: self.lock(lock.reason, &lock.name),
             owner: lock.owner.as_ref().map(|owner| self.thread(owner)),
             owner_point: lock.owner_point.as_ref().map(|point| self.point(point)),
             waiters: lock.waiters.iter().map(|waiter| self.waiter(waiter)).collect(),
@@ -88,6 +97,14 @@ impl ReportPart<'_> {
 
     fn point(&self, name: &str) -> String {
         match self.names_points && name != OUTSIDE {
+            true => format!("{name} of {}", self.process),
+            false => name.to_owned(),
+        }
+    }
+
+    /// The name of a lock, or another detail of a wait.
+    fn lock(&self, kind: Kind, name: &str) -> String {
+        match self.names_points && kind.has_address() && !name.is_empty() {
             true => format!("{name} of {}", self.process),
             false => name.to_owned(),
         }
@@ -175,8 +192,18 @@ mod tests {
             count: 1,
         };
         let now = Waiting { thread: "main".into(), lane: Some(3), ..Waiting::default() };
+        let lock = LockReport {
+            reason: Kind::Lock,
+            name: "JOBS".into(),
+            owner: Some("main".into()),
+            waits: 2,
+            ..LockReport::default()
+        };
+        let link = Link { thread: "main".into(), owner: Some("two".into()), ..Link::default() };
         WaitsReport {
             seconds: 5.0,
+            locks: vec![lock],
+            deadlocks: vec![vec![link]],
             points: vec![point(Some(1), "parse"), point(Some(9), "new"), point(None, OUTSIDE)],
             now: vec![now],
             stacks: Some(vec![stack(3, &[1]), stack(3, &[1, 9]), stack(4, &[1])]),
@@ -190,14 +217,17 @@ mod tests {
         let ids = [HashMap::from([(1, 7)]), HashMap::from([(1, 8)])];
         let lanes = HashMap::from([(3, 30)]);
         for sums in [true, false] {
-            let merged = WaitsReport::merged((0..2).map(|at| ReportPart {
-                report: &reports[at],
-                is_new: true,
-                process: format!("app[{at}]"),
-                names_points: !sums,
-                points: if sums { &ids[0] } else { &ids[at] },
-                lanes: &lanes,
-            }));
+            let merged = WaitsReport::merged(
+                1,
+                (0..2).map(|at| ReportPart {
+                    report: &reports[at],
+                    is_new: true,
+                    process: format!("app[{at}]"),
+                    names_points: !sums,
+                    points: if sums { &ids[0] } else { &ids[at] },
+                    lanes: &lanes,
+                }),
+            );
             let parse: Vec<_> = merged.points.iter().filter(|it| it.id.is_some()).collect();
             if sums {
                 let [parse] = parse[..] else { panic!("{merged:?}") };
@@ -207,17 +237,30 @@ mod tests {
             } else {
                 let names: Vec<_> = parse.iter().map(|it| it.name.as_str()).collect();
                 assert_eq!(names, ["parse of app[1]", "parse of app[0]"]);
+                assert_eq!(parse[0].reasons[0].detail, "JOBS of app[1]");
             }
             let outside: Vec<_> = merged.points.iter().filter(|it| it.id.is_none()).collect();
             assert_eq!((outside.len(), outside[0].wall_s), (1, 4.0));
             // Points and lanes that are not known yet are left out.
             let id = |at: usize| if sums { 7 } else { [7, 8][at] };
-            let stacks = merged.stacks.expect("they were sampled");
+            let reasons = merged.reasons();
+            let stacks = merged.stacks.as_ref().expect("they were sampled");
             assert!(stacks.iter().all(|it| it.lane == 30), "{stacks:?}");
             assert_eq!(
                 (&stacks[0].points[..], &stacks[1].points[..]),
                 (&[id(0)][..], &[id(1)][..])
             );
+            // Each row names the owner of its lock, if there is only one.
+            let rows = reasons.iter().filter(|it| it.name.starts_with("lock JOBS"));
+            let rows: Vec<_> = rows.map(|it| (it.owner.as_str(), it.waits)).collect();
+            match sums {
+                true => assert_eq!(rows, [("", Some(4))]),
+                false => {
+                    assert_eq!(rows, [("app[1] main", Some(2)), ("app[0] main", Some(2))]);
+                }
+            }
+            let links = merged.deadlocks.iter().map(|cycle| cycle[0].thread.as_str());
+            assert_eq!(links.collect::<Vec<_>>(), ["app[0] main", "app[1] main"]);
             let threads: Vec<_> = merged.now.iter().map(|it| it.thread.as_str()).collect();
             assert_eq!(threads, ["app[0] main", "app[1] main"]);
         }

@@ -43,7 +43,8 @@ pub struct WaitsReport {
     /// Why nothing, or less than usual, is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// The waits of each point since the first sample. `None` if those are all waits of this report.
+    /// The waits of each point since the first sample. `None` for a single report, whose waits they
+    /// are, and for several processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub totals: Option<WaitTotals>,
     /// The stacks of open regions that were sampled since the report before. `None` if they
@@ -125,7 +126,7 @@ pub struct ReasonReport {
 }
 
 /// The waits for one lock, or for something else that has an address.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LockReport {
     /// The kind of the waits.
     pub reason: Kind,
@@ -161,7 +162,7 @@ pub struct Waiter {
 }
 
 /// A thread that waits for a lock, and the thread that holds the lock.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Link {
     /// The thread's name.
     pub thread: String,
@@ -179,10 +180,10 @@ impl WaitsReport {
     /// Whether this is the same report as another one.
     pub fn is_same(&self, other: &Self) -> bool {
         let since = |it: &Self| it.totals.as_ref().map(|totals| totals.since_unix_ns);
-        (self.number, since(self)) == (other.number, since(other))
+        (self.number, since(self), &self.limit) == (other.number, since(other), &other.limit)
     }
 
-    /// Makes the texts safe to show, and restores the order of the lists.
+    /// Makes the texts safe to show, and sorts the lists that are searched.
     pub fn clean(&mut self) {
         self.is_clean = true;
         self.now.sort_by_key(|waiting| waiting.lane);
@@ -504,9 +505,11 @@ pub fn verdict(report: &WaitsReport) -> Option<String> {
     let (name, what) = (&point.name, reason.words());
     let place = if name == OUTSIDE { String::new() } else { format!(" in {name}") };
     let mut text = format!("{threads} {verb}{place} for {what}, {share} % of {their} time");
-    let lock =
-        report.locks.iter().find(|it| it.reason == reason.reason && it.name == reason.detail);
-    if let Some((lock, owner)) = lock.and_then(|lock| Some((lock, lock.owner.as_ref()?))) {
+    let is_it = |it: &&LockReport| it.reason == reason.reason && it.name == reason.detail;
+    // Locks of several processes may have one name.
+    if let [lock] = report.locks.iter().filter(is_it).collect::<Vec<_>>()[..]
+        && let Some(owner) = &lock.owner
+    {
         let place = lock.owner_point.as_ref().map_or(String::new(), |point| format!(" in {point}"));
         text += &format!("; {owner} holds it{place}");
     }
@@ -562,10 +565,10 @@ impl WaitsReport {
         }
         for lock in &self.locks {
             let Some(row) = rows.get_mut(&lock.words()) else { continue };
+            // Locks of several processes may have one name.
+            let is_first = row.waits.is_none();
             row.waits = Some(row.waits.unwrap_or(0).saturating_add(lock.waits));
-            if row.owner.is_empty() {
-                row.owner = lock.owner_in_words().unwrap_or_default();
-            }
+            row.owner = lock.owner_in_words().filter(|_| is_first).unwrap_or_default();
         }
         let mut rows: Vec<_> = rows
             .into_iter()

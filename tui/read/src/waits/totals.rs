@@ -10,15 +10,16 @@ use super::{Kind, Reason};
 use crate::snapshot::Snapshot;
 use crate::text::clean_in_place;
 
-/// Maximum number of variables that have totals of their own. Waits for further ones count as those
-/// without a name.
+/// Maximum number of totals with the name of a variable. Further waits count without a name.
 const NAMED: usize = 1_000;
+/// The time from the first sample to the first report, at most, nanoseconds.
+const FIRST_REPORT_NS: u64 = 10_000_000_000;
 
 /// The waits of each point since the first sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaitTotals {
-    /// Time of the first sample, nanoseconds since the Unix epoch. All totals of one sampler have the
-    /// same, also those of a part of the time.
+    /// Time of the first sample, nanoseconds since the Unix epoch. All totals of one sampler share
+    /// this value; [`Self::after`] keeps it.
     pub since_unix_ns: u64,
     /// Time from the first sample to the last, seconds.
     pub seconds: f64,
@@ -43,13 +44,16 @@ impl WaitTotals {
         Some(Self { seconds: self.seconds - earlier.seconds, waits, ..*self })
     }
 
-    /// The waits between two snapshots. If the sampler had just begun at the first, these are all of
-    /// the second. `None` if they are not known.
+    /// The waits between two snapshots. If the first snapshot is from before the sampler's first
+    /// report, all waits of the second count. `None` if they are not known.
     pub fn between(from: &Snapshot, to: &Snapshot) -> Option<Self> {
         let to = Self::of(to)?;
         match &from.waits.as_ref()?.totals {
             Some(from) => to.after(from),
-            None => Some(to.clone()),
+            None => {
+                let sampled_before = from.taken_unix_ns.saturating_sub(to.since_unix_ns);
+                (sampled_before < FIRST_REPORT_NS).then(|| to.clone())
+            }
         }
     }
 
@@ -97,8 +101,8 @@ type Key = (Option<u32>, Option<Kind>, String);
 pub(super) struct Totals {
     /// Waits of the periods that are not kept any more, nanoseconds.
     earlier: HashMap<Key, u64>,
-    /// The greatest totals that were reported, nanoseconds: a later report may know that some time
-    /// was another's.
+    /// The greatest value of each total so far, nanoseconds. A later report may move time from one
+    /// total to another, but no total may decrease.
     reported: HashMap<Key, u64>,
     /// The keys with a name.
     named: HashSet<Key>,

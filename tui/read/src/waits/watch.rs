@@ -25,8 +25,12 @@ const BUDGET: f64 = 0.02;
 const LOW_BUDGET: f64 = 0.004;
 /// Number of threads that sample.
 static SAMPLERS: AtomicU32 = AtomicU32::new(0);
-/// Minimum and maximum time between two samples. Short waits need the minimum; a process with
-/// thousands of threads reaches the maximum.
+
+fn samplers() -> u32 {
+    SAMPLERS.load(Relaxed).max(1)
+}
+/// Minimum and maximum time between two samples, for one process. Short waits need the minimum; a
+/// process with thousands of threads reaches the maximum.
 const BETWEEN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(5));
 /// Time between two polls of the process: at most, and at least if there is a new thread or point. A
 /// poll of a large process takes milliseconds.
@@ -220,7 +224,7 @@ impl Watch {
     fn charge(&mut self, started: Duration) {
         let cost = cpu_time().saturating_sub(started).div_f64(self.budget);
         // A quarter of the difference each time: one slow sample lowers the rate only a little.
-        self.between = ((self.between * 3 + cost) / 4).clamp(BETWEEN.0, BETWEEN.1);
+        self.between = ((self.between * 3 + cost) / 4).clamp(BETWEEN.0, BETWEEN.1 * samplers());
     }
 
     fn has_ended(&self) -> bool {
@@ -484,7 +488,7 @@ fn sample_on(watch: &mut Watch, shared: &Shared) -> Result<()> {
             WaitNeeds::Summary => (LOW_BUDGET, RARE_REPORT),
             WaitNeeds::Reasons | WaitNeeds::Stacks => (BUDGET, REPORT),
         };
-        watch.budget = budget / f64::from(SAMPLERS.load(Relaxed).max(1));
+        watch.budget = budget / f64::from(samplers());
         watch.need_stacks(needs == WaitNeeds::Stacks);
         let Some(between) = watch.sample()? else { return Ok(()) };
         if begun.elapsed() > PERIOD {
@@ -497,7 +501,7 @@ fn sample_on(watch: &mut Watch, shared: &Shared) -> Result<()> {
             shared.publish(watch.next_report());
             // What a report costs is part of the budget, too.
             let cost = cpu_time().saturating_sub(started);
-            thread::sleep(cost.div_f64(watch.budget).min(BETWEEN.1));
+            thread::sleep(cost.div_f64(watch.budget).min(BETWEEN.1 * samplers()));
         }
         thread::sleep(between);
     }

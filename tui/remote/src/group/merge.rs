@@ -130,24 +130,35 @@ impl GroupSource {
         whole
     }
 
-    /// The waits of the members that are sampled. `None` if none is.
+    /// The waits of the members that are sampled. The last report stays if no member runs, and until
+    /// a member has another one. `None` before the first.
     fn merged_waits(&mut self) -> Option<Arc<WaitsReport>> {
         let mut parts = Vec::new();
+        let mut is_new = false;
         for member in &self.members {
             let GroupMember { last, points, lanes, .. } = member;
             let runs = last.process.state == ProcessState::Running;
             let report = last.waits.as_ref().filter(|_| runs);
-            let is_new = !report.zip(member.waits.as_ref()).is_some_and(|(a, b)| a.is_same(b));
+            let is_same = match (report, &member.waits) {
+                (Some(now), Some(before)) => now.is_same(before),
+                (now, before) => now.is_none() && before.is_none(),
+            };
+            is_new |= !is_same;
             if let Some(report) = report {
                 let (process, names_points) = (last.process.to_string(), !self.wanted.sum);
+                let is_new = !is_same;
                 parts.push(ReportPart { report, is_new, process, names_points, points, lanes });
             }
         }
-        let merged = (!parts.is_empty()).then(|| Arc::new(WaitsReport::merged(parts)));
-        for member in &mut self.members {
-            member.waits = member.last.waits.clone();
+        if is_new && !parts.is_empty() {
+            self.reports += 1;
+            self.waits = Some(Arc::new(WaitsReport::merged(self.reports, parts)));
         }
-        merged
+        for member in &mut self.members {
+            let runs = member.last.process.state == ProcessState::Running;
+            member.waits = member.last.waits.clone().filter(|_| runs);
+        }
+        self.waits.clone()
     }
 
     fn name(&self, whole: &mut Process, state: ProcessState) {

@@ -221,9 +221,15 @@ fn waits_are_merged_and_a_sampled_stack_counts_once() {
     assert_eq!((report.samples, stacks(&report)), (20, Some(2)));
     let [point] = report.points.as_slice() else { panic!("{report:?}") };
     assert_eq!((point.name.as_str(), point.wall_s), ("io.parse", 4.0));
-    assert_eq!(stacks(&poll()), Some(0));
+    assert!(report.is_same(&poll()));
     sample(&processes[0], 2);
-    assert_eq!(stacks(&poll()), Some(1));
+    let next = poll();
+    assert_eq!((stacks(&next), report.is_same(&next)), (Some(1), false));
+    // The last report stays after the end of the processes.
+    for process in &processes {
+        process.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
+    }
+    assert!(next.is_same(&poll()));
 }
 
 #[test]
