@@ -12,7 +12,7 @@ use crate::{BYTES, FLOPS, Figures, Model, Quantiles};
 use pfp_read::snapshot::{OPENMP, PointState, Process, ProcessState};
 use pfp_read::text;
 use pfp_read::units::{self, NONE, Scale};
-use pfp_read::waits::{PointReport, WaitTotals};
+use pfp_read::waits::PointReport;
 
 type PointColumn = grid::TableColumn<Figures, With>;
 
@@ -183,7 +183,7 @@ pub struct Available {
     pub imbalance: bool,
     /// The model has the waits of its points.
     pub waits: bool,
-    /// The model has the waits of its points since the first sample.
+    /// The model has, or will have, the waits of its points since the first sample.
     pub wait_totals: bool,
 }
 
@@ -194,13 +194,15 @@ impl Available {
         let is_sum = model.points().first().is_some_and(|figures| figures.is_of_sum());
         let members = model.snapshot().map_or(&[][..], |snapshot| &snapshot.process.members);
         let has_processes = model.has_processes();
+        let waits = model.snapshot().is_some_and(|snapshot| snapshot.waits.is_some());
         Self {
             processes: has_processes,
             hosts: has_processes && members.iter().any(|it| it.host != members[0].host),
             domains: domains().next().is_some(),
             imbalance: is_sum || domains().any(|domain| domain == OPENMP),
-            waits: model.snapshot().is_some_and(|snapshot| snapshot.waits.is_some()),
-            wait_totals: model.snapshot().is_some_and(|it| WaitTotals::of(it).is_some()),
+            waits,
+            // Reports of several processes have no totals.
+            wait_totals: waits && members.is_empty(),
         }
     }
 }
