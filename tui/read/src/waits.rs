@@ -25,6 +25,7 @@ mod report;
 mod times;
 mod totals;
 mod watch;
+mod words;
 
 use std::collections::HashMap;
 use std::io;
@@ -37,12 +38,12 @@ pub use self::merged::ReportPart;
 use self::names::Names;
 use self::process::{Call, Process};
 pub use self::report::{
-    Link, LockReport, PointReport, RUN_QUEUE, RUNNING, ReasonReport, ReasonRow, SampledStack,
-    TimePart, Waiter, Waiting, WaitsReport, held_up, verdict,
+    Link, LockReport, PointReport, ReasonReport, SampledStack, Waiter, Waiting, WaitsReport,
 };
 pub use self::totals::{WaitTotal, WaitTotals};
 pub(crate) use self::watch::WaitsThread;
 pub use self::watch::Watch;
+pub use self::words::{RUN_QUEUE, RUNNING, ReasonRow, TimePart, held_up, verdict};
 
 /// What is needed of a process's waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

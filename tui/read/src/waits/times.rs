@@ -464,7 +464,7 @@ fn halves_of(number: u64) -> [u64; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{RUNNING, held_up, verdict};
+    use super::super::words::{RUNNING, held_up, verdict};
     use super::*;
 
     /// A sample of a thread after `ms` milliseconds, with its counts in milliseconds.

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::report::RUN_QUEUE;
 use super::times::{Period, Place};
+use super::words::RUN_QUEUE;
 use super::{Kind, Reason};
 use crate::snapshot::Snapshot;
 use crate::text::clean_in_place;

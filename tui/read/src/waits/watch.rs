@@ -382,7 +382,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
-/// Adds the stacks of `earlier`, a report that nobody has taken, to `next`. If `earlier` has
+/// Adds the stacks of `earlier`, a report that was not taken, to `next`. If `earlier` has
 /// [`MOST_STACKS`] already, its stacks are dropped, so that memory stays bounded.
 fn with_stacks_of(earlier: Option<WaitsReport>, mut next: WaitsReport) -> WaitsReport {
     let earlier = earlier.and_then(|earlier| earlier.stacks);
@@ -457,7 +457,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A report that says why there are no more.
+/// The last report, which says why it is the last one.
 fn with_limit(report: WaitsReport, error: &anyhow::Error) -> WaitsReport {
     let limit = Some(clean(&format!("{error:#}")).into_owned());
     WaitsReport { limit, ..report }
