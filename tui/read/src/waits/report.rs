@@ -12,7 +12,7 @@ use crate::text::clean_in_place;
 /// Name of the time outside all points.
 pub(super) const OUTSIDE: &str = "(outside)";
 /// The detail of waits that began and ended between two samples.
-const SHORT: &str = "short waits";
+pub(super) const SHORT: &str = "short waits";
 /// The longest tick that a kernel is built with, nanoseconds.
 const TICK: u64 = 10_000_000;
 

@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::Reason;
+use super::report::SHORT;
 use super::times::{Period, Place};
 use super::words::RUN_QUEUE;
-use super::{Kind, Reason};
 use crate::snapshot::Snapshot;
 use crate::text::clean_in_place;
 
@@ -78,7 +79,7 @@ impl WaitTotals {
 pub struct WaitTotal {
     /// The point's id. `None` for waits outside all points.
     pub point: Option<u32>,
-    /// The kind in words, or [`RUN_QUEUE`].
+    /// The kind in words, [`RUN_QUEUE`], or `short waits` without a known reason.
     pub reason: String,
     /// The variable of a lock or the like; empty for what has no name in the program, so that there
     /// are few totals.
@@ -93,8 +94,8 @@ impl WaitTotal {
     }
 }
 
-/// A point, the kind of a wait, and the name of a variable. Without a kind, it is the run queue.
-type Key = (Option<u32>, Option<Kind>, String);
+/// A point, the kind of a wait in words, and the name of a variable.
+type Key = (Option<u32>, &'static str, String);
 
 /// The totals of a process.
 #[derive(Clone, Debug, Default)]
@@ -124,9 +125,11 @@ impl Totals {
             let total = self.reported.entry(key).or_default();
             *total = ns.max(*total);
         }
-        let total = |((point, kind, name), ns): (&Key, &u64)| {
-            let reason = kind.map_or(RUN_QUEUE, Kind::words).to_owned();
-            WaitTotal { point: *point, reason, name: name.clone(), ns: *ns }
+        let total = |((point, reason, name), ns): (&Key, &u64)| WaitTotal {
+            point: *point,
+            reason: (*reason).to_owned(),
+            name: name.clone(),
+            ns: *ns,
         };
         self.reported.iter().map(total).collect()
     }
@@ -140,8 +143,8 @@ impl Totals {
         };
         for ((_, place), times) in &period.times {
             let Place::Point(point) = *place else { continue };
-            add((point, None, String::new()), times.queued);
-            add((point, Some(Kind::Other), String::new()), times.short);
+            add((point, RUN_QUEUE, String::new()), times.queued);
+            add((point, SHORT, String::new()), times.short);
             for (reason, ns) in &times.waited {
                 add(self.key(point, reason), *ns);
             }
@@ -150,9 +153,9 @@ impl Totals {
 
     /// The key of a wait. A key that has a name once has it always.
     fn key(&mut self, point: Option<u32>, reason: &Reason) -> Key {
-        let unnamed = (point, Some(reason.kind), String::new());
+        let unnamed = (point, reason.kind.words(), String::new());
         let Some(name) = reason.variable() else { return unnamed };
-        let key = (point, Some(reason.kind), name.to_owned());
+        let key = (point, reason.kind.words(), name.to_owned());
         let has_name =
             self.named.contains(&key) || self.named.len() < NAMED && self.named.insert(key.clone());
         if has_name { key } else { unnamed }
