@@ -240,7 +240,7 @@ impl Samples {
         }
     }
 
-    /// Counts the stack of each running thread of a snapshot.
+    /// Counts the stack of each live thread of a snapshot, whether it runs or waits.
     pub fn take_snapshot(&mut self, snapshot: &Snapshot) {
         if snapshot.process.state != ProcessState::Running {
             return;

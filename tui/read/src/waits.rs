@@ -45,18 +45,18 @@ pub(crate) use self::watch::WaitsThread;
 pub use self::watch::Watch;
 pub use self::words::{RUN_QUEUE, RUNNING, ReasonRow, TimePart, held_up, verdict};
 
-/// What is needed of a process's waits.
+/// How closely the waits of a process are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WaitNeeds {
     /// Nothing: the process is not sampled.
     #[default]
     Nothing,
-    /// The longest waits of each point.
+    /// With at most 0.4 % of a CPU, and a report a second.
     Summary,
-    /// All reasons.
+    /// With at most 2 % of a CPU, and four reports a second.
     Reasons,
-    /// The stacks of open regions, each with its reason.
+    /// Like `Reasons`; reports also have the sampled stacks of open regions.
     Stacks,
 }
 

@@ -98,8 +98,8 @@ impl Cell {
         });
         // A restart in progress that retires nothing is a reset, which also clears the histogram.
         let is_cleared = attempt.found && retired.count == 0;
-        // The parts are read after the figures: a part that is read here is there for each
-        // measurement that the figures count.
+        // The parts are read after the figures. Otherwise the figures could count a measurement whose
+        // part had no chunk yet when the parts were read.
         picture.parts = match is_cleared {
             true => Parts::default(),
             false => Parts(array::from_fn(|part| self.part_to_read(part))),
@@ -177,7 +177,7 @@ impl Cell {
             copy(&mut to[LIVE], &words[LIVE]);
             copy(sums_to, sums);
         });
-        // As in `read_with`, after the figures.
+        // The chunk numbers are copied after the figures, for the reason given in `read_with`.
         copy(&mut to[CHUNKS], &words[CHUNKS]);
         // This sequence word was read before the copy, so the figures that it publishes are whole.
         to[0] = attempt.before;

@@ -8,7 +8,7 @@ use super::report::{
 };
 use super::report::{OUTSIDE, Waiting};
 
-/// The report of a process, and what it becomes in the report of several.
+/// The report of a process, and how its points, lanes and locks are renamed in the merged report.
 pub struct ReportPart<'a> {
     /// The report.
     pub report: &'a WaitsReport,
@@ -16,8 +16,8 @@ pub struct ReportPart<'a> {
     pub is_new: bool,
     /// The process, as in `my_app[4711]`.
     pub process: String,
-    /// Whether points and locks get the name of the process, because they are not summed by their
-    /// names.
+    /// Whether the names of points and locks get the name of the process. False if the group sums
+    /// points of the same name.
     pub names_points: bool,
     /// The new ids of its points.
     pub points: &'a HashMap<u32, u32>,
@@ -26,8 +26,8 @@ pub struct ReportPart<'a> {
 }
 
 impl WaitsReport {
-    /// The report with this number of several processes. It has no totals, because processes come
-    /// and go.
+    /// Merges the reports of several processes into report `number`. It has no totals, because
+    /// processes join and leave.
     pub fn merged<'a>(number: u64, parts: impl IntoIterator<Item = ReportPart<'a>>) -> Self {
         let mut all = Self { number, is_clean: true, ..Self::default() };
         let mut places = HashMap::new();
@@ -43,14 +43,14 @@ impl WaitsReport {
 }
 
 impl ReportPart<'_> {
-    /// `places` are the indexes of the points that are there already.
+    /// `places` maps the id of a point to its index in `all.points`.
     fn add_to(&self, all: &mut WaitsReport, places: &mut HashMap<Option<u32>, usize>) {
         let report = self.report;
         all.seconds = all.seconds.max(report.seconds);
         all.samples = all.samples.saturating_add(report.samples);
         all.threads = all.threads.saturating_add(report.threads);
         for point in &report.points {
-            // A point that is not in the group yet comes with the next report.
+            // Skip a point that the group does not know yet; the next report has it.
             let id = match point.id {
                 Some(id) if self.points.contains_key(&id) => Some(self.points[&id]),
                 Some(_) => continue,

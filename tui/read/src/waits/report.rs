@@ -19,7 +19,7 @@ const TICK: u64 = 10_000_000;
 /// Where the time of a process went.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WaitsReport {
-    /// Number of the report, counted by its sampler from 1; 0 for a single report. See
+    /// Number of the report; its sampler counts from 1. 0 if the command itself sampled. See
     /// [`Self::is_same`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub number: u64,
@@ -42,8 +42,8 @@ pub struct WaitsReport {
     /// Why nothing, or less than usual, is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// The waits of each point since the first sample. `None` for a single report, whose waits they
-    /// are, and for several processes.
+    /// The waits of each point since the first sample. `None` in a merged report, and if the command
+    /// itself sampled: then `points` has all samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub totals: Option<WaitTotals>,
     /// The stacks of open regions that were sampled since the report before. `None` if they

@@ -63,7 +63,7 @@ impl WaitTotals {
         snapshot.waits.as_ref()?.totals.as_ref()
     }
 
-    /// Makes the texts safe to show, and gives each total a place of its own.
+    /// Makes the texts safe to show, sorts the totals and removes those with the same key.
     pub(super) fn clean(&mut self) {
         for total in &mut self.waits {
             clean_in_place(&mut total.reason);
@@ -151,7 +151,7 @@ impl Totals {
         }
     }
 
-    /// The key of a wait. A key that has a name once has it always.
+    /// The key of a wait. The first [`NAMED`] keys with a name keep it.
     fn key(&mut self, point: Option<u32>, reason: &Reason) -> Key {
         let unnamed = (point, reason.kind.words(), String::new());
         let Some(name) = reason.variable() else { return unnamed };

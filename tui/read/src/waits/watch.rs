@@ -463,8 +463,8 @@ fn with_limit(report: WaitsReport, error: &anyhow::Error) -> WaitsReport {
     WaitsReport { limit, ..report }
 }
 
-/// Samples the process with this segment until nothing is needed or the process ends. The last
-/// report has all samples.
+/// Samples the process with this segment until nothing is needed or the process ends. Then publishes
+/// a last report, which has the newest samples and no stacks.
 fn run(segment_id: &str, shared: &Shared) -> Result<()> {
     let found = discover()?.candidates;
     let process = found.iter().find(|it| it.segment_id == segment_id);
