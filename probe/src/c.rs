@@ -13,6 +13,7 @@ use pfp_shm_layout::amounts::MAX_AMOUNTS;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::heap;
 
+pub use crate::alloc::{count_alloc, count_free};
 use crate::engine::context::{self, Switched};
 pub use crate::engine::facts::word;
 use crate::engine::figures::Histogram;
@@ -112,7 +113,7 @@ pub fn calibration() -> &'static Point {
 #[must_use]
 pub fn is_ready(point: &'static Point, word: u64) -> bool {
     measure::ready(point, Control(word)).is_some()
-        || measure::ready_fenced(point).is_some()
+        || measure::ready_flagged(point).is_some()
         || copies::followed().is_some_and(|leader| leader.knows(point))
 }
 

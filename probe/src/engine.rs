@@ -38,7 +38,7 @@
 //! room: whether the stack has room for a slow path
 //! overhead, clock_reading, measure: the hot path
 //! fold, thread::{record, space}, busy: how the records of the ring are added to cells
-//! suspend: suspending a context     thread::lane: how a thread claims its lane
+//! allocs: what regions allocate     suspend: suspending a context     thread::lane: how a thread claims its lane
 //! guard, lap: a region that lasts as long as a value     metered: points with amounts
 //! registry, process::making: how a point and the process are made
 //! calibrate, leader, image: work that is done when this copy of pfp is loaded
@@ -55,6 +55,7 @@
 //! The public types call the engine by names that also exist in `none.rs`, the engine of a build
 //! without measuring.
 
+mod allocs;
 mod busy;
 pub(crate) mod by_hand;
 pub(crate) mod calibrate;

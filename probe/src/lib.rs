@@ -76,6 +76,7 @@
 //! | begun and ended by hand | [`Point::begin`], [`Point::end`], [`Point::end_latched`] |
 //! | by number, as in the PFP of real-time systems | [`Point::numbered`], [`Point::begin_once`] |
 //! | a scheduler's tasks, interrupts | [`task_switch`], [`ExecutionContext`] |
+//! | with the allocations of each region | [`Alloc`], [`Point::counting_allocs`] |
 //! | with bytes, flops, items | `scope!("name", bytes = n)`, [`MeteredPoint`] |
 //! | stopwatch; repeated runs; phases that begin together; a GPU's streams | the package `pfp-timing` |
 //! | reading the figures in the program | [`Point::stats`], [`snapshot_to`], [`show`] |
@@ -137,6 +138,7 @@
 //! |---|---|---|
 //! | `PFP_DEFAULT=off` | points start switched off | on |
 //! | `PFP_ENABLE` | names of points that start switched on nevertheless: `parse*,io_?` | none |
+//! | `PFP_ALLOCS=1` | all points count what their regions allocate, see [`Point::counting_allocs`] | they do not |
 //! | `PFP_FENCE=1` | clock readings wait for the work before them, see [`Point::fenced`] | they do not wait |
 //! | `PFP_CLOCK` | `rseq`, `perf`, `cputime` or `wall`: the best clock to try | rseq |
 //! | `PFP_DIR` | directory for the beacons by which viewers find the program | `$XDG_RUNTIME_DIR/pfp`, else `/tmp/pfp-UID` |
@@ -171,6 +173,7 @@ extern crate self as pfp;
 
 pub use pfp_macros::{all_functions, function, lap, laps, measure, skip};
 
+mod alloc;
 mod amount;
 mod api;
 /// Used by the C library; not part of the public interface.
@@ -225,6 +228,7 @@ pub mod table;
 mod word;
 
 pub use self::{
+    alloc::Alloc,
     amount::Amount,
     api::{
         Entered, ExecutionContext, Overhead, calibrate, init, is_enabled, on_cpu_ticks, points,

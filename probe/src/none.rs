@@ -73,6 +73,7 @@ pub(crate) mod state {
             fn function(_name: fn() -> Text, _file: Text, _line: u32) -> Self = Self;
             fn starts_off(self) -> Self = self;
             fn fenced(self) -> Self = self;
+            fn counting_allocs(self) -> Self = self;
             fn file(&self) -> Text = "";
             fn line(&self) -> u32 = 0;
         }
@@ -89,6 +90,7 @@ pub(crate) mod point {
         Enable,
         Disable,
         Fence(bool),
+        CountAllocs(bool),
         Reset,
         Alpha(Alpha),
     }

@@ -11,6 +11,7 @@ pub(crate) use show::show;
 use std::io::{self, Write};
 use std::path::Path;
 
+use pfp_shm_layout::allocs::AllocSums;
 use pfp_shm_layout::amounts::Amounts;
 pub(crate) use pfp_shm_layout::atomic_file::Existing;
 use pfp_shm_layout::atomic_file::WholeFile;
@@ -331,6 +332,9 @@ fn point<W: Write>(json: &mut Json<W>, point: &PointPicture) -> io::Result<()> {
     if control.fenced() {
         json.plain("fenced", true)?;
     }
+    if control.counts_allocs() {
+        json.plain("counts_allocs", true)?;
+    }
     if point.amounts.is_empty() {
         return Ok(());
     }
@@ -345,6 +349,10 @@ fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> 
     json.name("histogram")?.list(cell.histogram.iter(), |json, bucket| {
         json.bare(format_args!("[{},{},{}]", bucket.low, bucket.width, bucket.count))
     })?;
+    if cell.allocs != AllocSums::default() {
+        json.name("allocs")?
+            .object(|json| cell.allocs.to_json(|name, value| json.plain(name, value)))?;
+    }
     let parts = cell.parts.iter().map(|place| &picture.cells[*place as usize]);
     let parts = heap::collect(parts.filter_map(|part| TupleSums::of(part, picture)))?;
     if parts.is_empty() {

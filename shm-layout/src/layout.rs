@@ -1,5 +1,6 @@
 //! The layout of a segment, and the writer's and the reader's half of each protocol.
 
+pub mod allocs;
 pub mod amounts;
 pub mod calls;
 pub mod cell;

@@ -53,6 +53,11 @@ pub fn inject() -> PathBuf {
     library().join("libpfp_inject.so")
 }
 
+/// The library that counts allocations; built if necessary.
+pub fn alloc() -> PathBuf {
+    library().join("libpfp_alloc.so")
+}
+
 /// The native half of the Python package, built if necessary.
 pub fn python() -> PathBuf {
     library().join("lib_pfp.so")
@@ -75,7 +80,10 @@ pub fn library() -> &'static Path {
         command
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .args(["build", "--quiet", "--locked", "--profile", "c"])
-            .args(["-p", "pfp-c", "-p", "pfp-inject", "-p", "pfp-python", "-p", "pfp-test-plugin"])
+            .args(
+                ["pfp-c", "pfp-inject", "pfp-alloc", "pfp-python", "pfp-test-plugin"]
+                    .map(|it| format!("-p{it}")),
+            )
             .arg("--target-dir")
             .arg(&target);
         run(&mut command);
@@ -83,9 +91,14 @@ pub fn library() -> &'static Path {
         // starting with the library at that moment, so tests use copies in another folder.
         let (built, shown) = (target.join("c"), target.join("shown"));
         std::fs::create_dir_all(&shown).expect("there is room");
-        for name in
-            ["libpfp.a", "libpfp.so", "libpfp_inject.so", "lib_pfp.so", "libpfp_test_plugin.so"]
-        {
+        for name in [
+            "libpfp.a",
+            "libpfp.so",
+            "libpfp_inject.so",
+            "libpfp_alloc.so",
+            "lib_pfp.so",
+            "libpfp_test_plugin.so",
+        ] {
             let (new, place) = (built.join(name), shown.join(name));
             if std::fs::read(&new).expect("it was built")
                 != std::fs::read(&place).unwrap_or_default()

@@ -19,6 +19,9 @@ pub const LIBRARY: &str = "PFP_LIBRARY";
 /// The variable for the path of libpfp_inject.
 pub const INJECT_LIBRARY: &str = "PFP_INJECT_LIBRARY";
 
+/// The variable for the path of libpfp_alloc.
+pub const ALLOC_LIBRARY: &str = "PFP_ALLOC_LIBRARY";
+
 /// All variables. If a variable sets the default of an option, `does` names the option.
 pub const ALL: &[Variable] = &[
     of("PFP_DIR", "folder of beacons, by which viewers find programs"),
@@ -26,6 +29,7 @@ pub const ALL: &[Variable] = &[
     of("PFP_DEFAULT", "program: off starts all points switched off"),
     of("PFP_ENABLE", "program: names of points that start switched on"),
     of("PFP_FENCE", "program: 1 fences all points, for exact times of short regions"),
+    of("PFP_ALLOCS", "program: 1 counts what the regions of all points allocate"),
     of("PFP_POINTS", "program: maximum number of points"),
     of("PFP_LANES", "program: maximum number of threads"),
     of("PFP_MEMORY_MB", "program: maximum of shared memory, in MiB"),
@@ -33,6 +37,7 @@ pub const ALL: &[Variable] = &[
     of("PFP_RUN", "program: the `pfp-top run` that started it (set by `run`)"),
     of("PFP_CUDA_LIBRARY", "program: the CUDA driver that GPU timers load"),
     of(LIBRARY, "run: the libpfp.so to preload"),
+    of(ALLOC_LIBRARY, "run --alloc: the libpfp_alloc.so to preload"),
     of(INJECT_LIBRARY, "run: the libpfp_inject.so that programs load"),
     of(
         "PFP_FOLD_DIGITS",
@@ -129,9 +134,8 @@ mod tests {
         assert!(unknown.is_empty(), "not in the list: {unknown:?}");
         // The sources read these variables through a constant of this file, not by a literal name.
         assert!(
-            unread
-                .iter()
-                .all(|name| [LIBRARY, INJECT_LIBRARY, TOP_CONFIG].contains(&name.as_str())),
+            unread.iter().all(|name| [LIBRARY, ALLOC_LIBRARY, INJECT_LIBRARY, TOP_CONFIG]
+                .contains(&name.as_str())),
             "{unread:?}"
         );
     }

@@ -204,6 +204,30 @@ pub(crate) extern "C" fn pfp_reset(point: Option<&'static Point>) -> c_int {
 
 /// See `pfp.h`.
 #[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_set_counting_allocs(
+    point: Option<&'static Point>,
+    counting: c_int,
+) -> c_int {
+    with(point, |point| {
+        point.set_counting_allocs(counting != 0);
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_alloc(bytes: usize) {
+    probe::c::count_alloc(bytes);
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_free(bytes: usize) {
+    probe::c::count_free(bytes);
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfp_set_fenced(point: Option<&'static Point>, fenced: c_int) -> c_int {
     with(point, |point| {
         point.set_fenced(fenced != 0);

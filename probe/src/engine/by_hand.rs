@@ -9,8 +9,8 @@ use super::busy;
 use super::copies::{self, by_leader};
 use super::current;
 use super::measure::{self, HAND};
-use super::region::{BY_HAND, End, FENCED, IS_PLACE, Region, level_of};
-use super::slow::{Extra, end_region, end_turned, is_recorded};
+use super::region::{BY_HAND, End, IS_PLACE, Region, level_of};
+use super::slow::{Extra, FLAGS, end_region, end_turned, is_recorded};
 use super::thread::Thread;
 use crate::clock::{ticks, ticks_or_stamp};
 use crate::engine::metered::MeteredPoint;
@@ -210,7 +210,7 @@ fn end_as(
     // so that the region counts in one window.
     let [follows, as_it] = of.map(|offset| thread.entry_at(offset).follows());
     let tag = region.tag() & !BY_HAND;
-    if follows != as_it || tag & (IS_PLACE | FENCED) != IS_PLACE {
+    if follows != as_it || tag & (IS_PLACE | FLAGS) != IS_PLACE {
         return Err(end);
     }
     if is_recorded::<false>(thread, region, tag, of, end) {

@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::guard::Guard;
-use super::overhead::{CALIBRATING, Costs, overhead};
-use super::region::FENCED;
+use super::measure::flags_of;
+use super::overhead::{Beyond, CALIBRATING, Costs, overhead};
+use super::region::{ALLOCS, FENCED};
 use super::thread::Thread;
 use super::{cold, copies, current, process, slow};
 use crate::Point;
+use crate::alloc;
 use crate::clock::counter::stamp;
 
 /// Pairs of a begin and an end that the automatic calibration runs.
@@ -37,8 +39,8 @@ fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
 fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     // The first pair registers the point and claims a lane.
     drop(Guard::begin(point));
-    // If the point were off or fenced, a pair would have another cost.
-    if !point.control().enabled() || point.control().fenced() {
+    // If the point were off or had flags, a pair would have another cost.
+    if !point.control().enabled() || flags_of(point.control()) != 0 {
         return None;
     }
     let thread = recording()?;
@@ -60,7 +62,10 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     least.pair = least.pair.max(least.inside).max(1);
     least.lap = least.lap.max(least.inside);
     overhead().replace(least);
-    calibrate_fences(point, thread);
+    calibrate_beyond(point, thread, FENCED, &overhead().fence);
+    if alloc::of_this_thread().is_some() {
+        calibrate_beyond(point, thread, ALLOCS, &overhead().allocs);
+    }
     if let Some(process) = process::current() {
         process.segment.counters().overhead_inside.store(least.inside, Relaxed);
         process.segment.counters().overhead_pair.store(least.pair, Relaxed);
@@ -73,16 +78,18 @@ fn recording() -> Option<&'static Thread> {
     current::thread().filter(|thread| !thread.overflows() && thread.written() > 0)
 }
 
-/// Measures what a fence costs in addition to a scope, and subtracts that cost from now on.
-fn calibrate_fences(point: &'static Point, thread: &Thread) {
+/// Measures what a region with a flag costs in addition to a scope, and subtracts that cost from now
+/// on.
+fn calibrate_beyond(point: &'static Point, thread: &Thread, flag: u64, beyond: &Beyond) {
     /// Number of batches. Several are needed, because the first ones run cold code.
-    const FENCE_BATCHES: usize = 8;
+    const BATCHES: usize = 8;
     let costs = overhead().replace(Costs::NONE);
-    overhead().fence_inside.store(0, Relaxed);
+    beyond.inside.store(0, Relaxed);
+    beyond.pair.store(0, Relaxed);
     let mut least = None;
-    for _ in 0..FENCE_BATCHES {
+    for _ in 0..BATCHES {
         let switches = thread.clock.switches();
-        let (all, inside) = timed(thread, || drop(Guard::of(slow::push(thread, point, FENCED))));
+        let (all, inside) = timed(thread, || drop(Guard::of(slow::push(thread, point, flag))));
         if thread.clock.switches() == switches {
             let (known, pair) = least.unwrap_or((u64::MAX, u64::MAX));
             least = Some((known.min(inside), pair.min(all / BATCH as u64)));
@@ -90,8 +97,8 @@ fn calibrate_fences(point: &'static Point, thread: &Thread) {
     }
     overhead().replace(costs);
     let (inside, pair) = least.unwrap_or((costs.inside, costs.pair));
-    overhead().fence_inside.store(inside.saturating_sub(costs.inside), Relaxed);
-    overhead().fence_pair.store(pair.saturating_sub(costs.pair), Relaxed);
+    beyond.inside.store(inside.saturating_sub(costs.inside), Relaxed);
+    beyond.pair.store(pair.saturating_sub(costs.pair), Relaxed);
 }
 
 /// Measures what the hooks of a function cost in addition to a scope, and subtracts that cost from

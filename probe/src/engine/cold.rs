@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use super::section::Section;
-use super::{lease, section};
+use super::{allocs, lease, section};
 use crate::errno;
 use crate::marker;
 
@@ -26,7 +26,7 @@ pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
         if was_left {
             lease::release_after_jump();
         }
-        work()
+        allocs::uncounted(work)
     })
 }
 

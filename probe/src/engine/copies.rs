@@ -52,6 +52,7 @@ struct Declaration {
     number: u32,
     starts_on: bool,
     fenced: bool,
+    counts_allocs: bool,
     device: bool,
     wall: bool,
     /// Names of the amounts, in order; unused elements are empty.

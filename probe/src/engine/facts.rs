@@ -52,6 +52,11 @@ impl Point {
         self.state.fenced
     }
 
+    /// Whether the point's regions count what they allocate from the start.
+    pub(crate) fn is_counting_allocs(&self) -> bool {
+        self.state.counts_allocs
+    }
+
     /// Marks the point as measuring a device's time, which viewers do not count as CPU time.
     pub(crate) const fn of_a_device(self) -> Self {
         Self { state: State { device: true, ..self.state } }

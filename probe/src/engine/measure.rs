@@ -28,7 +28,7 @@ use pfp_shm_layout::ring::What;
 use super::copies::by_leader;
 use super::facts::Offset;
 use super::overhead::{self, overhead};
-use super::region::{BY_HAND, End, Region};
+use super::region::{ALLOCS, BY_HAND, End, FENCED, Region};
 use super::state::UNREGISTERED;
 use super::thread::{Entry, Thread};
 use super::{current, slow};
@@ -48,12 +48,23 @@ pub(crate) fn ready(
     if thread.follows(offset, control) { Some((thread, thread.entry_at(offset))) } else { None }
 }
 
-/// [`ready`] for a fenced point. Its cells follow the control word without the flag of fenced
-/// points, so the comparison in [`begin_in`] fails for each of its begins.
-pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'static Entry)> {
+/// [`ready`] for a fenced point, and for one whose regions count allocations. Its cells follow the
+/// control word without these flags, so the comparison in [`begin_in`] fails for each of its begins.
+/// Also returns the flags in a region's tag.
+pub(crate) fn ready_flagged(point: &'static Point) -> Option<(&'static Thread, u64)> {
     let control = point.control();
-    let is_fenced = control.fenced() && control.enabled() && control.0 != UNREGISTERED;
-    if is_fenced { ready(point, control.sanitized()) } else { None }
+    let flags = flags_of(control);
+    if flags == 0 || !control.enabled() || control.0 == UNREGISTERED {
+        return None;
+    }
+    ready(point, control.sanitized()).map(|(thread, _)| (thread, flags))
+}
+
+/// The flags in the tags of a point's regions.
+pub(super) fn flags_of(control: Control) -> u64 {
+    let fenced = if control.fenced() { FENCED } else { 0 };
+    let allocs = if control.counts_allocs() { ALLOCS } else { 0 };
+    fenced | allocs
 }
 
 /// A region whose tag a guard stores.

@@ -4,8 +4,9 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::lease::Lease;
+use super::region::{ALLOCS, FENCED};
 
-/// The overhead of measuring, in ticks, in one cache line.
+/// The overhead of measuring, in ticks. The fast path reads the first cache line.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct OverheadWords {
@@ -23,10 +24,26 @@ pub(crate) struct OverheadWords {
     pub(super) hooks_inside: AtomicU64,
     /// Overhead, beyond `pair`, of a function with hooks in the enclosing region.
     pub(super) hooks_pair: AtomicU64,
-    /// Overhead, beyond `inside`, inside a region of a fenced point.
-    pub(super) fence_inside: AtomicU64,
-    /// Overhead, beyond `pair`, of a region of a fenced point in the enclosing region.
-    pub(super) fence_pair: AtomicU64,
+    /// Overhead of a region of a fenced point.
+    pub(super) fence: Beyond,
+    /// Overhead of a region that counts its allocations.
+    pub(super) allocs: Beyond,
+}
+
+/// Overhead of a region that begins and ends on the slow path, in addition to that of a scope.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Beyond {
+    /// Inside the region.
+    pub(super) inside: AtomicU64,
+    /// In the enclosing region.
+    pub(super) pair: AtomicU64,
+}
+
+impl Beyond {
+    const fn none() -> Self {
+        Self { inside: AtomicU64::new(0), pair: AtomicU64::new(0) }
+    }
 }
 
 /// Held by the thread that calibrates.
@@ -64,8 +81,8 @@ static OVERHEAD: OverheadWords = OverheadWords {
     late: AtomicU64::new(0),
     hooks_inside: AtomicU64::new(0),
     hooks_pair: AtomicU64::new(0),
-    fence_inside: AtomicU64::new(0),
-    fence_pair: AtomicU64::new(0),
+    fence: Beyond::none(),
+    allocs: Beyond::none(),
 };
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
@@ -181,6 +198,16 @@ impl OverheadWords {
     #[inline(always)]
     pub(super) fn late(&self) -> u64 {
         self.late.load(Relaxed)
+    }
+
+    /// The overhead of a region with these flags of a tag, beyond that of a scope: inside it, and in
+    /// the enclosing region.
+    pub(super) fn beyond(&self, flags: u64) -> [u64; 2] {
+        let both = [(FENCED, &self.fence), (ALLOCS, &self.allocs)];
+        let set = both.into_iter().filter(|(flag, _)| flags & flag != 0);
+        set.fold([0; 2], |[inside, pair], (_, beyond)| {
+            [inside + beyond.inside.load(Relaxed), pair + beyond.pair.load(Relaxed)]
+        })
     }
 
     /// Stores costs, and returns the previous costs.

@@ -4,12 +4,13 @@ use std::mem;
 
 use pfp_shm_layout::amounts::Amounts;
 
+use super::allocs;
 use super::copies;
 use super::current;
 use super::finish::{finish_with, pop_and_cover};
 use super::prepare;
 use super::process;
-use super::region::{Region, level_of, not_below_zero};
+use super::region::{ALLOCS, Region, level_of, not_below_zero};
 use super::regions::PartSum;
 use super::thread::Thread;
 use crate::point::Point;
@@ -56,6 +57,9 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     // SAFETY: an open region has begun.
     let point = unsafe { region.point_of_open() };
     let amounts = thread.amounts_of(tag);
+    if tag & ALLOCS != 0 {
+        allocs::end(thread, region, point, last);
+    }
     let total = || thread.entry(point).total();
     let (end, inside) = thread.read_clock(None, || total().wrapping_sub(region.inclusive()));
     let begun = region.begun(end.off, end.switches);

@@ -6,7 +6,7 @@
 //! each with its number of bits, are:
 //!
 //! ```text
-//! | is place 1 | fenced 1 | run 14 | generation 12 | level 12 | 0 2 | noted 1 | amounts 1 | by hand 1 | context 19 |
+//! | is place 1 | fenced 1 | run 14 | generation 12 | level 12 | 0 1 | allocs 1 | noted 1 | amounts 1 | by hand 1 | context 19 |
 //! ```
 //!
 //! The thread stores the tag of the next region in [`place`](super::thread::Thread::place). An end
@@ -54,6 +54,8 @@ pub(crate) const AMOUNTS: u64 = 1 << 20;
 /// In the tag on the stack: the clock has changed since the region began, and the region holds the
 /// clock's state from before the change; see [`Region::note_clock`].
 const NOTED: u64 = 1 << 21;
+/// In a tag: the region counts what it allocates.
+pub(crate) const ALLOCS: u64 = 1 << 22;
 /// In the tag on the stack: the region was begun by hand.
 pub(super) const BY_HAND: u64 = 1 << 19;
 /// The number of the context, 0 for the thread's own.
@@ -309,10 +311,11 @@ impl RegionPart {
 }
 
 /// Whether the elapsed ticks are so far below zero that the counter ran backwards. If the overhead
-/// of a lap, a hook or a fence has delayed the region's start, and the region ends at once, the
+/// of a lap, a hook, a fence or counting has delayed the region's start, and the region ends at once, the
 /// elapsed ticks can be a little below zero.
 pub(crate) fn ran_backwards(elapsed: u64) -> bool {
-    let late = overhead().hooks_inside.load(Relaxed) + overhead().fence_inside.load(Relaxed);
+    let [flagged, _] = overhead().beyond(FENCED | ALLOCS);
+    let late = overhead().hooks_inside.load(Relaxed) + flagged;
     let late = late.max(overhead().late());
     (elapsed as i64) < -(late as i64)
 }

@@ -31,6 +31,8 @@ pub(crate) struct Settings {
     pub(super) on_by_default: bool,
     /// Whether all points are fenced: their stamps wait until earlier instructions are done.
     pub(super) fence: bool,
+    /// Whether the regions of all points count what they allocate.
+    pub(super) allocs: bool,
     /// Patterns for the names of points that measure from the start even if the program declares
     /// them off, or `on_by_default` is false.
     pub(super) enabled_names: Names,
@@ -84,6 +86,7 @@ fn read() -> Result<Settings, NoMemory> {
         memory_mb: number(c"PFP_MEMORY_MB"),
         clock: text(c"PFP_CLOCK").map(heap::text).transpose()?,
         on_by_default: variable(c"PFP_DEFAULT").is_none_or(|value| value != "off"),
+        allocs: text(c"PFP_ALLOCS").is_some_and(|value| value == "1"),
         fence: text(c"PFP_FENCE").is_some_and(|value| value == "1"),
         enabled_names: Names::new(text(c"PFP_ENABLE").unwrap_or_default())?,
         snapshot: match variable(c"PFP_SNAPSHOT") {

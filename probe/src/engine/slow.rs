@@ -7,15 +7,17 @@ use pfp_shm_layout::amounts::Amounts;
 use super::clock_reading::{Stamp, fenced_end, note, turn_page};
 use super::facts::Offset;
 use super::finish::{Ending, finish};
-use super::measure::{self, FUNCTION, HAND};
+use super::measure::{self, FUNCTION, HAND, flags_of};
 use super::overhead::overhead;
 use super::prepare::{self, Target};
 use super::process::entries::miss_unregistered;
-use super::region::{AMOUNTS, BY_HAND, End, FENCED, IS_PLACE, LEVEL, LEVELS, Region, level_of};
+use super::region::{
+    ALLOCS, AMOUNTS, BY_HAND, End, FENCED, IS_PLACE, LEVEL, LEVELS, Region, level_of,
+};
 use super::state::UNREGISTERED;
 use super::thread::ring::begins_page;
 use super::thread::{Thread, lane};
-use super::{busy, copies, current, process, room};
+use super::{allocs, busy, copies, current, process, room};
 use crate::point::Point;
 
 /// Begins a region on a thread whose state is more than two loads away, as in a copy of pfp that
@@ -46,8 +48,8 @@ pub(super) fn begin<const HOW: u64>(point: &'static Point) -> u64 {
 
 #[inline(never)]
 fn begin_slowly(point: &'static Point, how: u64) -> u64 {
-    if let Some((thread, _)) = measure::ready_fenced(point) {
-        return push(thread, point, how | FENCED);
+    if let Some((thread, flags)) = measure::ready_flagged(point) {
+        return push(thread, point, how | flags);
     }
     match prepare::point(point) {
         Target::Off => 0,
@@ -57,24 +59,27 @@ fn begin_slowly(point: &'static Point, how: u64) -> u64 {
         }
         // A region that begins without a cell must end on the slow path, too.
         Target::Late(thread) => push(thread, point, how | SLOW),
-        Target::Cell(thread, _) if point.control().fenced() => push(thread, point, how | FENCED),
-        Target::Cell(thread, _) => push(thread, point, how),
+        Target::Cell(thread, _) => push(thread, point, how | flags_of(point.control())),
     }
 }
 
 /// Flag in `how`: the region ends on the slow path.
 const SLOW: u64 = IS_PLACE;
+/// Flags in `how` and in tags: the region is fenced, and counts its allocations.
+pub(super) const FLAGS: u64 = FENCED | ALLOCS;
 
-/// Pushes a region on the slow path, fenced or not. Returns its tag; 0 if it is refused.
+/// Pushes a region on the slow path. `how` may have [`FLAGS`]. Returns the region's tag; 0 if it is
+/// refused.
 #[inline(never)]
 pub(super) fn push(thread: &Thread, point: &'static Point, how: u64) -> u64 {
     if thread.is_full(thread.place()) && !thread.make_room() {
         thread.count(|counters| &counters.refused);
         return 0;
     }
-    // The enclosing region does not pay for the fences.
-    if how & FENCED != 0 {
-        thread.cover(overhead().fence_pair.load(Relaxed));
+    // The enclosing region does not pay for fences and for counting.
+    let [_, pair] = overhead().beyond(how & FLAGS);
+    if pair != 0 {
+        thread.cover(pair);
     }
     // Clear the slot, so that an old tag with the same value does not match the new region.
     thread.region(thread.place()).close();
@@ -88,14 +93,20 @@ fn begin_pushed(thread: &Thread, point: &'static Point, how: u64) -> u64 {
     let region = thread.region(place);
     let stamp = if how & FENCED == 0 { Stamp::Plain } else { Stamp::Fenced };
     region.set_point(point);
+    let mut flags = how & FLAGS;
+    if flags & ALLOCS != 0 && !allocs::begin(thread, point, place) {
+        flags &= !ALLOCS;
+    }
     let of_place = |place: u64| match how & SLOW {
-        0 => place | how & FENCED,
+        0 => place | flags,
         _ => place & !IS_PLACE,
     };
-    let late = match how & !(BY_HAND | FENCED | SLOW) {
+    let late = match how & !(BY_HAND | FLAGS | SLOW) {
         FUNCTION => overhead().hooks_inside.load(Relaxed),
-        _ if how & FENCED != 0 => overhead().fence_inside.load(Relaxed),
-        _ => 0,
+        _ => {
+            let [inside, _] = overhead().beyond(flags);
+            inside
+        }
     };
     let Some(tag) = note(thread, point, region, stamp, of_place) else { return 0 };
     region.delay(late);
@@ -183,6 +194,9 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     // SAFETY: a region that is open has begun.
     let point = unsafe { region.point_of_open() };
     let mut end = if tag & FENCED == 0 { end } else { fenced_end(thread) };
+    if tag & ALLOCS != 0 {
+        allocs::end(thread, region, point, !extra.latch);
+    }
     let is_plain =
         !extra.latch && extra.amounts.is_none() && tag & (AMOUNTS | IS_PLACE) == IS_PLACE;
     if is_plain {
@@ -208,8 +222,8 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     end.now
 }
 
-/// Tries to end a region on the fast path, if its record is the first of a page, or if its point is
-/// fenced. If that fails, returns the time of the end. The record is for `point`, and `own` is the
+/// Tries to end a region on the fast path, if its record is the first of a page, or if it has
+/// [`FLAGS`]. If that fails, returns the time of the end. The record is for `point`, and `own` is the
 /// region's point.
 pub(super) fn end_turned(
     thread: &Thread,
@@ -217,9 +231,9 @@ pub(super) fn end_turned(
     [point, own]: [&Point; 2],
     end: End,
 ) -> Result<(), End> {
-    let place = region.tag() & !(FENCED | BY_HAND);
+    let place = region.tag() & !(FLAGS | BY_HAND);
     let of = [point, own].map(Point::offset);
-    if region.tag() & FENCED != 0 && is_recorded::<false>(thread, region, place, of, end) {
+    if region.tag() & FLAGS != 0 && is_recorded::<false>(thread, region, place, of, end) {
         return Ok(());
     }
     if !thread.is_in(place) || !begins_page(thread.written()) {

@@ -40,6 +40,8 @@ pub(crate) struct State {
     /// Whether the point is fenced from the start: its stamps wait until earlier instructions are
     /// done.
     pub(super) fenced: bool,
+    /// Whether the point's regions count what they allocate from the start.
+    pub(super) counts_allocs: bool,
     pub(super) device: bool,
     pub(super) wall: bool,
     /// Whether the point is the first field of a [`crate::MeteredPoint`].
@@ -99,6 +101,11 @@ impl State {
         Self { fenced: true, ..self }
     }
 
+    /// The point, whose regions count what they allocate from the start.
+    pub(crate) const fn counting_allocs(self) -> Self {
+        Self { counts_allocs: true, ..self }
+    }
+
     pub(crate) const fn file(&self) -> &'static str {
         self.file
     }
@@ -119,6 +126,7 @@ impl State {
             line,
             starts_on,
             fenced: false,
+            counts_allocs: false,
             device: false,
             wall: false,
             has_amounts: false,

@@ -9,9 +9,10 @@ use std::sync::atomic::{
 use pfp_shm_layout::calls::UNKNOWN;
 use pfp_shm_layout::ring::POINT_SHIFT;
 
+use super::allocs;
 use super::cold;
 use super::common::next_run;
-use super::region::{LEVEL, Region};
+use super::region::{ALLOCS, LEVEL, Region};
 use super::regions::Shared;
 use super::thread::Thread;
 use crate::clock::counter::stamp;
@@ -62,27 +63,36 @@ pub(super) fn replace_current(thread: &Thread, next: *mut Shared) -> *mut Shared
 }
 
 /// The open regions of the current context, the outermost first.
-fn open(thread: &Thread) -> impl Iterator<Item = &'static Region> {
+fn open(thread: &Thread) -> impl DoubleEndedIterator<Item = &'static Region> {
     (0..thread.open_levels()).map(|level| thread.region_at(level))
 }
 
 /// Stores in each open region the ticks that were added to its point's inclusive total since the
-/// begin. The thread that resumes the context may have other totals.
+/// begin, and what it has allocated. The thread that resumes the context may have other totals.
 fn keep_added(thread: &Thread) {
-    for region in open(thread) {
+    for region in open(thread).rev() {
+        turn_allocs(thread, region);
         if let Some(total) = total(region, thread) {
             region.kept.store(total.wrapping_sub(region.inclusive()), Relaxed);
         }
     }
 }
 
-/// Converts the ticks that `keep_added` has stored to the totals of the thread that resumes the
-/// context.
+/// Converts what `keep_added` has stored to the totals of the thread that resumes the context.
 fn go_on_in(thread: &Thread) {
     for region in open(thread) {
+        turn_allocs(thread, region);
         if let Some(total) = total(region, thread) {
             region.set_inclusive(total.wrapping_sub(region.kept.load(Relaxed)));
         }
+    }
+}
+
+fn turn_allocs(thread: &Thread, region: &Region) {
+    if region.tag() & ALLOCS != 0
+        && let Some(point) = region.point()
+    {
+        allocs::turn(thread, region, point);
     }
 }
 

@@ -39,6 +39,7 @@ use pfp_shm_layout::lane::LaneCounters;
 use pfp_shm_layout::ring::{POINT_SHIFT, Slot};
 use pfp_shm_layout::segment::Chunk;
 
+use super::allocs::ThreadAllocs;
 use super::facts::Offset;
 use super::region::{CONTEXT, GENERATION, GENERATIONS, IS_PLACE, LEVELS, RUN, RUNS, Region};
 use super::regions::{Regions, Shared};
@@ -99,6 +100,7 @@ pub(crate) struct Thread {
     pub(super) roomy_pages: [AtomicU64; 2],
     /// Start and end of the last stack for signal handlers on which the thread was found.
     pub(super) signal_stack: [AtomicU64; 2],
+    pub(super) allocs: ThreadAllocs,
     /// Regions of the thread's own context.
     pub(crate) own: Regions,
     /// The current context, null for the thread's own; see [`Thread::set_current`].

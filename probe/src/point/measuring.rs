@@ -153,6 +153,12 @@ impl Point {
         self.change(Change::Fence(fenced));
     }
 
+    /// Turns the count of allocations on or off, from the next begin; see
+    /// [`counting_allocs`](Self::counting_allocs).
+    pub fn set_counting_allocs(&'static self, counting: bool) {
+        self.change(Change::CountAllocs(counting));
+    }
+
     /// The point's statistics since its last reset, over all threads. `None` if it has not measured
     /// yet. The call allocates memory, so do not use it in signal handlers.
     #[must_use]

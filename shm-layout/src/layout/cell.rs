@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   0 +--------------------------------------------------------------+
-//!     | seq | control | commit | point | amounts                     |
+//!     | seq | control | commit | point | amounts | allocs            |
 //!  40 | parts[42]: chunk number of each histogram part, 0 for none   |  once each
 //! 208 | rare[2]: squares, upper half | average | off_cpu | switches  |  seldom
 //!     |          longest | window                                    |
@@ -84,7 +84,10 @@ pub struct Cell {
     /// [`SIMPLE`]; release-published before the cell is reachable.
     point: AtomicU64,
     /// Chunk number of the sums of amounts, see [`crate::layout::amounts`]; 0 if there are none.
-    amounts: AtomicU64,
+    amounts: AtomicU32,
+    /// Chunk number of what the point's regions have allocated, see [`crate::layout::allocs`]; 0 if
+    /// no region has counted its allocations.
+    allocs: AtomicU32,
     parts: [AtomicU32; PARTS],
     rare: [Rare; 2],
     /// Reset epoch of each copy of `retired`, published with that copy. In a shared cell, the upper
@@ -230,7 +233,8 @@ impl Cell {
             control: AtomicU64::default(),
             commit: AtomicU64::default(),
             point: AtomicU64::default(),
-            amounts: AtomicU64::default(),
+            amounts: AtomicU32::default(),
+            allocs: AtomicU32::default(),
             parts: core::array::from_fn(|_| AtomicU32::new(0)),
             rare: Default::default(),
             epoch: Default::default(),
@@ -297,13 +301,17 @@ impl Cell {
     /// Assigns a zeroed chunk to the sums of amounts, unless another thread was faster; returns the
     /// chunk that the cell has.
     pub fn set_amounts(&self, chunk: u32) -> u32 {
-        let won = self.amounts.compare_exchange(
-            0,
-            u64::from(chunk),
-            ord!("cell-part", Release),
-            Ordering::Relaxed,
-        );
-        won.map_or_else(|found| found as u32, |_| chunk)
+        let won =
+            self.amounts.compare_exchange(0, chunk, ord!("cell-part", Release), Ordering::Relaxed);
+        won.map_or_else(|found| found, |_| chunk)
+    }
+
+    /// Assigns a zeroed chunk to the allocations of the point's regions, unless a signal handler was
+    /// faster.
+    pub fn set_allocs(&self, chunk: u32) {
+        let published = ord!("cell-part", Release);
+        // Pairs with `cell-part-seen`.
+        let _ = self.allocs.compare_exchange(0, chunk, published, Ordering::Relaxed);
     }
 
     /// The copy of the live figures that a sequence word publishes.
@@ -375,7 +383,7 @@ impl Cell {
         self.put(seq, &live, folded, self.window(seq));
         let [first, second] = &self.rare;
         let is_simple = first.equals(second)
-            && get(&self.amounts) == 0
+            && self.amounts() == 0
             && self.control().alpha_fixed() == 0
             && (live.squares as u64) < NEARLY_FULL;
         if is_simple {

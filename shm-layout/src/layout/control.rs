@@ -3,22 +3,22 @@
 //! The viewer and the application write it, `begin` reads it once.
 //!
 //! ```text
-//! 63                    36 35                15 14       13     2 1         0
-//! +-----------------------+--------------------+--------+--------+---------+---------+
-//! | epoch: times reset    | alpha, in 2^-20    | fenced | 0      | invalid | enabled |
-//! +-----------------------+--------------------+--------+--------+---------+---------+
+//! 63                    36 35                15 14       13       12     2 1         0
+//! +-----------------------+--------------------+--------+--------+--------+---------+---------+
+//! | epoch: times reset    | alpha, in 2^-20    | fenced | allocs | 0      | invalid | enabled |
+//! +-----------------------+--------------------+--------+--------+--------+---------+---------+
 //! ```
 //!
-//! Bits 2 to 13 are always 0 here: the probe uses them for flags of its own in its copies of a
+//! Bits 2 to 12 are always 0 here: the probe uses them for flags of its own in its copies of a
 //! word.
 //!
 //! A cell stores the control word that it follows. As long as the cell's word equals the point's,
 //! nothing has changed. `begin` compares the two words, and pays nothing else for control.
 //!
-//! The clock readings of a fenced point wait until the processor has finished the work before them.
-//! The cells of a fenced point follow its word without the bit `fenced`, so no cell's word ever
-//! equals the point's. So the regions of a fenced point begin on the slow path, and regions of
-//! other points pay nothing for the fence.
+//! The clock readings of a *fenced* point wait until the processor has finished the work before
+//! them. The regions of a point with the bit `allocs` count what they allocate. The cells of a point
+//! follow its word without these two bits. So if one of them is set, no cell's word equals the
+//! point's, and the point's regions begin on the slow path. Regions of other points pay nothing.
 //!
 //! # When a point was reset
 //!
@@ -46,6 +46,8 @@ const ENABLED: u64 = 1;
 const INVALID: u64 = 2;
 /// Flag: the point's clock readings wait until the processor has finished the work before them.
 pub const FENCED: u64 = 1 << 14;
+/// Flag: the point's regions count what they allocate.
+pub const ALLOCS: u64 = 1 << 13;
 const ALPHA_SHIFT: u32 = 15;
 const ALPHA_MASK: u64 = (1 << 21) - 1;
 /// Fraction bits of alpha.
@@ -84,7 +86,13 @@ impl Control {
         self.0 & FENCED != 0
     }
 
-    /// The word without [`FENCED`] and without the bits that are always 0, which a hostile process
+    /// Whether the point's regions count what they allocate; see [`ALLOCS`].
+    #[must_use]
+    pub const fn counts_allocs(self) -> bool {
+        self.0 & ALLOCS != 0
+    }
+
+    /// The word without [`FENCED`], without [`ALLOCS`], and without the bits that are always 0, which a hostile process
     /// may have set. A cell follows a sanitized word, so a word that equals the cell's has these
     /// bits clear, too.
     #[must_use]
@@ -123,6 +131,8 @@ impl Control {
             Change::Disable => word & !ENABLED,
             Change::Fence(true) => word | FENCED,
             Change::Fence(false) => word & !FENCED,
+            Change::CountAllocs(true) => word | ALLOCS,
+            Change::CountAllocs(false) => word & !ALLOCS,
             Change::Invalidate => (word & !ENABLED) | INVALID,
             // The epoch is the top of the word, so it wraps by itself.
             Change::Reset => word.wrapping_add(1 << EPOCH_SHIFT),
@@ -148,6 +158,8 @@ pub enum Change {
     Disable,
     /// Set or clear [`FENCED`].
     Fence(bool),
+    /// Set or clear [`ALLOCS`].
+    CountAllocs(bool),
     /// Switch it off because it was begun again before its end.
     Invalidate,
     /// Start its statistics afresh.

@@ -36,6 +36,7 @@ use std::sync::atomic::AtomicU8;
 
 use crate::discovery::name::Name;
 use crate::discovery::object::{self, NoSpace, Object};
+use crate::layout::allocs::AllocWords;
 use crate::layout::amounts::SumWords;
 use crate::layout::calls::Calls;
 use crate::layout::cell::Cell;
@@ -66,6 +67,8 @@ unsafe impl Shared for Cell {}
 unsafe impl Shared for Header {}
 // SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for ProcessCounters {}
+// SAFETY: `repr(C)`, with atomics as its only fields.
+unsafe impl Shared for AllocWords {}
 // SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for Lane {}
 // SAFETY: `repr(C)`, with atomics as its only fields.
@@ -469,6 +472,14 @@ impl Segment {
     #[must_use]
     pub fn sums(&self, chunk: u32) -> Option<&SumWords> {
         self.chunk(chunk)?.0.first_chunk()
+    }
+
+    /// What a point's regions have allocated, in a chunk; `None` outside the pool.
+    #[must_use]
+    pub fn allocs(&self, chunk: u32) -> Option<&AllocWords> {
+        const { assert!(size_of::<AllocWords>() <= CHUNK && align_of::<AllocWords>() <= CHUNK) };
+        let offset = chunk as usize * CHUNK;
+        (offset >= self.geometry.pool() + BLOCK).then(|| self.at(offset))?
     }
 
     /// A shared cell by its offset; `None` outside the pool.

@@ -14,6 +14,7 @@ use std::slice;
 use std::sync::atomic::AtomicU8;
 
 use crate::heap::{self, NoMemory};
+use crate::layout::allocs::AllocWords;
 use crate::layout::amounts::SumWords;
 use crate::layout::calls::{self, Calls};
 use crate::layout::cell::Cell;
@@ -249,6 +250,10 @@ impl<'a> Sparse<'a> {
 
     pub(crate) fn sums(self, chunk: u32) -> Option<&'a SumWords> {
         self.chunk(chunk)?.0.first_chunk()
+    }
+
+    pub(crate) fn allocs(self, chunk: u32) -> Option<&'a AllocWords> {
+        self.one(self.segment.allocs(chunk))
     }
 
     pub(crate) fn shared_cell(self, offset: u64) -> Option<&'a Cell> {

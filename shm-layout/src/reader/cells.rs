@@ -9,6 +9,7 @@ use super::pending::Pending;
 use super::picture::Picture;
 use super::reading::CellReading;
 use crate::heap::{Grow, NoMemory};
+use crate::layout::allocs::AllocSums;
 use crate::layout::cell::{Cell, CellPicture, CellRead};
 use crate::layout::geometry::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry};
 use crate::layout::lane::LaneCounters;
@@ -69,8 +70,13 @@ impl CellReader {
         key: &mut CacheKey,
         picture: &mut Picture,
     ) -> Result<bool, NoMemory> {
-        Ok(self.read_on(segment, cell, from, key, picture)?
-            || self.read_anew(segment, cell, from, key, picture)?)
+        let is_read = self.read_on(segment, cell, from, key, picture)?
+            || self.read_anew(segment, cell, from, key, picture)?;
+        // The allocations are read last: a region adds its allocations before it writes its record.
+        if let Some(place) = key.place.filter(|_| is_read && cell.allocs_to_read() != 0) {
+            read_allocs(segment, cell, key, &mut picture.cells[place as usize]);
+        }
+        Ok(is_read)
     }
 
     /// Reads only the figures that measurements change. False if anything else has changed, or the
@@ -224,4 +230,13 @@ impl CellReader {
         }
         Ok(found)
     }
+}
+
+/// Reads what the regions of a cell have allocated in the point's current window. If the writer
+/// publishes new sums at each attempt, the known ones stay.
+fn read_allocs(segment: Sparse<'_>, cell: &Cell, key: &CacheKey, reading: &mut CellReading) {
+    let Some(words) = segment.allocs(cell.allocs_to_read()) else { return };
+    let Some((epoch, sums)) = (0..COPY_ATTEMPTS).find_map(|_| words.read()) else { return };
+    let is_current = is_current(segment, key.steered_by, epoch) == Some(true);
+    reading.allocs = if is_current { sums } else { AllocSums::default() };
 }

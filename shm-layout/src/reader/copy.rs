@@ -302,6 +302,13 @@ impl SegmentCopy {
                 to.iter().zip(sums).for_each(|(to, sum)| to.store(sum, Ordering::Relaxed));
             }
             to.iter().zip(copy).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
+            let chunk = cell.allocs_to_read();
+            if self.extents.have(chunk as usize * CHUNK)
+                && let (Some(from), Some(to)) = (from.allocs(chunk), self.segment.allocs(chunk))
+                && let Some((epoch, sums)) = (0..COPY_ATTEMPTS).find_map(|_| from.read())
+            {
+                to.publish(epoch, &sums);
+            }
             let has = |part: &usize| {
                 let number = cell.part_to_read(*part);
                 let there = number != 0 && self.extents.have(number as usize * CHUNK);

@@ -4,6 +4,7 @@ use std::mem::offset_of;
 
 use super::histogram::Histogram;
 use crate::heap::NoMemory;
+use crate::layout::allocs::AllocSums;
 use crate::layout::amounts::Amounts;
 use crate::layout::cell::{CellPicture, Sums};
 use crate::layout::control::Control;
@@ -40,6 +41,8 @@ pub struct CellReading {
     pub live_amounts: Amounts,
     /// Sums of amounts of earlier owners.
     pub retired_amounts: Amounts,
+    /// What the regions have allocated, on this lane; zeros if they count no allocations.
+    pub allocs: AllocSums,
     /// Whether this reading is a part of a metered point's sum: the reading of a tuple's cell, or
     /// of the point's own cell.
     pub is_part: bool,
@@ -65,6 +68,7 @@ impl CellReading {
             retired: Sums::default(),
             live_amounts: Amounts::default(),
             retired_amounts: Amounts::default(),
+            allocs: AllocSums::default(),
             is_part: false,
             parts: Vec::new(),
         }
@@ -105,6 +109,7 @@ impl CellReading {
         let parts = || places.iter().map(|&part| &cells[part as usize]);
         sum.live = parts().map(|part| &part.live).sum();
         sum.retired = parts().map(|part| &part.retired).sum();
+        sum.allocs = parts().fold(AllocSums::default(), |sum, part| sum.plus(&part.allocs));
         sum.parts = places;
         cells[place] = sum;
         Ok(())

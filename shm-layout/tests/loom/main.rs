@@ -22,6 +22,7 @@ mod barrier;
 mod heap;
 #[path = "../../src/layout"]
 mod layout {
+    pub(crate) mod allocs;
     pub(crate) mod amounts;
     pub(crate) mod calls;
     pub(crate) mod cell;

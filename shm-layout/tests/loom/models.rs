@@ -3,6 +3,7 @@
 
 #![warn(dead_code, reason = "a model that is not in `MODELS` shows nothing")]
 
+mod allocs;
 mod calls;
 mod cell;
 mod cell_death;
@@ -18,6 +19,7 @@ mod shared_cell;
 
 use std::sync::Arc;
 
+use self::allocs::*;
 use self::calls::*;
 use self::cell::*;
 use self::cell_death::*;
@@ -59,6 +61,8 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_part_shared", cell_part_shared),
     ("cell_new_part", cell_new_part),
     ("cell_amounts", cell_amounts),
+    ("cell_allocs", cell_allocs),
+    ("allocs_are_whole", allocs_are_whole),
     ("cell_death_and_retired_amounts", cell_death_and_retired_amounts),
     ("cell_death_in_fold", cell_death_in_fold),
     ("shared_cell_records", shared_cell_records),

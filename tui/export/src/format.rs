@@ -68,7 +68,7 @@ impl Format {
 mod tests {
     use super::*;
     use pfp_model::Model;
-    use pfp_read::snapshot::{AmountTuple, Bucket, Cell, Record, Snapshot, Stats};
+    use pfp_read::snapshot::{Allocs, AmountTuple, Bucket, Cell, Record, Snapshot, Stats};
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
 
@@ -116,6 +116,12 @@ mod tests {
                         sums: vec![self.number(); self.number() as usize % 6],
                         stats: self.stats(),
                     }],
+                    allocs: Allocs {
+                        calls: self.number(),
+                        allocs: self.number(),
+                        bytes: self.number(),
+                        ..Allocs::default()
+                    },
                 });
             }
             for lane in &mut snapshot.lanes {

@@ -147,6 +147,29 @@ columns! {
         .exported("items_per_cpu_s"), "items, or another amount, per second";
     PerItem = "per-item", "/Item", 7, Sum(|f, _| f.per_item()).exported("per_item"),
         "time per item";
+    AllocsPerCall = "allocs-per-call", "Alloc/call", 10,
+        Rate(|f, _| f.allocs_per_call(|allocs| allocs.allocs)).exported("allocs_per_call"),
+        "allocations per call, without nested regions that count theirs";
+    BytesPerCall = "bytes-per-call", "B/call", 7,
+        Rate(|f, _| f.allocs_per_call(|allocs| allocs.bytes)).exported("alloc_bytes_per_call"),
+        "allocated bytes per call, without nested regions that count theirs";
+    AllocRate = "alloc-rate", "Alloc/s", 7, Rate(|f, _| f.alloc_rate())
+        .exported("allocs_per_s").summed(), "allocations per second";
+    Allocs = "allocs", "Allocs", 7, Count(|f, _| Some(f.allocs()?.allocs as f64)).summed(),
+        "allocations, without nested regions that count theirs";
+    AllocBytes = "alloc-bytes", "Alloc B", 7, Count(|f, _| Some(f.allocs()?.bytes as f64))
+        .exported("alloc_bytes").summed(),
+        "allocated bytes, without nested regions that count theirs";
+    FreedBytes = "freed-bytes", "Freed B", 7, Count(|f, _| Some(f.allocs()?.freed as f64))
+        .exported("freed_bytes").summed(), "freed bytes, without nested regions that count theirs";
+    AllocsIncl = "allocs-incl", "Allocs incl", 11,
+        Count(|f, _| Some(f.allocs()?.allocs_inclusive as f64)).exported("allocs_inclusive"),
+        "allocations, with nested regions";
+    AllocBytesIncl = "alloc-bytes-incl", "Alloc B incl", 12,
+        Count(|f, _| Some(f.allocs()?.bytes_inclusive as f64)).exported("alloc_bytes_inclusive"),
+        "allocated bytes, with nested regions";
+    LargestAlloc = "largest-alloc", "Largest", 7, Count(|f, _| Some(f.allocs()?.largest as f64))
+        .exported("largest_alloc"), "bytes of the largest allocation";
     Imbalance = "imbalance", "Imbal", 7, Rate(|f, _| f.imbalance()).rank(9),
         "busiest process or thread, divided by the mean (--sum, OpenMP)";
     Waits = "waits", "Waits for", 16, Text(waits_text).left(32).cut().rank(9)
@@ -181,6 +204,8 @@ pub struct Available {
     /// The model has points whose load can be spread unevenly: sums over processes, parallel
     /// regions.
     pub imbalance: bool,
+    /// The model has what its points have allocated.
+    pub allocs: bool,
     /// The model has the waits of its points.
     pub waits: bool,
     /// The model has, or will have, the waits of its points since the first sample.
@@ -199,6 +224,7 @@ impl Available {
             processes: has_processes,
             hosts: has_processes && members.iter().any(|it| it.host != members[0].host),
             domains: domains().next().is_some(),
+            allocs: model.points().iter().any(|figures| figures.allocs().is_some()),
             imbalance: is_sum || domains().any(|domain| domain == OPENMP),
             waits,
             // Reports of several processes have no totals.
@@ -253,8 +279,26 @@ impl Column {
         Self::Imbalance,
     ];
 
+    /// The columns about allocations, from left to right.
+    pub const ALLOCS: [Self; 14] = [
+        Self::On,
+        Self::Process,
+        Self::Name,
+        Self::Load,
+        Self::Rate,
+        Self::AllocsPerCall,
+        Self::BytesPerCall,
+        Self::AllocRate,
+        Self::Allocs,
+        Self::AllocBytes,
+        Self::FreedBytes,
+        Self::AllocsIncl,
+        Self::AllocBytesIncl,
+        Self::LargestAlloc,
+    ];
+
     /// The columns of output for other programs (JSON and CSV), unless the user chooses others.
-    pub const PRINTED: [Self; 17] = [
+    pub const PRINTED: [Self; 22] = [
         Self::On,
         Self::Id,
         Self::Process,
@@ -271,8 +315,18 @@ impl Column {
         Self::P50,
         Self::P99,
         Self::Off,
+        Self::Allocs,
+        Self::AllocBytes,
+        Self::FreedBytes,
+        Self::AllocsIncl,
+        Self::AllocBytesIncl,
         Self::Imbalance,
     ];
+
+    /// Whether the column is about allocations, which must be counted.
+    pub fn is_of_allocs(self) -> bool {
+        Self::ALLOCS[5..].contains(&self)
+    }
 
     /// Whether the column is about waits, which must be sampled.
     pub fn is_of_waits(self) -> bool {
@@ -339,6 +393,7 @@ impl Column {
             Self::Domain => available.domains,
             Self::Imbalance => available.imbalance,
             Self::Waits => available.waits,
+            column if column.is_of_allocs() => available.allocs,
             Self::Waited | Self::Queued => available.wait_totals,
             _ => true,
         };

@@ -16,8 +16,8 @@ use super::row::PointRow;
 use super::threads::state_word;
 use super::window::Length;
 use pfp_read::snapshot::{
-    AMOUNTS, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process, ProcessState,
-    Snapshot, Stats, total,
+    AMOUNTS, Allocs, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process,
+    ProcessState, Snapshot, Stats, total,
 };
 use pfp_read::waits::{PointReport, RUN_QUEUE, WaitTotals};
 
@@ -32,6 +32,8 @@ pub struct Figures {
     pub(super) open: Option<OpenNow>,
     /// The sum of each amount over all measurements.
     amounts: [u128; AMOUNTS],
+    /// What its regions have allocated.
+    allocs: Allocs,
     rates: Rates,
     history: History,
     quantiles: OnceCell<Option<Quantiles>>,
@@ -53,6 +55,8 @@ struct Rates {
     settled: bool,
     /// Amounts per second.
     amounts: [Option<f64>; AMOUNTS],
+    /// Exclusive allocations per second.
+    allocs: Option<f64>,
     /// The pace of each process if the point is a sum over processes, else empty.
     paces: Vec<Pace>,
 }
@@ -80,6 +84,11 @@ struct Pace {
     count: f64,
     exclusive: f64,
     amounts: [f64; AMOUNTS],
+}
+
+/// What these cells' regions have allocated.
+fn allocs(cells: &[Arc<Cell>]) -> Allocs {
+    cells.iter().fold(Allocs::default(), |sum, cell| sum.plus(&cell.allocs))
 }
 
 impl Figures {
@@ -115,6 +124,7 @@ impl Figures {
                 state: point.state,
                 open: None,
                 amounts: amounts(&cells[range.clone()]),
+                allocs: allocs(&cells[range.clone()]),
                 rates: Rates::default(),
                 history: History::default(),
                 quantiles: OnceCell::new(),
@@ -134,6 +144,7 @@ impl Figures {
         };
         self.rates.rate = Some(self.total.count as f64 / seconds);
         self.rates.amounts = self.amounts.map(|sum| Some(sum as f64 / seconds));
+        self.rates.allocs = Some(self.allocs.allocs as f64 / seconds);
         if self.has_load() {
             let open = self.open.and_then(|open| open.exclusive).unwrap_or(0);
             self.rates.load = Some(self.total.exclusive.saturating_add(open) as f64 / ticks);
@@ -179,6 +190,8 @@ impl Figures {
             Some(more / seconds)
         });
         let grown = |now: u64, before: Option<u64>| Some(now.checked_sub(before?)? as f64);
+        let allocs_before = before.map(|_| same.map_or(0, |old| old.allocs.allocs));
+        let allocs = grown(self.allocs.allocs, allocs_before).map(|more| more / seconds);
         let (count_before, exclusive_before) =
             before.map(|(_, count, exclusive)| (count, exclusive)).unzip();
         let count =
@@ -194,7 +207,8 @@ impl Figures {
         let is_at_rest = self.point().state != PointState::On && load == Some(0.0);
         let smooth = old.as_ref().map(|old| &old.rates).filter(|it| it.settled && !is_at_rest);
         let smooth = load.map(|now| smoothed(smooth.and_then(|it| it.load), now, weight));
-        self.rates = Rates { rate, load: smooth, settled: load.is_some(), amounts, paces };
+        let settled = load.is_some();
+        self.rates = Rates { rate, load: smooth, settled, amounts, allocs, paces };
         if let Some(old) = old {
             if old.total == self.total {
                 self.quantiles = old.quantiles;
@@ -379,6 +393,24 @@ impl Figures {
     /// Measurements per second.
     pub fn rate(&self) -> Option<f64> {
         self.rates.rate
+    }
+
+    /// What the point's regions have allocated. `None` if they do not count it and have not done so
+    /// since the last reset.
+    pub fn allocs(&self) -> Option<&Allocs> {
+        let is_known = self.allocs.calls > 0 || self.allocs != Allocs::default();
+        is_known.then_some(&self.allocs)
+    }
+
+    /// A figure of the allocations for each region that has counted them.
+    pub fn allocs_per_call(&self, of: fn(&Allocs) -> u64) -> Option<f64> {
+        let allocs = self.allocs().filter(|allocs| allocs.calls > 0)?;
+        Some(of(allocs) as f64 / allocs.calls as f64)
+    }
+
+    /// Exclusive allocations per second.
+    pub fn alloc_rate(&self) -> Option<f64> {
+        self.rates.allocs.filter(|_| self.allocs().is_some())
     }
 
     /// What the point's threads waited for in the last seconds. `None` if that is not sampled.

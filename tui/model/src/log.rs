@@ -14,7 +14,7 @@ pub use member_events::MemberEvent;
 use crate::alpha;
 use crate::headline::{self, clock_word};
 use crate::left_over::LeftOver;
-use pfp_read::snapshot::{ClockKind, Point, PointState, ProcessState, Snapshot};
+use pfp_read::snapshot::{ClockKind, Point, PointFlag, PointState, ProcessState, Snapshot};
 use pfp_read::text::first_names;
 use pfp_read::units;
 
@@ -67,7 +67,7 @@ struct Own {
     state: Option<PointState>,
     resets: u32,
     alpha: Option<Option<f64>>,
-    fenced: Option<bool>,
+    flags: [Option<bool>; PointFlag::ALL.len()],
     until_unix_ns: u64,
 }
 
@@ -77,7 +77,7 @@ struct OwnChanges {
     state: bool,
     resets: bool,
     alpha: bool,
-    fenced: bool,
+    flags: [bool; PointFlag::ALL.len()],
 }
 
 impl Own {
@@ -96,10 +96,10 @@ impl Own {
         self.alpha.take_if(|own| is_same(own) && unix_ns < self.until_unix_ns).is_some()
     }
 
-    /// Whether this viewer fenced the point or removed its fences. Returns true only once per
-    /// change.
-    fn take_fenced(&mut self, fenced: bool, unix_ns: u64) -> bool {
-        self.fenced.take_if(|own| *own == fenced && unix_ns < self.until_unix_ns).is_some()
+    /// Whether this viewer has set the flag to this value. Returns true only once per change.
+    fn take_flag(&mut self, flag: PointFlag, on: bool, unix_ns: u64) -> bool {
+        let own = &mut self.flags[flag as usize];
+        own.take_if(|own| *own == on && unix_ns < self.until_unix_ns).is_some()
     }
 
     /// Whether this viewer made `resets` resets. In a sum, whose members report one by one, any
@@ -185,11 +185,18 @@ impl EventLog {
         self.changed(unix_ns, averaged(name, alpha, THIS), but);
     }
 
-    /// Adds an entry: this viewer fenced a point, or removed its fences. `but` names the processes
-    /// that did not follow.
-    pub fn fenced(&mut self, unix_ns: u64, id: u32, name: &str, fenced: bool, but: Option<&str>) {
-        self.own(unix_ns, id).fenced = Some(fenced);
-        self.changed(unix_ns, fences(name, fenced, THIS), but);
+    /// Adds an entry: this viewer set or cleared a flag of a point. `but` names the processes that
+    /// did not follow.
+    pub fn flagged(
+        &mut self,
+        unix_ns: u64,
+        id: u32,
+        name: &str,
+        (flag, on): (PointFlag, bool),
+        but: Option<&str>,
+    ) {
+        self.own(unix_ns, id).flags[flag as usize] = Some(on);
+        self.changed(unix_ns, flag_set(name, (flag, on), THIS), but);
     }
 
     fn own(&mut self, unix_ns: u64, id: u32) -> &mut Own {
@@ -309,7 +316,10 @@ impl EventLog {
                 state: old.state != point.state && own.take_state(point.state, unix_ns),
                 resets: resets != 0 && own.take_resets(resets, is_sum, unix_ns),
                 alpha: old.alpha != point.alpha && own.take_alpha(point.alpha, unix_ns),
-                fenced: old.fenced != point.fenced && own.take_fenced(point.fenced, unix_ns),
+                flags: PointFlag::ALL.map(|flag| {
+                    let on = point.has(flag);
+                    old.has(flag) != on && own.take_flag(flag, on, unix_ns)
+                }),
             }
         });
         if old.state != point.state && !own.state {
@@ -324,8 +334,11 @@ impl EventLog {
         if old.alpha != point.alpha && !own.alpha {
             self.note(unix_ns, averaged(&name, point.alpha, OTHERS));
         }
-        if old.fenced != point.fenced && !own.fenced {
-            self.note(unix_ns, fences(&name, point.fenced, OTHERS));
+        for flag in PointFlag::ALL {
+            let on = point.has(flag);
+            if old.has(flag) != on && !own.flags[flag as usize] {
+                self.note(unix_ns, flag_set(&name, (flag, on), OTHERS));
+            }
         }
     }
 
@@ -413,10 +426,12 @@ fn averaged(name: &str, alpha: Option<f64>, by: &str) -> String {
     }
 }
 
-fn fences(name: &str, fenced: bool, by: &str) -> String {
-    match fenced {
-        true => format!("{name} fenced {by}"),
-        false => format!("fences of {name} removed {by}"),
+fn flag_set(name: &str, (flag, on): (PointFlag, bool), by: &str) -> String {
+    match (flag, on) {
+        (PointFlag::Fenced, true) => format!("{name} fenced {by}"),
+        (PointFlag::Fenced, false) => format!("fences of {name} removed {by}"),
+        (PointFlag::CountsAllocs, true) => format!("allocations of {name} counted {by}"),
+        (PointFlag::CountsAllocs, false) => format!("allocations of {name} not counted {by}"),
     }
 }
 

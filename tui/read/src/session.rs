@@ -175,7 +175,7 @@ impl Session {
             Change::Enable(_) => PointState::Off,
             Change::Disable(_) => PointState::On,
             Change::Reset(id) if !is_refused => return self.undone.forget(*id),
-            Change::Reset(_) | Change::SetAlpha(..) | Change::Fence(..) => return,
+            Change::Reset(_) | Change::SetAlpha(..) | Change::SetFlag(..) => return,
         };
         let Some(toggled) = self.toggled.get_mut(&change.point()) else { return };
         if is_refused {

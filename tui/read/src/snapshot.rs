@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::cell::{AmountTuple, Bucket, Cell, FigureChanges, Stats, total};
+pub use self::cell::{Allocs, AmountTuple, Bucket, Cell, FigureChanges, Stats, total};
 pub use self::loss::{Loss, Losses};
 pub use self::record::{Drained, Record};
 pub use self::state::{End, ProcessState};
@@ -336,6 +336,9 @@ pub struct Point {
     /// Whether the point's begins and ends wait until the instructions before them have finished.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fenced: bool,
+    /// Whether the point's regions count what they allocate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counts_allocs: bool,
     /// Whether the point's state was left by a viewer that was killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left_over: bool,
@@ -388,11 +391,41 @@ impl Point {
         }
     }
 
+    /// Whether a flag of the point is set.
+    pub fn has(&self, flag: PointFlag) -> bool {
+        match flag {
+            PointFlag::Fenced => self.fenced,
+            PointFlag::CountsAllocs => self.counts_allocs,
+        }
+    }
+
+    /// Sets or clears a flag of the point.
+    pub fn set(&mut self, flag: PointFlag, on: bool) {
+        match flag {
+            PointFlag::Fenced => self.fenced = on,
+            PointFlag::CountsAllocs => self.counts_allocs = on,
+        }
+    }
+
     /// Begin of its figures, in ticks since the segment was created. `None` after a reset at an
     /// unknown time.
     pub fn begin_ticks(&self) -> Option<u64> {
         self.since_ticks.or((self.resets == 0).then_some(0))
     }
+}
+
+/// A property of a point that is on or off, and that a viewer can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PointFlag {
+    /// The point's begins and ends wait until the instructions before them have finished.
+    Fenced,
+    /// The point's regions count what they allocate.
+    CountsAllocs,
+}
+
+impl PointFlag {
+    /// All flags.
+    pub const ALL: [Self; 2] = [Self::Fenced, Self::CountsAllocs];
 }
 
 /// Maximum number of amounts of a point.

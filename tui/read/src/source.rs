@@ -41,7 +41,7 @@ pub use which::Which;
 pub use crate::files::Refusal;
 pub use crate::files::recording::{Frames, Growth, Moment, ReadingJob, Recording};
 pub use crate::snapshot::BadPlace;
-use crate::snapshot::{Drained, End, PointState, Snapshot};
+use crate::snapshot::{Drained, End, PointFlag, PointState, Snapshot};
 use crate::waits::WaitNeeds;
 pub use discovery::{Candidate, Discovery, Refused};
 pub use open::{open, open_at};
@@ -215,9 +215,8 @@ pub enum Change {
     Reset(u32),
     /// Set alpha of this point's EWMA, in (0, 1]. `None` switches the EWMA off.
     SetAlpha(u32, Option<f64>),
-    /// Make this point's begins and ends wait until the instructions before them have finished, or
-    /// not any more.
-    Fence(u32, bool),
+    /// Set or clear a flag of this point.
+    SetFlag(u32, PointFlag, bool),
 }
 
 impl Change {
@@ -227,7 +226,7 @@ impl Change {
         | Self::Disable(id)
         | Self::Reset(id)
         | Self::SetAlpha(id, _)
-        | Self::Fence(id, _)) = self;
+        | Self::SetFlag(id, ..)) = self;
         id
     }
 }

@@ -442,6 +442,6 @@ fn point_of(change: &mut Change) -> &mut u32 {
     | Change::Disable(id)
     | Change::Reset(id)
     | Change::SetAlpha(id, _)
-    | Change::Fence(id, _)) = change;
+    | Change::SetFlag(id, ..)) = change;
     id
 }

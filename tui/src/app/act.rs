@@ -10,7 +10,7 @@ use crate::screens::Outcome;
 use pfp_model::compare::Baseline;
 use pfp_model::filter::Filter;
 use pfp_model::grid::Scroll;
-use pfp_read::snapshot::{PointState, Snapshot};
+use pfp_read::snapshot::{PointFlag, PointState, Snapshot};
 use pfp_read::units::Unit;
 
 /// The poll intervals that `+` and `-` walk through, milliseconds.
@@ -97,7 +97,8 @@ impl App {
             Action::ToggleAll => self.toggle_all(),
             Action::ResetAll => self.reset_all(),
             Action::Weight => self.ask_alpha(),
-            Action::Fence => self.fence(),
+            Action::Fence => self.turn_flag(PointFlag::Fenced),
+            Action::CountAllocs => self.turn_flag(PointFlag::CountsAllocs),
             Action::Undo => self.undo(),
             Action::Copy => self.copy_row(),
             Action::Pause => self.pause(),

@@ -45,14 +45,13 @@ impl UndoEntry {
 
 /// Whether two changes set the same property of the same point.
 fn is_alike(one: Change, other: Change) -> bool {
-    use Change::{Disable, Enable, Fence, Reset, SetAlpha};
+    use Change::{Disable, Enable, Reset, SetAlpha, SetFlag};
     let is_same_kind = matches!(
         (one, other),
         (Enable(_) | Disable(_), Enable(_) | Disable(_))
             | (Reset(_), Reset(_))
             | (SetAlpha(..), SetAlpha(..))
-            | (Fence(..), Fence(..))
-    );
+    ) || matches!((one, other), (SetFlag(_, one, _), SetFlag(_, other, _)) if one == other);
     is_same_kind && one.point() == other.point()
 }
 
@@ -245,7 +244,7 @@ impl App {
             Change::Disable(_) => log.toggled(unix_ns, id, &name, PointState::Off, but),
             Change::Reset(_) => log.reset(unix_ns, id, &name, but),
             Change::SetAlpha(_, alpha) => log.averaged(unix_ns, id, &name, alpha, but),
-            Change::Fence(_, fenced) => log.fenced(unix_ns, id, &name, fenced, but),
+            Change::SetFlag(_, flag, on) => log.flagged(unix_ns, id, &name, (flag, on), but),
         }
     }
 
@@ -260,7 +259,7 @@ impl App {
             }),
             Change::Reset(_) => None,
             Change::SetAlpha(..) => Some(Change::SetAlpha(id, found.point().alpha)),
-            Change::Fence(..) => Some(Change::Fence(id, found.point().fenced)),
+            Change::SetFlag(_, flag, _) => Some(Change::SetFlag(id, flag, found.point().has(flag))),
         }
     }
 }

@@ -6,7 +6,7 @@ use pfp_model::Figures;
 use pfp_model::alpha;
 use pfp_model::columns::{Available, Column};
 use pfp_model::left_over::LeftOver;
-use pfp_read::snapshot::PointState;
+use pfp_read::snapshot::{PointFlag, PointState};
 use pfp_read::source::{Change, Refusal};
 
 impl App {
@@ -108,15 +108,22 @@ impl App {
         self.say_done(done, &format!("{name} is {word}"));
     }
 
-    /// Fences the point that the keys act on, or removes its fences.
-    pub(super) fn fence(&mut self) {
+    /// Sets or clears a flag of the point that the keys act on.
+    pub(super) fn turn_flag(&mut self, flag: PointFlag) {
         let Some((id, _, name)) = self.point_meant() else { return };
-        let is_fenced = self.common.model.point(id).is_some_and(|figures| figures.point().fenced);
-        let (what, said) = match is_fenced {
-            true => ("removed the fences of", "is no longer fenced"),
-            false => ("fenced", "is fenced: times of short regions are exact"),
+        let is_on = self.common.model.point(id).is_some_and(|figures| figures.point().has(flag));
+        let (what, said) = match (flag, is_on) {
+            (PointFlag::Fenced, true) => ("removed the fences of", "is no longer fenced"),
+            (PointFlag::Fenced, false) => ("fenced", "is fenced: times of short regions are exact"),
+            (PointFlag::CountsAllocs, true) => {
+                ("no longer counted allocations of", "no longer counts its allocations")
+            }
+            (PointFlag::CountsAllocs, false) => (
+                "counted allocations of",
+                "counts its allocations, if the program has an allocator that counts (run --alloc)",
+            ),
         };
-        let done = self.make(&format!("{what} {name}"), &[Change::Fence(id, !is_fenced)]);
+        let done = self.make(&format!("{what} {name}"), &[Change::SetFlag(id, flag, !is_on)]);
         self.say_done(done, &format!("{name} {said}"));
     }
 

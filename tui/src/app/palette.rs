@@ -34,9 +34,12 @@ impl App {
         let is_over = matches!(status, Status::File | Status::Exited | Status::Crashed);
         match binding.action {
             Action::Pause => !is_over,
-            Action::Toggle | Action::Reset | Action::Weight | Action::Fence | Action::Undo => {
-                !is_over && status != Status::Replay
-            }
+            Action::Toggle
+            | Action::Reset
+            | Action::Weight
+            | Action::Fence
+            | Action::CountAllocs
+            | Action::Undo => !is_over && status != Status::Replay,
             Action::Quit => self.way_back().is_none(),
             Action::Back | Action::Unfilter => self.way_back() == Some(binding.action),
             _ => status == Status::Replay || !binding.is_of_recordings(),

@@ -8,7 +8,7 @@ use clap::builder::Resettable;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::config::Config;
-use super::control::{self, PointCommand, PointsArgs};
+use super::control::{self, PointCommand, PointsArgs, SwitchArgs};
 use super::diff::DiffArgs;
 use super::doctor;
 use super::export::ExportArgs;
@@ -206,9 +206,9 @@ pub enum Command {
     /// soon as there are enough runs to be sure of it.
     Gate(GateArgs),
     /// Switch points on.
-    Enable(PointsArgs),
+    Enable(SwitchArgs),
     /// Switch points off.
-    Disable(PointsArgs),
+    Disable(SwitchArgs),
     /// Reset the figures of points.
     Reset(PointsArgs),
     /// Set alpha, the smoothing factor of the exponential average of points (EWMA).

@@ -45,8 +45,8 @@ pub fn run(cli: Cli) -> Result<u8> {
         #[cfg(feature = "otlp")]
         Some(Command::Push(push)) => super::push::run(&push),
         Some(Command::Gate(asked)) => gate::run(&asked),
-        Some(Command::Enable(points)) => control::run(&points, PointCommand::Enable),
-        Some(Command::Disable(points)) => control::run(&points, PointCommand::Disable),
+        Some(Command::Enable(points)) => control::switch(&points, true),
+        Some(Command::Disable(points)) => control::switch(&points, false),
         Some(Command::Reset(points)) => control::run(&points, PointCommand::Reset),
         Some(Command::Alpha { weight, points }) => control::run(&points, weight),
         Some(Command::List { json, via }) => list_processes(json, &via),

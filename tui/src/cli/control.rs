@@ -9,7 +9,7 @@ use super::target::TargetArgs;
 use pfp_model::alpha;
 use pfp_model::filter::Filter;
 use pfp_model::{Figures, Model};
-use pfp_read::snapshot::{PointState, ProcessState};
+use pfp_read::snapshot::{PointFlag, PointState, ProcessState};
 use pfp_read::source::{Change, Refusal, change_each};
 
 /// Which points of which process.
@@ -24,6 +24,17 @@ pub struct PointsArgs {
     names: Vec<Filter>,
 }
 
+/// Which points to switch, or a property of them.
+#[derive(Args, Clone, Debug)]
+pub struct SwitchArgs {
+    #[command(flatten)]
+    points: PointsArgs,
+    /// Switch only the count of what the points' regions allocate. It needs an allocator that
+    /// counts: `run --alloc`, or pfp::Alloc.
+    #[arg(long)]
+    alloc: bool,
+}
+
 /// The change to make to the selected points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PointCommand {
@@ -31,6 +42,8 @@ pub enum PointCommand {
     Enable,
     /// Switch the points off.
     Disable,
+    /// Switch the count of allocations on or off.
+    CountAllocs(bool),
     /// Reset the figures of the points.
     Reset,
     /// Set alpha, the weight of a new value in the EWMA. `None` switches the EWMA off.
@@ -40,6 +53,16 @@ pub enum PointCommand {
 /// Parses alpha as the screen does.
 pub(super) fn alpha(text: &str) -> Result<PointCommand, String> {
     alpha::parse(text).map(PointCommand::Average)
+}
+
+/// Switches the points, or their count of allocations, on or off.
+pub(super) fn switch(switch: &SwitchArgs, on: bool) -> Result<u8> {
+    let command = match (switch.alloc, on) {
+        (true, on) => PointCommand::CountAllocs(on),
+        (false, true) => PointCommand::Enable,
+        (false, false) => PointCommand::Disable,
+    };
+    run(&switch.points, command)
 }
 
 /// Applies the command to all points whose names match, and prints how many changed.
@@ -74,6 +97,7 @@ pub(super) fn run(points: &PointsArgs, command: PointCommand) -> Result<u8> {
         PointCommand::Enable => figures.state() != PointState::On,
         // An invalid point does not measure, but is not off either.
         PointCommand::Disable => figures.state() != PointState::Off,
+        PointCommand::CountAllocs(on) => figures.point().counts_allocs != on,
         PointCommand::Reset | PointCommand::Average(_) => true,
     };
     let changing: Vec<u32> = fitting.iter().filter(differs).map(|figures| figures.id()).collect();
@@ -81,6 +105,7 @@ pub(super) fn run(points: &PointsArgs, command: PointCommand) -> Result<u8> {
         let change = match command {
             PointCommand::Enable => Change::Enable(*id),
             PointCommand::Disable => Change::Disable(*id),
+            PointCommand::CountAllocs(on) => Change::SetFlag(*id, PointFlag::CountsAllocs, on),
             PointCommand::Reset => Change::Reset(*id),
             PointCommand::Average(weight) => Change::SetAlpha(*id, weight),
         };
@@ -95,6 +120,10 @@ pub(super) fn run(points: &PointsArgs, command: PointCommand) -> Result<u8> {
     let (done, rest, how) = match command {
         PointCommand::Enable => ("enabled", "on", String::new()),
         PointCommand::Disable => ("disabled", "off", String::new()),
+        PointCommand::CountAllocs(true) => ("count allocations of", "counted", String::new()),
+        PointCommand::CountAllocs(false) => {
+            ("no longer count allocations of", "not counted", String::new())
+        }
         PointCommand::Reset => ("reset", "", String::new()),
         PointCommand::Average(weight) => {
             let weight = weight.map_or("off".into(), alpha::written);

@@ -3,6 +3,7 @@
 //! The program's output goes to a file, since two programs cannot share a screen. The viewer's exit
 //! status is the program's. A program outlives the viewer unless the user asks to end it.
 
+mod allocs;
 pub(super) mod inject;
 mod log;
 pub(super) mod places;
@@ -89,6 +90,10 @@ pub struct RunArgs {
     /// -finstrument-functions.
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
+    /// Count what the regions of all points allocate. Preloads libpfp_alloc.so, which counts the
+    /// calls of malloc and its relatives.
+    #[arg(long)]
+    alloc: bool,
     #[command(flatten)]
     inject: InjectArgs,
     /// The program and its arguments.
@@ -145,7 +150,11 @@ pub(super) fn run(run: &RunArgs) -> Result<u8> {
     if headless {
         notes.iter().map(Note::text).for_each(warn);
     }
-    let libraries: Vec<_> = hooks.into_iter().chain(openmp).collect();
+    let allocs = run.alloc.then(|| allocs::library(name)).transpose()?;
+    if allocs.is_some() {
+        environment.extend(allocs::environment());
+    }
+    let libraries: Vec<_> = hooks.into_iter().chain(openmp).chain(allocs).collect();
     if !libraries.is_empty() {
         environment.extend(preload::preloading(&libraries));
     }

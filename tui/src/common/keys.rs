@@ -154,7 +154,7 @@ groups! {
     pub(crate) POINT = own {
         Toggle [Char('e')] "on/off", "switch the point on or off in the program";
         Reset [Char('r')] "reset", "reset the point's figures; asks first";
-        Undo [Char('U')] "", "undo your last switch, reset, average or fence"
+        Undo [Char('U')] "", "undo your last switch, reset, average, fence or count"
             + "figures from before a reset come back in this viewer alone";
     }
 
@@ -165,6 +165,8 @@ groups! {
                100ms/500ms, or off";
         Fence [Char('F')] "", "fence the point, or remove its fences"
             + "fences make the times of short regions exact, at some 45 ns per call";
+        CountAllocs [Char('A')] "", "count the allocations of the point, or stop"
+            + "at some 20 ns per call, in a program with an allocator that counts: run --alloc";
     }
 
     /// Copying the row as text.

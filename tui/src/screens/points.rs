@@ -26,7 +26,7 @@ groups! {
     }
 
     TIMES = own {
-        ShowTimes [Char('T')] "time", "columns of time by the clock, or of CPU time";
+        ShowTimes [Char('T')] "time", "next columns: time by the clock, allocations, CPU time";
     }
 
     IDLE = own {
@@ -93,16 +93,20 @@ impl PointsView {
         columns.filter_map(Result::ok).collect()
     }
 
-    /// Shows the columns about time by the clock, or the earlier ones again.
-    fn show_times(&mut self) {
-        let times = Column::TIMES.map(Column::word);
-        let columns = match self.table.shown() == times {
-            true => {
+    /// Shows the next set of columns: those about time by the clock, those about allocations if
+    /// some were counted, and then the earlier ones again.
+    fn show_next(&mut self, has_allocs: bool) {
+        let times = Column::TIMES.map(Column::word).to_vec();
+        let allocs = Column::ALLOCS.map(Column::word).to_vec();
+        let shown = self.table.shown();
+        let columns = match () {
+            () if shown == times && has_allocs => allocs,
+            () if shown == times || shown == allocs => {
                 self.replaced.take().unwrap_or_else(|| Column::DEFAULT.map(Column::word).into())
             }
-            false => {
-                self.replaced = Some(self.table.shown());
-                times.into()
+            () => {
+                self.replaced = Some(shown);
+                times
             }
         };
         self.table.show(&columns);
@@ -198,7 +202,7 @@ impl View for PointsView {
             }
             Action::ScrollLeft => self.name_offset = self.name_offset.saturating_sub(SCROLL),
             Action::ShowTimes => {
-                self.show_times();
+                self.show_next(Available::of(&common.model).allocs);
                 return Outcome::Arrange;
             }
             // `settle` limits the offset to the longest name.

@@ -92,7 +92,14 @@ impl View for TimelineView {
     fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         let region = self.at.region().map(|(_, region)| region.point);
         match (action, region) {
-            (Action::Toggle | Action::Reset | Action::Fence | Action::Slowest, None) => {
+            (
+                Action::Toggle
+                | Action::Reset
+                | Action::Fence
+                | Action::CountAllocs
+                | Action::Slowest,
+                None,
+            ) => {
                 common.say("there is no region under the cursor");
             }
             // A point that is off has no newer regions. Hold the picture, so that the same key

@@ -65,6 +65,7 @@ impl Point {
             number: if is_numeric { self.index() as u32 } else { Declaration::NAMED },
             starts_on: state.starts_on,
             fenced: state.fenced,
+            counts_allocs: state.counts_allocs,
             device: state.device,
             wall: state.wall,
             amounts: std::array::from_fn(|at| RawText::of(*amounts.get(at).unwrap_or(&""))),
@@ -121,6 +122,7 @@ impl FunctionTable {
             Change::Disable | Change::Invalidate => self.set_enabled(point, false),
             Change::Reset => self.reset(point),
             Change::Fence(fenced) => self.set_fenced(point, fenced),
+            Change::CountAllocs(counting) => self.set_counting_allocs(point, counting),
             Change::Alpha(alpha) => self.set_alpha(point, alpha.get()),
         }
     }

@@ -35,14 +35,15 @@ use crate::stats::FIGURES;
 pub(super) unsafe extern "C" fn declare(declaration: &Declaration) -> *const c_void {
     // SAFETY: by the caller's promise, the text lives as long as the process.
     let text = |bytes: RawText| text(unsafe { bytes.bytes::<'static>() });
-    let &Declaration { control, name, file, line, number, starts_on, fenced, device, wall, .. } =
-        declaration;
+    let &Declaration { control, name, file, line, number, .. } = declaration;
+    let &Declaration { starts_on, fenced, counts_allocs, device, wall, .. } = declaration;
     let state = match number {
         Declaration::NAMED => State::named(Name::Literal(text(name)), 0, text(file), line),
         number => State::named(Name::Number, number, text(file), line),
     };
     let other = AtomicPtr::new(control.cast_mut().cast());
-    let point = Point { state: State { starts_on, fenced, device, wall, other, ..state } };
+    let point =
+        Point { state: State { starts_on, fenced, counts_allocs, device, wall, other, ..state } };
     let amounts = declaration.amounts.map(text);
     let kept = match amounts.iter().take_while(|name| !name.is_empty()).count() {
         0 => keep(point),

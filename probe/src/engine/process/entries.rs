@@ -69,6 +69,8 @@ impl Process {
         };
         let is_fenced = !calibration && (self.settings.fence || point.is_fenced());
         let initial = if is_fenced { initial.with(Change::Fence(true)) } else { initial };
+        let counts = !calibration && (self.settings.allocs || point.is_counting_allocs());
+        let initial = if counts { initial.with(Change::CountAllocs(true)) } else { initial };
         let initial = if initial.enabled() && !calibration && common::PAUSED.load(Relaxed) {
             point.start_paused();
             initial.with(Change::Disable)

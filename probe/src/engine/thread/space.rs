@@ -1,7 +1,9 @@
 //! Space in the segment for a thread's cells and their histograms. Only cold paths call this.
 
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use pfp_shm_layout::allocs::AllocWords;
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Cell, Measurement};
 use pfp_shm_layout::control::{self, Control};
@@ -59,6 +61,32 @@ impl Thread {
         entry.follows.store(control.0, Relaxed);
         self.publish_switches();
         Some(entry)
+    }
+
+    /// The sums of allocations of a cell, which this adds if they are missing; `None` if memory runs
+    /// out.
+    #[inline(always)]
+    pub(in crate::engine) fn allocs_for(&self, cell: &Cell) -> Option<&AllocWords> {
+        self.allocs_in(cell.allocs()).or_else(|| self.new_allocs(cell))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn new_allocs(&self, cell: &Cell) -> Option<&AllocWords> {
+        if cell.allocs() == 0 {
+            cell.set_allocs(self.new_chunks(process::current()?, 1)?);
+        }
+        self.allocs_in(cell.allocs())
+    }
+
+    /// The sums of allocations in a chunk; `None` for a number beyond the lane's chunks.
+    #[inline(always)]
+    fn allocs_in(&self, chunk: u32) -> Option<&AllocWords> {
+        let chunk = self.chunk(chunk)?;
+        const { assert!(size_of::<AllocWords>() <= size_of::<Chunk>()) };
+        const { assert!(align_of::<AllocWords>() <= CHUNK) };
+        // SAFETY: a chunk has the words' size and alignment, and both consist of atomics.
+        Some(unsafe { &*ptr::from_ref(chunk).cast::<AllocWords>() })
     }
 
     /// Takes the lane's next cell, which readers do not see yet.

@@ -13,6 +13,7 @@ use pfp_shm_layout::geometry::PAGE;
 use pfp_shm_layout::ring::DEPTH_SHIFT;
 
 use super::Thread;
+use crate::engine::allocs::AtBegin;
 use crate::engine::process::memory;
 use crate::engine::region::{AMOUNTS, BY_HAND, IS_PLACE, LEVEL, LEVELS, Region, level_of};
 use crate::engine::regions::{Regions, Shared};
@@ -24,11 +25,16 @@ use crate::word;
 const OWN_LEVELS: u64 = LEVELS / LEVEL;
 const LEVELS_OF_CONTEXT: u64 = 1024;
 
-type KeptAmounts = [AtomicU64; MAX_AMOUNTS];
+/// What few regions need of a level.
+#[repr(C, align(64))]
+struct Beside {
+    allocs: AtBegin,
+    amounts: [AtomicU64; MAX_AMOUNTS],
+}
 
-/// Bytes of a stack and its amounts.
+/// Bytes of a stack, with [`Beside`].
 const fn bytes(levels: u64) -> usize {
-    levels as usize * (size_of::<Region>() + size_of::<KeptAmounts>())
+    levels as usize * (size_of::<Region>() + size_of::<Beside>())
 }
 /// Bytes of the pages for the stack of a thread's own context.
 pub(super) const STACK: usize = bytes(OWN_LEVELS).next_multiple_of(PAGE);
@@ -214,13 +220,22 @@ impl Thread {
         outwards.into_iter().find(|region| region.is_by_hand_of(point))
     }
 
-    /// The amounts of the region of a tag.
-    fn amounts(&self, tag: u64) -> &KeptAmounts {
+    fn beside(&self, tag: u64) -> &Beside {
         let levels = self.limit.load(Relaxed) / REGION;
         let behind = self.stack.load(Relaxed).wrapping_add(levels as usize);
-        // SAFETY: the stack has the level of the tag, and its regions are followed by one entry of
-        // amounts for each level.
-        unsafe { &*behind.cast::<KeptAmounts>().add(level_of(tag) as usize) }
+        // SAFETY: the stack has the level of the tag, and its regions are followed by one of these
+        // for each level.
+        unsafe { &*behind.cast::<Beside>().add(level_of(tag) as usize) }
+    }
+
+    /// The amounts of the region of a tag.
+    fn amounts(&self, tag: u64) -> &[AtomicU64; MAX_AMOUNTS] {
+        &self.beside(tag).amounts
+    }
+
+    /// What the region of a tag stores to count its allocations.
+    pub(in crate::engine) fn allocs_at_begin(&self, tag: u64) -> &AtBegin {
+        &self.beside(tag).allocs
     }
 
     /// The amounts of the region of a tag, if the stack has them.

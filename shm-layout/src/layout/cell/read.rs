@@ -146,13 +146,26 @@ impl Cell {
     #[inline(always)]
     #[must_use]
     pub fn amounts(&self) -> u32 {
-        self.amounts.load(Ordering::Relaxed) as u32
+        self.amounts.load(Ordering::Relaxed)
+    }
+
+    /// The chunk number of what the point's regions have allocated, 0 for none.
+    #[inline(always)]
+    #[must_use]
+    pub fn allocs(&self) -> u32 {
+        self.allocs.load(Ordering::Relaxed)
+    }
+
+    /// [`Self::allocs`] for a reader that goes on to read the chunk.
+    pub(crate) fn allocs_to_read(&self) -> u32 {
+        // Pairs with `cell-part`.
+        self.allocs.load(ord!("cell-part-seen", Acquire))
     }
 
     /// The chunk number of the sums of amounts, for a reader that goes on to read the chunk.
     pub(crate) fn amounts_to_read(&self) -> u32 {
         // Pairs with `cell-part`.
-        self.amounts.load(ord!("cell-part-seen", Acquire)) as u32
+        self.amounts.load(ord!("cell-part-seen", Acquire))
     }
 
     /// Copies the words of the cell as they are in memory: `words` are the cell's own, and `sums`

@@ -312,6 +312,11 @@ pub(super) fn cell_amounts() {
     part_is_published("amounts", set, Cell::amounts_to_read);
 }
 
+/// The sums of allocations are backed and zeroed before their number becomes visible.
+pub(super) fn cell_allocs() {
+    part_is_published("allocs", |cell| cell.set_allocs(9), Cell::allocs_to_read);
+}
+
 fn part_is_published(word: &'static str, set: fn(&Cell), get: fn(&Cell) -> u32) {
     check(move || {
         let (cell, chunk) = (Arc::new(new_cell()), memory());

@@ -31,6 +31,7 @@ fn columns_always_fit_and_the_most_needed_stay() {
                     hosts: is_there,
                     domains: is_there,
                     imbalance: is_there,
+                    allocs: is_there,
                     waits: is_there,
                     wait_totals: is_there,
                 };

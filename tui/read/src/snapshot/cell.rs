@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+pub use pfp_shm_layout::allocs::AllocSums as Allocs;
 pub use pfp_shm_layout::cell::Sums as Stats;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,28 @@ pub struct Cell {
     /// call this field `variants`.
     #[serde(default, alias = "variants", skip_serializing_if = "Vec::is_empty")]
     pub tuples: Vec<AmountTuple>,
+    /// What the regions have allocated, of `stats` and `retired` together. Zeros if they have not
+    /// counted it.
+    #[serde(default, with = "AllocFigures", skip_serializing_if = "is_none")]
+    pub allocs: Allocs,
+}
+
+fn is_none(allocs: &Allocs) -> bool {
+    *allocs == Allocs::default()
+}
+
+/// How a snapshot file represents [`Allocs`].
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Allocs")]
+struct AllocFigures {
+    calls: u64,
+    allocs: u64,
+    bytes: u64,
+    freed: u64,
+    allocs_inclusive: u64,
+    bytes_inclusive: u64,
+    freed_inclusive: u64,
+    largest: u64,
 }
 
 impl Cell {
@@ -69,7 +92,8 @@ impl Cell {
             }
         }
         let retired = [&self.retired, &self.stats, &later.retired].into_iter().sum();
-        Self { stats: later.stats.clone(), retired, histogram, tuples, ..*later }
+        let allocs = self.allocs.plus(&later.allocs);
+        Self { stats: later.stats.clone(), retired, histogram, tuples, allocs, ..*later }
     }
 }
 

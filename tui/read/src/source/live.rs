@@ -34,7 +34,7 @@ use super::{Acted, Candidate, Change, Discovery, Refusal, Source};
 use crate::files::atomic_file::{self, Existing};
 use crate::files::zstd_file;
 use crate::local_time::unix_ns;
-use crate::snapshot::{Drained, End, LaneKind, ProcessState, Record, Snapshot};
+use crate::snapshot::{Drained, End, LaneKind, PointFlag, ProcessState, Record, Snapshot};
 use crate::waits::WaitNeeds;
 use names::Names;
 use picture::{
@@ -422,7 +422,10 @@ impl Source for LiveSource {
             Change::Enable(point) => (point, Control::Enable),
             Change::Disable(point) => (point, Control::Disable),
             Change::Reset(point) => (point, Control::Reset),
-            Change::Fence(point, fenced) => (point, Control::Fence(fenced)),
+            Change::SetFlag(point, PointFlag::Fenced, on) => (point, Control::Fence(on)),
+            Change::SetFlag(point, PointFlag::CountsAllocs, on) => {
+                (point, Control::CountAllocs(on))
+            }
             Change::SetAlpha(point, None) => (point, Control::Alpha(Alpha::OFF)),
             Change::SetAlpha(point, Some(alpha)) => {
                 let alpha = Alpha::new(alpha).ok_or_else(|| {

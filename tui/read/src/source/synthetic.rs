@@ -245,7 +245,7 @@ impl Source for Synthetic {
             Change::Enable(id) => return switch(id, PointState::On),
             Change::Disable(id) => return switch(id, PointState::Off),
             Change::SetAlpha(id, alpha) => self.point_mut(id)?.alpha = alpha,
-            Change::Fence(id, fenced) => self.point_mut(id)?.fenced = fenced,
+            Change::SetFlag(id, flag, on) => self.point_mut(id)?.set(flag, on),
             Change::Reset(id) => {
                 let now = self.snapshot.elapsed_ticks;
                 let point = self.point_mut(id)?;

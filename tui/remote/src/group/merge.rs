@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use super::{GroupMember, GroupSource, PointKey};
 use pfp_read::snapshot::{
-    Cell, Clock, ClockKind, Edge, FORMAT, Lane, LaneKind, Open, Point, PointState, Process,
-    ProcessState, Snapshot, Usage, VERSION,
+    Cell, Clock, ClockKind, Edge, FORMAT, Lane, LaneKind, Open, Point, PointFlag, PointState,
+    Process, ProcessState, Snapshot, Usage, VERSION,
 };
 use pfp_read::waits::{ReportPart, WaitsReport};
 
@@ -266,7 +266,9 @@ fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Po
 /// begin with the earliest of its parts. A part that joins changes the number of resets, so that
 /// users of the snapshot do not take the jump of the sum for new measurements.
 pub(super) fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, running: bool) {
-    sum.fenced |= point.fenced;
+    for flag in PointFlag::ALL {
+        sum.set(flag, sum.has(flag) || point.has(flag));
+    }
     sum.left_over |= point.left_over;
     sum.since_ticks = sum.begin_ticks().zip(begin).map(|(sum, begin)| sum.min(begin));
     sum.resets = sum.resets.wrapping_add(point.resets).wrapping_add(1);

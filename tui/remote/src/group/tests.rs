@@ -5,7 +5,7 @@ use anyhow::anyhow;
 
 use super::*;
 use pfp_model::{Figures, Model};
-use pfp_read::snapshot::{Open, PointState, Record, total};
+use pfp_read::snapshot::{Open, PointFlag, PointState, Record, total};
 use pfp_read::source::Selector;
 use pfp_read::source::synthetic::Synthetic;
 use pfp_read::waits::{PointReport, SampledStack};
@@ -291,7 +291,7 @@ fn changes_reach_the_right_process() {
     let of_b = snapshot.points.iter().find(|p| (p.process, p.number) == (Some(1), Some(own)));
     group.act(Change::Disable(of_b.unwrap().id)).unwrap();
     assert_eq!((state(&a), state(&b)), (PointState::On, PointState::Off));
-    group.act(Change::Fence(of_b.unwrap().id, true)).unwrap();
+    group.act(Change::SetFlag(of_b.unwrap().id, PointFlag::Fenced, true)).unwrap();
     assert_eq!((fenced(&a), fenced(&b)), (false, true));
 
     let mut group = machines.group(true);
@@ -301,7 +301,7 @@ fn changes_reach_the_right_process() {
     group.act(Change::Disable(both.id)).unwrap();
     assert_eq!((state(&a), state(&b)), (PointState::Off, PointState::Off));
     assert!(both.fenced, "one of them is");
-    group.act(Change::Fence(both.id, false)).unwrap();
+    group.act(Change::SetFlag(both.id, PointFlag::Fenced, false)).unwrap();
     assert_eq!((fenced(&a), fenced(&b)), (false, false));
 }
 

@@ -203,8 +203,11 @@ impl Pane<'_> {
         };
         let inside = (total.inclusive > 0).then(|| total.exclusive as f64 / total.inclusive as f64);
         let rate = figures.rate().map_or(NONE.into(), units::si);
-        let fenced = if figures.point().fenced { ", fenced" } else { "" };
-        let rate = format!("  {rate}/s{fenced}");
+        let point = figures.point();
+        let mut flags = String::new();
+        flags += if point.fenced { ", fenced" } else { "" };
+        flags += if point.counts_allocs { ", allocations counted" } else { "" };
+        let rate = format!("  {rate}/s{flags}");
         let load = figures.load().map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
         let is_wall = figures.point().wall;
         // A wall-clock span belongs to no thread, so it does not have these figures.

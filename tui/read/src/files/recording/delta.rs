@@ -167,6 +167,7 @@ fn changed_cells(old: &Snapshot, new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell>) 
             retired: cell.retired.clone(),
             histogram,
             tuples: cell.tuples.clone(),
+            allocs: cell.allocs,
         });
         false
     });

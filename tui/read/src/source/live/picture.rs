@@ -195,6 +195,7 @@ pub(super) fn fill(cell: &mut Cell, reading: &CellReading, picture: &Picture) {
         cell.histogram.push(Bucket { low, width, count });
     });
     let parts = reading.parts.iter().map(|place| &picture.cells[*place as usize]);
+    cell.allocs = reading.allocs;
     cell.tuples.clear();
     cell.tuples.extend(parts.filter_map(|part| tuple(part, picture)));
 }
@@ -303,6 +304,7 @@ pub(super) fn convert(
                     .reset_ns
                     .map(|ns| ticks_until(ns, facts, clock.ticks_per_second)),
                 fenced: point.control.fenced(),
+                counts_allocs: point.control.counts_allocs(),
                 amounts: point.amounts.clone(),
                 ..Point::default()
             })

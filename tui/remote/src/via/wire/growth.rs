@@ -134,9 +134,10 @@ fn changes(old: &Edge, new: &Edge) -> [i64; 3] {
 }
 
 impl GrownCell {
-    /// `None` if the cell has tuples of amounts, or if it has lost buckets, as after a reset.
+    /// `None` if the cell has tuples of amounts or other allocations, or if it has lost buckets, as
+    /// after a reset.
     fn of(skipped: u32, old: &Cell, new: &Cell) -> Option<Self> {
-        if !old.tuples.is_empty() || !new.tuples.is_empty() {
+        if !old.tuples.is_empty() || !new.tuples.is_empty() || old.allocs != new.allocs {
             return None;
         }
         let mut before = old.histogram.iter().peekable();

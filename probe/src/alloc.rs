@@ -1,0 +1,213 @@
+//! Allocators that count, and the numbers that they have for each thread.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+#[cfg(feature = "enabled")]
+pub(crate) use numbers::{Numbers, look_up, of_this_thread};
+
+/// A global allocator that counts what the program allocates, so that regions can show their
+/// allocations. It calls the allocator `A` for the memory itself.
+///
+/// ```
+/// #[global_allocator]
+/// static ALLOCATOR: pfp::Alloc = pfp::Alloc::new(std::alloc::System);
+///
+/// # fn main() {
+/// static PARSE: pfp::Point = pfp::Point::new("parse").counting_allocs();
+/// {
+///     let _region = PARSE.measure();
+///     drop("a,b".split(',').map(String::from).collect::<Vec<_>>());
+/// }
+/// # }
+/// ```
+///
+/// Counting costs a few additions for each allocation. A region shows its allocations only if its
+/// point counts them: see [`Point::counting_allocs`](crate::Point::counting_allocs). Counted are
+/// allocations by Rust code of the program or library that has this allocator. `pfp-top run
+/// --alloc` also counts those of C code, and needs no change of the program; it replaces the count
+/// of this allocator.
+///
+/// A reallocation counts as an allocation of the new size and a release of the old one. An
+/// allocation that fails does not count.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alloc<A = System>(A);
+
+impl<A> Alloc<A> {
+    /// Counts the allocations of `allocator`.
+    pub const fn new(allocator: A) -> Self {
+        Self(allocator)
+    }
+}
+
+// SAFETY: each method passes its arguments to the allocator `A`, which keeps the contract, and
+// returns its result.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is the one that `A` needs.
+        counted(unsafe { self.0.alloc(layout) }, layout.size())
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is the one that `A` needs.
+        counted(unsafe { self.0.alloc_zeroed(layout) }, layout.size())
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's promise is the one that `A` needs.
+        let new = counted(unsafe { self.0.realloc(old, layout, size) }, size);
+        if !new.is_null() {
+            count_free(layout.size());
+        }
+        new
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is the one that `A` needs.
+        unsafe { self.0.dealloc(memory, layout) };
+        count_free(layout.size());
+    }
+}
+
+/// Counts an allocation, unless it failed.
+#[inline(always)]
+fn counted(memory: *mut u8, size: usize) -> *mut u8 {
+    if !memory.is_null() {
+        count_alloc(size);
+    }
+    memory
+}
+
+/// Counts an allocation of the calling thread, for an allocator that is not behind [`Alloc`].
+#[inline(always)]
+pub fn count_alloc(size: usize) {
+    #[cfg(feature = "enabled")]
+    numbers::alloc(size as u64);
+    let _ = size;
+}
+
+/// Counts memory that the calling thread has released.
+#[inline(always)]
+pub fn count_free(size: usize) {
+    #[cfg(feature = "enabled")]
+    numbers::free(size as u64);
+    let _ = size;
+}
+
+#[cfg(feature = "enabled")]
+mod numbers {
+    use std::ffi::c_void;
+    use std::mem::{self, offset_of};
+    use std::ptr;
+    use std::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+        compiler_fence,
+    };
+
+    use crate::word;
+
+    /// What a thread has allocated so far. `libpfp_alloc.so` has the same words.
+    #[repr(C)]
+    #[derive(Debug)]
+    pub(crate) struct Numbers {
+        /// Allocations.
+        allocs: AtomicU64,
+        /// Allocated bytes.
+        bytes: AtomicU64,
+        /// Freed bytes.
+        freed: AtomicU64,
+        /// Bytes of the largest allocation since a region has set this to 0.
+        largest: AtomicU64,
+    }
+
+    thread_local! {
+        // It has no destructor, so that it can be used to the very end of the thread.
+        static OWN: Numbers = const {
+            Numbers {
+                allocs: AtomicU64::new(0),
+                bytes: AtomicU64::new(0),
+                freed: AtomicU64::new(0),
+                largest: AtomicU64::new(0),
+            }
+        };
+    }
+
+    /// Whether an allocator of this copy of pfp counts.
+    static COUNTS: AtomicBool = AtomicBool::new(false);
+    /// The function of `libpfp_alloc.so` that returns the calling thread's numbers; null without
+    /// that library.
+    static PRELOADED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+    /// Looks for `libpfp_alloc.so`.
+    pub(crate) fn look_up() {
+        // SAFETY: the name is NUL-terminated.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pfp_alloc_numbers".as_ptr()) };
+        PRELOADED.store(found, Relaxed);
+    }
+
+    /// The calling thread's numbers, which last as long as the thread; `None` if no allocator
+    /// counts. If several count, `libpfp_alloc.so` sees the allocations of all.
+    pub(crate) fn of_this_thread() -> Option<&'static Numbers> {
+        let preloaded = PRELOADED.load(Relaxed);
+        if !preloaded.is_null() {
+            // SAFETY: the library's function of that name has this type.
+            let find = unsafe {
+                mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const Numbers>(preloaded)
+            };
+            // SAFETY: the function may be called by any thread. It returns the thread's own storage.
+            return unsafe { find().as_ref() };
+        }
+        // SAFETY: the storage has no destructor, so it lasts as long as the thread.
+        COUNTS.load(Relaxed).then(|| OWN.with(|own| unsafe { &*ptr::from_ref(own) }))
+    }
+
+    #[inline(always)]
+    pub(super) fn alloc(size: u64) {
+        if !COUNTS.load(Relaxed) {
+            COUNTS.store(true, Relaxed);
+        }
+        OWN.with(|own| {
+            word::add::<Numbers, { offset_of!(Numbers, allocs) }>(own, 1);
+            word::add::<Numbers, { offset_of!(Numbers, bytes) }>(own, size);
+            if own.largest.load(Relaxed) < size {
+                own.largest.store(size, Relaxed);
+            }
+        });
+    }
+
+    #[inline(always)]
+    pub(super) fn free(size: u64) {
+        OWN.with(|own| word::add::<Numbers, { offset_of!(Numbers, freed) }>(own, size));
+    }
+
+    impl Numbers {
+        /// Allocations, allocated bytes and freed bytes.
+        #[inline(always)]
+        pub(crate) fn all(&self) -> [u64; 3] {
+            [&self.allocs, &self.bytes, &self.freed].map(|word| word.load(Relaxed))
+        }
+
+        /// Replaces the largest allocation so far, and returns it.
+        #[inline(always)]
+        pub(crate) fn replace_largest(&self, with: impl FnOnce(u64) -> u64) -> u64 {
+            let largest = self.largest.load(Relaxed);
+            self.largest.store(with(largest), Relaxed);
+            largest
+        }
+
+        /// Runs work whose allocations do not count. No signal handler may run during it.
+        pub(crate) fn uncounted<R>(&self, work: impl FnOnce() -> R) -> R {
+            let words = [&self.allocs, &self.bytes, &self.freed, &self.largest];
+            let before = words.map(|word| word.load(Relaxed));
+            compiler_fence(SeqCst);
+            let result = work();
+            compiler_fence(SeqCst);
+            words.iter().zip(before).for_each(|(word, before)| word.store(before, Relaxed));
+            result
+        }
+    }
+}

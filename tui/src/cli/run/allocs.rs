@@ -1,0 +1,81 @@
+//! `pfp-top run --alloc`: preloads a library that counts what the program allocates.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use object::read::ReadCache;
+use object::{Object, ObjectSymbol};
+
+use super::{places, preload};
+use crate::variables;
+use pfp_read::files::input;
+
+/// File name of the library.
+const LIBRARY: &str = "libpfp_alloc.so";
+/// Symbols of programs built with a sanitizer that replaces the allocator.
+const SANITIZERS: [(&str, &str); 4] = [
+    ("__asan_init", "AddressSanitizer"),
+    ("__msan_init", "MemorySanitizer"),
+    ("__tsan_init", "ThreadSanitizer"),
+    ("__lsan_init", "LeakSanitizer"),
+];
+
+/// The variables by which all points count their allocations. CPython has an allocator of its own
+/// for small objects; here it allocates each by `malloc`.
+pub(super) const ENVIRONMENT: [(&str, &str); 2] = [("PFP_ALLOCS", "1"), ("PYTHONMALLOC", "malloc")];
+
+/// The library to preload into a program. Fails if it could not count the program's allocations.
+pub(super) fn library(program: &OsStr) -> Result<PathBuf> {
+    let name = Path::new(program).display();
+    if let Some(reason) = preload::executable(program).and_then(|file| obstacle(&file)) {
+        bail!("--alloc cannot count what {name} allocates: {reason}");
+    }
+    match places::find(&[LIBRARY], variables::ALLOC_LIBRARY) {
+        Ok(library) => Ok(places::resolved(&library)),
+        Err(places) => bail!(
+            "--alloc needs {LIBRARY}, which was not found (searched: {places}); name it with {}",
+            variables::ALLOC_LIBRARY
+        ),
+    }
+}
+
+/// Why the allocations of a program cannot be counted, if that can be seen in its file.
+fn obstacle(program: &Path) -> Option<String> {
+    let cache = ReadCache::new(input::file(program).ok()?);
+    let file = object::File::parse(&cache).ok()?;
+    if file.section_by_name(".interp").is_none() {
+        return Some("it is linked statically, so no library can be preloaded".into());
+    }
+    for symbol in file.dynamic_symbols() {
+        let Ok(name) = symbol.name() else { continue };
+        if let Some((_, sanitizer)) = SANITIZERS.iter().find(|(known, _)| *known == name) {
+            return Some(format!("it is built with {sanitizer}, which replaces the allocator"));
+        }
+        if name == "malloc" && symbol.is_definition() {
+            return Some(
+                "it defines malloc itself; pfp_alloc and pfp_free, or pfp::Alloc in Rust, can \
+                 count its allocations"
+                    .into(),
+            );
+        }
+    }
+    None
+}
+
+/// [`ENVIRONMENT`] without the variables that the user has set.
+pub(super) fn environment() -> impl Iterator<Item = (&'static str, OsString)> {
+    let unset = ENVIRONMENT.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
+    unset.map(|(name, value)| (name, value.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_loads_libraries_has_no_obstacle() {
+        assert_eq!(obstacle(&std::env::current_exe().unwrap()), None);
+        assert_eq!(obstacle(Path::new("/no/such/program")), None);
+    }
+}
