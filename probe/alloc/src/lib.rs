@@ -16,7 +16,6 @@ mod numbers;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use next::NEXT;
 use numbers::Numbers;
 
 /// The numbers of the calling thread, which last as long as the thread. Null if the program does not
@@ -45,7 +44,7 @@ unsafe fn given(memory: *mut c_void) -> usize {
         return 0;
     }
     // SAFETY: the caller's promise.
-    unsafe { NEXT.get().malloc_usable_size(memory) }
+    unsafe { next::malloc_usable_size(memory) }
 }
 
 /// C's function.
@@ -55,9 +54,8 @@ unsafe fn given(memory: *mut c_void) -> usize {
 /// As C says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    let Some(next) = NEXT.find() else { return next::early(size) };
     // SAFETY: any size is valid.
-    counted(unsafe { next.malloc(size) }, size)
+    counted(unsafe { next::malloc(size) }, size)
 }
 
 /// C's function.
@@ -67,10 +65,8 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
 /// As C says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-    // The early memory is zeros.
-    let Some(next) = NEXT.find() else { return next::early(count.saturating_mul(size)) };
     // SAFETY: any numbers are valid.
-    counted(unsafe { next.calloc(count, size) }, count.wrapping_mul(size))
+    counted(unsafe { next::calloc(count, size) }, count.wrapping_mul(size))
 }
 
 /// C's function.
@@ -86,7 +82,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
     // SAFETY: the caller passes memory that is not freed yet.
     numbers::free(unsafe { given(memory) });
     // SAFETY: the caller passes memory that is not freed yet.
-    unsafe { NEXT.get().free(memory) };
+    unsafe { next::free(memory) };
 }
 
 /// C's function.
@@ -105,14 +101,13 @@ pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
         }
         return new;
     }
-    let Some(next) = NEXT.find() else { return next::early(size) };
     let mut before = 0;
     if !old.is_null() {
         // SAFETY: the caller passes memory that is not freed yet.
         before = unsafe { given(old) };
     }
     // SAFETY: the caller passes memory that is not freed yet, or null, which this may free.
-    let new = counted(unsafe { next.realloc(old, size) }, size);
+    let new = counted(unsafe { next::realloc(old, size) }, size);
     // A size of 0 frees the memory.
     if !old.is_null() && (!new.is_null() || size == 0) {
         numbers::free(before);
@@ -146,7 +141,7 @@ pub unsafe extern "C" fn reallocarray(old: *mut c_void, count: usize, size: usiz
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     // SAFETY: any numbers are valid.
-    counted(unsafe { NEXT.get().aligned_alloc(align, size) }, size)
+    counted(unsafe { next::aligned_alloc(align, size) }, size)
 }
 
 /// The system's function.
@@ -157,7 +152,7 @@ pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     // SAFETY: any numbers are valid.
-    counted(unsafe { NEXT.get().memalign(align, size) }, size)
+    counted(unsafe { next::memalign(align, size) }, size)
 }
 
 /// The system's function.
@@ -168,7 +163,7 @@ pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int {
     // SAFETY: the caller passes a place for the address.
-    let failed = unsafe { NEXT.get().posix_memalign(to, align, size) };
+    let failed = unsafe { next::posix_memalign(to, align, size) };
     if failed == 0 {
         numbers::alloc(size);
     }
@@ -183,7 +178,7 @@ pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
     // SAFETY: any size is valid.
-    counted(unsafe { NEXT.get().valloc(size) }, size)
+    counted(unsafe { next::valloc(size) }, size)
 }
 
 /// The system's function.
@@ -194,5 +189,5 @@ pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
     // SAFETY: any size is valid.
-    counted(unsafe { NEXT.get().pvalloc(size) }, size)
+    counted(unsafe { next::pvalloc(size) }, size)
 }

@@ -12,103 +12,108 @@ use std::sync::atomic::{
 
 use crate::numbers;
 
-/// Declares the functions. `dlsym` finds each by its name. If the name is not found, calls return a
-/// value that means failure.
+/// Declares the functions. The first call of any of them looks all of them up by their names. A
+/// function that is not found, or that `dlsym` calls meanwhile, returns the value after the `else`.
 macro_rules! functions {
-    ($(fn $name:ident($($given:ident: $type:ty),*) $(-> $returned:ty = $failed:expr)?;)*) => {
-        /// The functions, which are null until they are found.
-        pub(crate) struct Functions {
-            is_found: AtomicBool,
-            $($name: AtomicPtr<c_void>,)*
+    ($(fn $name:ident($($given:ident: $type:ty),*) -> $returned:ty, else $instead:expr;)*) => {
+        $(
+            /// Calls the next function of this name.
+            ///
+            /// # Safety
+            ///
+            /// As the function's documentation says.
+            #[inline(always)]
+            pub(crate) unsafe fn $name($($given: $type),*) -> $returned {
+                let next = next::$name.load(Relaxed);
+                // SAFETY: the word is the address of `first::$name`, or of the next function of
+                // that name, which has the same type.
+                let next = unsafe {
+                    mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> $returned>(
+                        next,
+                    )
+                };
+                // SAFETY: the caller's promise.
+                unsafe { next($($given),*) }
+            }
+        )*
+
+        /// The addresses of the functions.
+        #[allow(non_upper_case_globals, reason = "they have the functions' names")]
+        mod next {
+            use super::{AtomicPtr, c_void, first};
+
+            $(pub(super) static $name: AtomicPtr<c_void> =
+                AtomicPtr::new(first::$name as *mut c_void);)*
         }
 
-        /// The functions that follow this library's.
-        pub(crate) static NEXT: Functions = Functions {
-            is_found: AtomicBool::new(false),
-            $($name: AtomicPtr::new(ptr::null_mut()),)*
-        };
-
-        impl Functions {
-            #[cold]
-            fn look_up(&self) {
-                $({
-                    const NAME: &CStr = match CStr::from_bytes_with_nul(
-                        concat!(stringify!($name), "\0").as_bytes()
-                    ) {
-                        Ok(name) => name,
-                        Err(_) => panic!("a name has no NUL"),
-                    };
-                    // SAFETY: the name is NUL-terminated.
-                    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, NAME.as_ptr()) };
-                    self.$name.store(found, Relaxed);
-                })*
-                // Pairs with the load in `find`, which makes the functions visible.
-                self.is_found.store(true, Release);
-            }
+        /// What is called before the functions are found.
+        mod first {
+            use super::*;
 
             $(
-                /// Calls the next function of this name.
-                ///
-                /// # Safety
-                ///
-                /// As the function's documentation says.
-                #[inline(always)]
-                pub(crate) unsafe fn $name(&self, $($given: $type),*) $(-> $returned)? {
-                    let found = self.$name.load(Relaxed);
-                    if found.is_null() {
-                        return $($failed)?;
+                #[cold]
+                pub(super) unsafe extern "C" fn $name($($given: $type),*) -> $returned {
+                    let is_found = look_up()
+                        && next::$name.load(Relaxed) != first::$name as *mut c_void;
+                    if is_found {
+                        // SAFETY: the caller's promise.
+                        return unsafe { super::$name($($given),*) };
                     }
-                    // SAFETY: the C library's function of that name has this type.
-                    let function = unsafe {
-                        mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) $(-> $returned)?>(
-                            found,
-                        )
-                    };
-                    // SAFETY: the caller's promise.
-                    unsafe { function($($given),*) }
+                    $(let _ = $given;)*
+                    $instead
                 }
             )*
+        }
+
+        fn look_up_all() {
+            $({
+                const NAME: &CStr = match CStr::from_bytes_with_nul(
+                    concat!(stringify!($name), "\0").as_bytes()
+                ) {
+                    Ok(name) => name,
+                    Err(_) => panic!("the name has no NUL"),
+                };
+                // SAFETY: the name is NUL-terminated.
+                let found = unsafe { libc::dlsym(libc::RTLD_NEXT, NAME.as_ptr()) };
+                if !found.is_null() {
+                    next::$name.store(found, Relaxed);
+                }
+            })*
         }
     };
 }
 
 functions! {
-    fn malloc(size: usize) -> *mut c_void = ptr::null_mut();
-    fn calloc(count: usize, size: usize) -> *mut c_void = ptr::null_mut();
-    fn realloc(old: *mut c_void, size: usize) -> *mut c_void = ptr::null_mut();
-    fn free(memory: *mut c_void);
-    fn aligned_alloc(align: usize, size: usize) -> *mut c_void = ptr::null_mut();
-    fn memalign(align: usize, size: usize) -> *mut c_void = ptr::null_mut();
-    fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int = libc::ENOMEM;
-    fn valloc(size: usize) -> *mut c_void = ptr::null_mut();
-    fn pvalloc(size: usize) -> *mut c_void = ptr::null_mut();
-    fn malloc_usable_size(memory: *mut c_void) -> usize = 0;
+    fn malloc(size: usize) -> *mut c_void, else early(size);
+    fn calloc(count: usize, size: usize) -> *mut c_void, else early(count.saturating_mul(size));
+    fn realloc(old: *mut c_void, size: usize) -> *mut c_void, else early(size);
+    fn free(memory: *mut c_void) -> Nothing, else ();
+    fn aligned_alloc(align: usize, size: usize) -> *mut c_void, else ptr::null_mut();
+    fn memalign(align: usize, size: usize) -> *mut c_void, else ptr::null_mut();
+    fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int, else libc::ENOMEM;
+    fn valloc(size: usize) -> *mut c_void, else ptr::null_mut();
+    fn pvalloc(size: usize) -> *mut c_void, else ptr::null_mut();
+    fn malloc_usable_size(memory: *mut c_void) -> usize, else 0;
 }
 
-impl Functions {
-    /// The functions, which the first call looks up. `None` if `dlsym` has called this.
-    #[inline(always)]
-    pub(crate) fn find(&self) -> Option<&Self> {
-        // Pairs with the store in `look_up`.
-        if self.is_found.load(Acquire) { Some(self) } else { self.find_now() }
-    }
+/// What `free` returns.
+type Nothing = ();
 
-    #[cold]
-    #[inline(never)]
-    fn find_now(&self) -> Option<&Self> {
-        if numbers::begin_look_up() {
-            self.look_up();
-            numbers::end_look_up();
-            return Some(self);
-        }
-        None
+/// Looks the functions up. False if the calling thread is doing so.
+#[cold]
+fn look_up() -> bool {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    // Pairs with the store below, which makes the addresses visible.
+    if IS_DONE.load(Acquire) {
+        return true;
     }
-
-    /// [`Self::find`] for functions that `dlsym` does not call.
-    #[inline(always)]
-    pub(crate) fn get(&self) -> &Self {
-        self.find().unwrap_or(self)
+    if !numbers::begin_look_up() {
+        return false;
     }
+    look_up_all();
+    IS_DONE.store(true, Release);
+    numbers::end_look_up();
+    true
 }
 
 /// Bytes of memory for allocations that `dlsym` makes while it looks for `malloc`.

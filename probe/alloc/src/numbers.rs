@@ -64,6 +64,20 @@ mod storage {
         numbers
     }
 
+    /// Adds 1 to the word at this offset, as [`add`] does.
+    #[inline(always)]
+    pub(crate) fn increment<const WORD: usize>(numbers: *const Numbers) {
+        // SAFETY: the word is the calling thread's own.
+        unsafe {
+            asm!(
+                "inc qword ptr [{numbers} + {word}]",
+                numbers = in(reg) numbers,
+                word = const WORD,
+                options(nostack)
+            );
+        }
+    }
+
     /// Adds to the word at this offset in one instruction, so that nothing is lost if a signal
     /// handler allocates.
     #[inline(always)]
@@ -104,6 +118,10 @@ mod storage {
         NUMBERS.with(|numbers| ptr::from_ref(numbers))
     }
 
+    pub(crate) fn increment<const WORD: usize>(numbers: *const Numbers) {
+        add::<WORD>(numbers, 1);
+    }
+
     /// Adds to the word at this offset.
     pub(crate) fn add<const WORD: usize>(numbers: *const Numbers, more: u64) {
         // SAFETY: the word is the calling thread's own.
@@ -123,11 +141,8 @@ fn own() -> &'static Numbers {
 /// Counts an allocation.
 #[inline(always)]
 pub(crate) fn alloc(size: usize) {
-    if !HAS_COUNTED.load(Relaxed) {
-        HAS_COUNTED.store(true, Relaxed);
-    }
     let (own, size) = (own(), size as u64);
-    storage::add::<{ offset_of!(Numbers, allocs) }>(own, 1);
+    storage::increment::<{ offset_of!(Numbers, allocs) }>(own);
     storage::add::<{ offset_of!(Numbers, bytes) }>(own, size);
     if own.largest.load(Relaxed) < size {
         own.largest.store(size, Relaxed);
@@ -142,6 +157,7 @@ pub(crate) fn free(size: usize) {
 
 /// False if the calling thread looks for the next functions already.
 pub(crate) fn begin_look_up() -> bool {
+    HAS_COUNTED.store(true, Relaxed);
     own().is_looking.swap(1, Relaxed) == 0
 }
 

@@ -47,6 +47,22 @@ pub(super) struct AtBegin {
     largest: AtomicU64,
     /// The reset epoch of the point.
     epoch: AtomicU64,
+    /// The point's sums on the lane.
+    words: AtomicPtr<AllocWords>,
+}
+
+impl AtBegin {
+    /// The point's sums on the lane.
+    fn words(&self) -> Option<&AllocWords> {
+        // SAFETY: the pointer is null, or `begin` or `turn` has stored it, and leads to a chunk of
+        // the segment, which is never unmapped.
+        unsafe { self.words.load(Relaxed).as_ref() }
+    }
+
+    fn set_words(&self, words: Option<&AllocWords>) {
+        self.words
+            .store(words.map_or(ptr::null_mut(), |words| ptr::from_ref(words).cast_mut()), Relaxed);
+    }
 }
 
 /// The state of a thread.
@@ -66,25 +82,38 @@ impl ThreadAllocs {
     }
 
     /// The calling thread's numbers. `None` if no allocator counts.
+    #[inline(always)]
     fn numbers(&self) -> Option<&'static Numbers> {
         let mut numbers = self.numbers.load(Relaxed);
         if numbers.is_null() {
-            numbers = ptr::from_ref(alloc::of_this_thread()?).cast_mut();
-            self.numbers.store(numbers, Relaxed);
+            numbers = self.find_numbers();
         }
-        // SAFETY: the pointer is the calling thread's storage, which lasts as long as the thread.
-        Some(unsafe { &*numbers })
+        // SAFETY: the pointer is null, or the calling thread's storage, which lasts as long as the
+        // thread.
+        unsafe { numbers.as_ref() }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_numbers(&self) -> *mut Numbers {
+        let found = alloc::of_this_thread().map_or(ptr::null(), ptr::from_ref).cast_mut();
+        self.numbers.store(found, Relaxed);
+        found
     }
 
     /// The numbers, and what regions have taken of them. Repeated if a signal handler's regions
     /// take something in between.
+    #[inline(always)]
     fn read(&self, numbers: &Numbers) -> (Three, Three) {
         for tried in 1.. {
             let taken = get(&self.taken);
             compiler_fence(SeqCst);
             let now = numbers.all();
             compiler_fence(SeqCst);
-            if get(&self.taken) == taken || tried == STAMP_ATTEMPTS {
+            // Compared word by word: the compiler would store the arrays, and load them in larger
+            // pieces, which waits for the stores.
+            let [a, b, c] = minus(get(&self.taken), taken);
+            if a | b | c == 0 || tried == STAMP_ATTEMPTS {
                 return (now, taken);
             }
         }
@@ -92,23 +121,28 @@ impl ThreadAllocs {
     }
 }
 
+#[inline(always)]
 fn get(words: &ThreeWords) -> Three {
     words.each_ref().map(|word| word.load(Relaxed))
 }
 
+#[inline(always)]
 fn put(words: &ThreeWords, values: Three) {
     words.iter().zip(values).for_each(|(word, value)| word.store(value, Relaxed));
 }
 
+#[inline(always)]
 fn minus(these: Three, those: Three) -> Three {
     std::array::from_fn(|at| these[at].wrapping_sub(those[at]))
 }
 
+#[inline(always)]
 fn plus(these: Three, those: Three) -> Three {
     std::array::from_fn(|at| these[at].wrapping_add(those[at]))
 }
 
 /// The inclusive sums.
+#[inline(always)]
 fn inclusive(sums: &AllocSums) -> Three {
     [sums.allocs_inclusive, sums.bytes_inclusive, sums.freed_inclusive]
 }
@@ -130,6 +164,7 @@ pub(super) fn begin(thread: &Thread, point: &Point, tag: u64) -> bool {
     put(&at_begin.untaken, minus(now, taken));
     put(&at_begin.beyond_sums, minus(now, inclusive(&sums)));
     at_begin.epoch.store(u64::from(epoch), Relaxed);
+    at_begin.set_words(Some(words));
     at_begin.largest.store(numbers.replace_largest(|_| 0), Relaxed);
     true
 }
@@ -137,14 +172,15 @@ pub(super) fn begin(thread: &Thread, point: &Point, tag: u64) -> bool {
 /// Adds what a region has allocated since its begin to the point's sums. `is_call` is false for a
 /// part of a measurement that a later part completes. If the caller is a signal handler that has
 /// interrupted an end, the allocations count for the region around.
-pub(super) fn end(thread: &Thread, region: &Region, point: &Point, is_call: bool) {
-    let _ = thread.busy(|| end_alone(thread, region, point, is_call));
+pub(super) fn end(thread: &Thread, region: &Region, is_call: bool) {
+    let _ = thread.busy(|| end_marked(thread, region, is_call));
 }
 
-fn end_alone(thread: &Thread, region: &Region, point: &Point, is_call: bool) -> Option<()> {
-    let numbers = thread.allocs.numbers()?;
-    let words = words_of(thread, point)?;
+/// [`end`] on a thread that is [marked](crate::marker).
+#[inline(always)]
+pub(super) fn end_marked(thread: &Thread, region: &Region, is_call: bool) -> Option<()> {
     let at_begin = thread.allocs_at_begin(region.tag());
+    let (numbers, words) = (thread.allocs.numbers()?, at_begin.words()?);
     let now = numbers.all();
     let taken = get(&thread.allocs.taken);
     let own = minus(minus(now, taken), get(&at_begin.untaken));
@@ -179,9 +215,9 @@ fn end_alone(thread: &Thread, region: &Region, point: &Point, is_call: bool) -> 
 /// minus the stored ones. The innermost region is suspended first and resumed last.
 pub(super) fn turn(thread: &Thread, region: &Region, point: &Point) {
     let at_begin = thread.allocs_at_begin(region.tag());
-    let (Some(numbers), Some(words)) = (thread.allocs.numbers(), words_of(thread, point)) else {
-        return;
-    };
+    let (numbers, words) = (thread.allocs.numbers(), words_of(thread, point));
+    at_begin.set_words(words);
+    let (Some(numbers), Some(words)) = (numbers, words) else { return };
     let sums = words.current(at_begin.epoch.load(Relaxed) as u32).unwrap_or_default();
     let (now, taken) = thread.allocs.read(numbers);
     put(&at_begin.untaken, minus(minus(now, taken), get(&at_begin.untaken)));

@@ -107,10 +107,11 @@ fn end_in(thread: &'static Thread, point: &'static Point, ticks: impl FnOnce() -
         return end_slow(point, now, covered);
     }
     let of = [point.offset(); 2];
-    measure::record::<false, HAND>(thread, region, tag, of, end, |marked, now| match marked {
+    let slow = |marked, now| match marked {
         true => end_marked(point, now, covered),
         false => end_slow(point, now, covered),
-    });
+    };
+    measure::record::<false, HAND>(thread, region, tag, of, end, slow, || ());
 }
 
 /// Like [`end`]. Returns the stamp at which the region ended.

@@ -162,16 +162,17 @@ fn end_in(thread: &'static Thread, tag: u64, ticks: impl FnOnce() -> u64) {
     // SAFETY: a region that is open has begun.
     let of = unsafe { region.point_of_open() }.offset();
     let end = End { now, covered };
-    record::<false, SCOPE>(thread, region, tag, [of; 2], end, |marked, now| match marked {
+    let slow = |marked, now| match marked {
         true => slow::end_marked(tag, now, covered),
         false => slow::end(tag, now, covered),
-    });
+    };
+    record::<false, SCOPE>(thread, region, tag, [of; 2], end, slow, || ());
 }
 
 /// Pops the innermost region, whose tag is `tag`, and writes its record. If that is impossible,
 /// calls `slow` with whether the thread is [marked](marker), and with the counter. The former is a
-/// constant at each call and the latter is computed again, so neither takes a register. With
-/// `TURNED`, [`Thread::turn_page`] has made room for the record, and `at` includes the ticks that
+/// constant at each call and the latter is computed again, so neither takes a register. Calls
+/// `beside` once nothing can fail any more, while the thread is marked. With `TURNED`, [`Thread::turn_page`] has made room for the record, and `at` includes the ticks that
 /// turning the page covered. The record is for the point `of`. Inclusive time is added to `total`,
 /// the region's own point.
 #[inline(always)]
@@ -182,6 +183,7 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     [of, total]: [Offset; 2],
     at: End,
     slow: impl FnOnce(bool, u64),
+    beside: impl FnOnce(),
 ) {
     let End { now, covered } = at;
     let elapsed = region.elapsed(now);
@@ -210,6 +212,7 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     if thread.clock.was_switched() || !thread.has_covered(covered) {
         return slow(true, now());
     }
+    beside();
     let slot = thread.slot_at(position);
     // Each figure is stored as soon as it is known, and words of the region are loaded again, so
     // that few registers are in use.

@@ -121,6 +121,12 @@ impl Region {
         word::add_constant::<Self, { offset_of!(Self, tag) }, { BY_HAND as i32 }>(self);
     }
 
+    /// Adds [`ALLOCS`] to the tag, as [`Self::mark_by_hand`] adds its bit.
+    #[inline(always)]
+    pub(super) fn mark_counting(&self) {
+        word::add_constant::<Self, { offset_of!(Self, tag) }, { ALLOCS as i32 }>(self);
+    }
+
     /// Sets bits in the tag of an open region.
     pub(super) fn mark(&self, with: u64) {
         self.tag.fetch_or(with, Relaxed);

@@ -3,11 +3,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::control::Control;
 
 use super::clock_reading::{Stamp, fenced_end, note, turn_page};
 use super::facts::Offset;
 use super::finish::{Ending, finish};
-use super::measure::{self, FUNCTION, HAND, flags_of};
+use super::measure::{self, FUNCTION, HAND, SCOPE, flags_of};
 use super::overhead::overhead;
 use super::prepare::{self, Target};
 use super::process::entries::miss_unregistered;
@@ -36,6 +37,14 @@ pub(super) fn begin_far<const HOW: u64>(point: &'static Point) -> u64 {
 #[cold]
 #[inline(never)]
 pub(super) fn begin<const HOW: u64>(point: &'static Point) -> u64 {
+    let control = point.control();
+    if control.only_counts_allocs()
+        && let Some(thread) = current::near()
+        && thread.follows(point.offset(), control.sanitized())
+        && !thread.is_full(thread.place())
+    {
+        return begin_counting::<HOW>(thread, point, control.sanitized());
+    }
     if room::has_room() {
         return begin_slowly(point, HOW);
     }
@@ -44,6 +53,26 @@ pub(super) fn begin<const HOW: u64>(point: &'static Point) -> u64 {
         _ => process::miss(),
     }
     0
+}
+
+/// Begins a region that counts its allocations and is ready for the fast path.
+#[inline(always)]
+fn begin_counting<const HOW: u64>(
+    thread: &'static Thread,
+    point: &'static Point,
+    control: Control,
+) -> u64 {
+    let [inside, pair] = overhead().beyond(ALLOCS);
+    thread.cover(pair);
+    let tag = measure::begin_in::<HOW>(thread, point, control);
+    // The test fails if the begin has taken the slow path and has set flags there.
+    if !thread.is_in(tag) || !allocs::begin(thread, point, tag) {
+        return tag;
+    }
+    let region = thread.region(tag);
+    region.delay(inside);
+    region.mark_counting();
+    tag | ALLOCS
 }
 
 #[inline(never)]
@@ -131,7 +160,25 @@ pub(super) fn begin_again<const HOW: u64>(point: &'static Point) -> u64 {
 #[cold]
 #[inline(never)]
 pub(super) fn end(tag: u64, now: u64, covered: u64) {
+    let place = tag & !ALLOCS;
+    if place != tag
+        && let Some(thread) = current::near()
+        && thread.is_in(place)
+    {
+        return end_counting(thread, tag, place, End { now, covered });
+    }
     end_of(tag, now, covered, false);
+}
+
+/// Ends the innermost region, which counts its allocations, on the fast path if possible.
+#[inline(always)]
+fn end_counting(thread: &Thread, tag: u64, place: u64, end: End) {
+    let region = thread.region(place);
+    // SAFETY: a region that is open has begun.
+    let point = unsafe { region.point_of_open() };
+    let slow = |marked, now| end_of(tag, now, end.covered, marked);
+    let beside = || _ = allocs::end_marked(thread, region, true);
+    measure::record::<false, SCOPE>(thread, region, place, [point.offset(); 2], end, slow, beside);
 }
 
 /// [`end`] on a thread whose position the caller has marked.
@@ -195,7 +242,7 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     let point = unsafe { region.point_of_open() };
     let mut end = if tag & FENCED == 0 { end } else { fenced_end(thread) };
     if tag & ALLOCS != 0 {
-        allocs::end(thread, region, point, !extra.latch);
+        allocs::end(thread, region, !extra.latch);
     }
     let is_plain =
         !extra.latch && extra.amounts.is_none() && tag & (AMOUNTS | IS_PLACE) == IS_PLACE;
@@ -264,10 +311,11 @@ pub(super) fn is_recorded<const TURNED: bool>(
         return false;
     }
     let mut is_recorded = true;
-    measure::record::<TURNED, HAND>(thread, region, place, of, end, |marked, _| {
+    let slow = |marked, _| {
         busy::unmark(thread, marked);
         is_recorded = false;
-    });
+    };
+    measure::record::<TURNED, HAND>(thread, region, place, of, end, slow, || ());
     is_recorded
 }
 

@@ -92,9 +92,17 @@ impl Control {
         self.0 & ALLOCS != 0
     }
 
+    /// Whether the point is on and has [`ALLOCS`] as its only flag.
+    #[inline(always)]
+    #[must_use]
+    pub const fn only_counts_allocs(self) -> bool {
+        self.0 & (ENABLED | FENCED | ALLOCS) == ENABLED | ALLOCS
+    }
+
     /// The word without [`FENCED`], without [`ALLOCS`], and without the bits that are always 0, which a hostile process
     /// may have set. A cell follows a sanitized word, so a word that equals the cell's has these
     /// bits clear, too.
+    #[inline(always)]
     #[must_use]
     pub const fn sanitized(self) -> Self {
         Self(self.0 & MEANT)

@@ -31,12 +31,24 @@ static AVERAGE: pfp::Point = pfp::Point::new("average");
 static BY_HAND: pfp::Point = pfp::Point::new("by hand");
 static TIMED_OFF: pfp::MeteredPoint = pfp::MeteredPoint::new("timed off", &["bytes", "flops"]);
 static POLLED: pfp::Point = pfp::Point::new("poll");
+static ALLOCS: pfp::Point = pfp::Point::new("allocs").counting_allocs();
+
+#[global_allocator]
+static ALLOCATOR: pfp::Alloc = pfp::Alloc::new(std::alloc::System);
 
 /// One region.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_enabled() {
     pfp::scope!("enabled");
+    black_box(());
+}
+
+/// One region that counts its allocations.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_allocs() {
+    let _guard = ALLOCS.measure();
     black_box(());
 }
 
@@ -323,6 +335,7 @@ fn main() -> ExitCode {
         "amounts_off" => pairs_amounts_off,
         "numeric" => pairs_numeric,
         "disabled" => pairs_disabled,
+        "allocs" => pairs_allocs,
         "call" => pairs_call,
         "disabled_call" => pairs_disabled_call,
         "nested" => pairs_nested,

@@ -215,9 +215,13 @@ fn a_debian_package_has_the_viewer_and_the_library() {
     c::run(Command::new("dpkg-deb").arg("-x").args([package, &root]));
 
     let usr = root.join("usr");
-    for file in
-        ["include/pfp.hpp", "lib/libpfp.a", "lib/libpfp_inject.so", "share/doc/pfp/LICENSE-MIT"]
-    {
+    for file in [
+        "include/pfp.hpp",
+        "lib/libpfp.a",
+        "lib/libpfp_inject.so",
+        "lib/libpfp_alloc.so",
+        "share/doc/pfp/LICENSE-MIT",
+    ] {
         assert!(usr.join(file).is_file(), "{file}");
     }
     let viewer = usr.join("bin/pfp-top");

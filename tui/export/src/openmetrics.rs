@@ -55,7 +55,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::series::{Labels, ProcessSeries, SeriesPoint, losses};
 use super::subject::Subject;
 use pfp_model::headline::clock_word;
-use pfp_read::snapshot::{Bucket, Cell, Loss, Snapshot, Stats, total};
+use pfp_read::snapshot::{Allocs, Bucket, Cell, Loss, Snapshot, Stats, total};
 use pfp_read::waits::WaitTotals;
 
 /// End of the first bucket, seconds.
@@ -316,6 +316,32 @@ impl Exposition {
         })
     }
 
+    /// Writes what regions have allocated; nothing if no point counts it.
+    fn allocs(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Family = (&'static str, &'static str, fn(&Allocs) -> u64);
+        const FAMILIES: [Family; 3] = [
+            ("pfp_allocs", "Allocations, without nested calls.", |allocs| allocs.allocs),
+            ("pfp_alloc_bytes", "Allocated bytes, without nested calls.", |allocs| allocs.bytes),
+            ("pfp_freed_bytes", "Freed bytes, without nested calls.", |allocs| allocs.freed),
+        ];
+        let sum = |cells: &[Arc<Cell>]| {
+            cells.iter().fold(Allocs::default(), |sum, cell| sum.plus(&cell.allocs))
+        };
+        let has_any = |part: &ProcessSeries| sum(&part.snapshot.cells).calls > 0;
+        if !self.parts.iter().any(has_any) {
+            return Ok(());
+        }
+        for (name, help, of) in FAMILIES {
+            self.family(encoder, &(name, help, None), MetricType::Counter, |part, add| {
+                part.each(|labels, _, cells| match sum(cells) {
+                    sum if sum.calls == 0 => Ok(()),
+                    sum => add(labels, Number::Whole(of(&sum))),
+                })
+            })?;
+        }
+        Ok(())
+    }
+
     /// Writes the times of waits; nothing if no process is sampled.
     fn waits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let has_any = |part: &ProcessSeries| WaitTotals::of(&part.snapshot).is_some();
@@ -458,6 +484,7 @@ impl Collector for Exposition {
         ];
         sums.iter().try_for_each(|(family, of)| self.sum(out, family, *of))?;
         self.amounts(out)?;
+        self.allocs(out)?;
         self.waits(out)?;
         self.histograms(out)?;
         self.points(out)?;

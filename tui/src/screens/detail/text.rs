@@ -12,7 +12,7 @@ use pfp_model::columns::{self, state_word};
 use pfp_model::histogram::HistogramBar;
 use pfp_model::threads::own_name;
 use pfp_model::{CallEnd, Calls, HistogramWindow, Related, WindowStats, histogram, lost};
-use pfp_read::snapshot::Stats;
+use pfp_read::snapshot::{Allocs, Stats};
 use pfp_read::text::counted;
 use pfp_read::waits::RUNNING;
 
@@ -95,11 +95,12 @@ impl DetailText {
         };
         let left = pane.figures();
         let (waits, above) = (pane.waits(width), pane.amounts(width));
+        let allocs = pane.allocs(width);
         let mut below = pane.lanes(width);
         below.extend(pane.calls(width));
         // The histogram gets the remaining lines. The added line is the point's heading.
         let around = [self.lines.len(), waits.len(), above.len(), load.len(), below.len()];
-        let others = 1 + around.iter().sum::<usize>();
+        let others = 1 + allocs.len() + around.iter().sum::<usize>();
         let around = 1 + usize::from(pane.window_stats.is_some());
         let room = height.saturating_sub(others);
         let room =
@@ -112,6 +113,7 @@ impl DetailText {
             self.add(pane.histogram(width));
         }
         self.add(waits);
+        self.add(allocs);
         self.lines.extend(above);
         self.add_load(load);
         self.lines.extend(below);
@@ -363,6 +365,34 @@ impl Pane<'_> {
         let chosen = &self.detail.tables[place];
         let (blanks, table) = (0, TABLES[place]);
         sums::lines(table, chosen, rows, renamed, (blanks, width), &self.scale, self.styles)
+    }
+
+    /// What the point's regions have allocated; nothing if they do not count it.
+    fn allocs(&self, width: usize) -> Vec<Line<'static>> {
+        let Some(allocs) = self.figures.allocs() else { return Vec::new() };
+        let name_width = width.saturating_sub(2 + 4 * 9).clamp(13, 40);
+        let grid = Grid::new(self.styles.glyphs.ellipsis);
+        let grid = grid.left("", 0).left("Allocations", name_width);
+        let grid = grid.right("Number", 8).right("Bytes", 8).right("Freed", 8).right("Largest", 8);
+        let number = |value: u64| units::count(value);
+        let row = |name, [count, bytes, freed, largest]: [String; 4]| {
+            Line::raw(grid.line(["", name, &count, &bytes, &freed, &largest]))
+        };
+        let own = [allocs.allocs, allocs.bytes, allocs.freed].map(number);
+        let nested = [allocs.allocs_inclusive, allocs.bytes_inclusive, allocs.freed_inclusive];
+        let per_call = [|it: &Allocs| it.allocs, |it: &Allocs| it.bytes, |it: &Allocs| it.freed];
+        let per_call =
+            per_call.map(|of| self.figures.allocs_per_call(of).map_or(NONE.into(), units::si));
+        let with = |three: [String; 3], largest: String| {
+            let [count, bytes, freed] = three;
+            [count, bytes, freed, largest]
+        };
+        vec![
+            grid.heading(None, width, self.styles),
+            row("per call", with(per_call, number(allocs.largest))),
+            row("in all", with(own, String::new())),
+            row("with nested", with(nested.map(number), String::new())),
+        ]
     }
 
     /// The amounts of the point's regions, and its figures grouped by amounts.
