@@ -173,7 +173,11 @@ pub(super) fn begin(thread: &Thread, point: &Point, tag: u64) -> bool {
 /// part of a measurement that a later part completes. If the caller is a signal handler that has
 /// interrupted an end, the allocations count for the region around.
 pub(super) fn end(thread: &Thread, region: &Region, is_call: bool) {
-    let _ = thread.busy(|| end_marked(thread, region, is_call));
+    if thread.busy(|| end_marked(thread, region, is_call)).is_none()
+        && let Some(numbers) = thread.allocs.numbers()
+    {
+        restore_largest(numbers, thread.allocs_at_begin(region.tag()));
+    }
 }
 
 /// [`end`] on a thread that is [marked](crate::marker).
@@ -185,8 +189,7 @@ pub(super) fn end_marked(thread: &Thread, region: &Region, is_call: bool) -> Opt
     let taken = get(&thread.allocs.taken);
     let own = minus(minus(now, taken), get(&at_begin.untaken));
     put(&thread.allocs.taken, plus(taken, own));
-    let before = at_begin.largest.load(Relaxed);
-    let largest = numbers.replace_largest(|largest| largest.max(before));
+    let largest = restore_largest(numbers, at_begin);
     let epoch = at_begin.epoch.load(Relaxed) as u32;
     // After a reset, the sums belong to regions that began later.
     let sums = words.current(epoch)?;
@@ -208,6 +211,14 @@ pub(super) fn end_marked(thread: &Thread, region: &Region, is_call: bool) -> Opt
         words.publish(epoch, &sums.plus(&more));
     }
     Some(())
+}
+
+/// Returns the largest allocation of the region, and takes that of the region around into account
+/// again.
+#[inline(always)]
+fn restore_largest(numbers: &Numbers, at_begin: &AtBegin) -> u64 {
+    let before = at_begin.largest.load(Relaxed);
+    numbers.replace_largest(|largest| largest.max(before))
 }
 
 /// Replaces what an open region has stored by what it has allocated since, before its context is

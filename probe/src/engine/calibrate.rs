@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::guard::Guard;
-use super::measure::flags_of;
+use super::measure::{SCOPE, flags_of};
 use super::overhead::{Beyond, CALIBRATING, Costs, overhead};
-use super::region::{ALLOCS, FENCED};
+use super::region::FENCED;
 use super::thread::Thread;
 use super::{cold, copies, current, process, slow};
 use crate::Point;
@@ -62,9 +62,11 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     least.pair = least.pair.max(least.inside).max(1);
     least.lap = least.lap.max(least.inside);
     overhead().replace(least);
-    calibrate_beyond(point, thread, FENCED, &overhead().fence);
+    let fenced = || drop(Guard::of(slow::push(thread, point, FENCED)));
+    calibrate_beyond(thread, fenced, &overhead().fence);
     if alloc::of_this_thread().is_some() {
-        calibrate_beyond(point, thread, ALLOCS, &overhead().allocs);
+        let begin = || slow::begin_counting::<SCOPE>(thread, point, point.control());
+        calibrate_beyond(thread, || drop(Guard::of(begin())), &overhead().allocs);
     }
     if let Some(process) = process::current() {
         process.segment.counters().overhead_inside.store(least.inside, Relaxed);
@@ -78,9 +80,8 @@ fn recording() -> Option<&'static Thread> {
     current::thread().filter(|thread| !thread.overflows() && thread.written() > 0)
 }
 
-/// Measures what a region with a flag costs in addition to a scope, and subtracts that cost from now
-/// on.
-fn calibrate_beyond(point: &'static Point, thread: &Thread, flag: u64, beyond: &Beyond) {
+/// Measures what such a region costs in addition to a scope, and subtracts that cost from now on.
+fn calibrate_beyond(thread: &Thread, mut region: impl FnMut(), beyond: &Beyond) {
     /// Number of batches. Several are needed, because the first ones run cold code.
     const BATCHES: usize = 8;
     let costs = overhead().replace(Costs::NONE);
@@ -89,7 +90,7 @@ fn calibrate_beyond(point: &'static Point, thread: &Thread, flag: u64, beyond: &
     let mut least = None;
     for _ in 0..BATCHES {
         let switches = thread.clock.switches();
-        let (all, inside) = timed(thread, || drop(Guard::of(slow::push(thread, point, flag))));
+        let (all, inside) = timed(thread, &mut region);
         if thread.clock.switches() == switches {
             let (known, pair) = least.unwrap_or((u64::MAX, u64::MAX));
             least = Some((known.min(inside), pair.min(all / BATCH as u64)));

@@ -57,7 +57,7 @@ pub(super) fn begin<const HOW: u64>(point: &'static Point) -> u64 {
 
 /// Begins a region that counts its allocations and is ready for the fast path.
 #[inline(always)]
-fn begin_counting<const HOW: u64>(
+pub(super) fn begin_counting<const HOW: u64>(
     thread: &'static Thread,
     point: &'static Point,
     control: Control,
