@@ -54,6 +54,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::series::{Labels, ProcessSeries, SeriesPoint, losses};
 use super::subject::Subject;
+use pfp_model::allocs;
 use pfp_model::headline::clock_word;
 use pfp_read::snapshot::{Allocs, Bucket, Cell, Loss, Snapshot, Stats, total};
 use pfp_read::waits::WaitTotals;
@@ -324,16 +325,13 @@ impl Exposition {
             ("pfp_alloc_bytes", "Allocated bytes, without nested calls.", |allocs| allocs.bytes),
             ("pfp_freed_bytes", "Freed bytes, without nested calls.", |allocs| allocs.freed),
         ];
-        let sum = |cells: &[Arc<Cell>]| {
-            cells.iter().fold(Allocs::default(), |sum, cell| sum.plus(&cell.allocs))
-        };
-        let has_any = |part: &ProcessSeries| sum(&part.snapshot.cells).calls > 0;
+        let has_any = |part: &ProcessSeries| allocs(&part.snapshot.cells).calls > 0;
         if !self.parts.iter().any(has_any) {
             return Ok(());
         }
         for (name, help, of) in FAMILIES {
             self.family(encoder, &(name, help, None), MetricType::Counter, |part, add| {
-                part.each(|labels, _, cells| match sum(cells) {
+                part.each(|labels, _, cells| match allocs(cells) {
                     sum if sum.calls == 0 => Ok(()),
                     sum => add(labels, Number::Whole(of(&sum))),
                 })

@@ -10,6 +10,9 @@
 //! | `pfp.off_cpu` | sum | s | point, thread | `pfp_off_cpu_seconds_total` |
 //! | `pfp.switches` | sum | `{switch}` | point, thread | `pfp_switches_total` |
 //! | `pfp.amount` | sum | | point, thread, amount | `pfp_amount_total` |
+//! | `pfp.allocs` | sum | `{allocation}` | point, thread | `pfp_allocs_total` |
+//! | `pfp.alloc_bytes` | sum | By | point, thread | `pfp_alloc_bytes_total` |
+//! | `pfp.freed_bytes` | sum | By | point, thread | `pfp_freed_bytes_total` |
 //! | `pfp.wait` | sum | s | point, reason | `pfp_wait_seconds_total` |
 //! | `pfp.call.exclusive` | exponential histogram | s | point, thread | `pfp_call_exclusive_seconds` |
 //! | `pfp.load` | gauge | `{cpu}` | point | `pfp_load` |
@@ -47,6 +50,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use super::native::{Native, SCHEMA, ZERO};
 use super::series::{Labels, ProcessSeries, losses};
 use super::subject::Subject;
+use pfp_model::allocs;
 use pfp_model::headline::clock_word;
 use pfp_read::snapshot::{Cell, Loss, Process, total};
 use pfp_read::waits::WaitTotals;
@@ -72,13 +76,16 @@ const fn gauge(name: &'static str, unit: &'static str, about: &'static str) -> M
 }
 
 /// The metrics that are numbers, in the order of [`NumberKind`].
-const FAMILIES: [MetricInfo; 14] = [
+const FAMILIES: [MetricInfo; 17] = [
     sum("pfp.calls", "{call}", "Finished measurements."),
     sum("pfp.exclusive", "s", "Time on a CPU, nested regions taken out."),
     sum("pfp.inclusive", "s", "Time on a CPU with nested regions; recursion counted once."),
     sum("pfp.off_cpu", "s", "Time between begin and end that the thread was not on a CPU."),
     sum("pfp.switches", "{switch}", "Switches of the thread noticed between begin and end."),
     sum("pfp.amount", "", "What the calls carried: bytes, floating-point operations, items."),
+    sum("pfp.allocs", "{allocation}", "Allocations, without nested calls."),
+    sum("pfp.alloc_bytes", "By", "Allocated bytes, without nested calls."),
+    sum("pfp.freed_bytes", "By", "Freed bytes, without nested calls."),
     sum("pfp.wait", "s", "Time that threads waited in the point, or were queued; sampled."),
     gauge("pfp.load", "{cpu}", "Share of one CPU that the point takes, nested regions taken out."),
     gauge("pfp.enabled", "", "Whether the point measures."),
@@ -102,6 +109,9 @@ enum NumberKind {
     OffCpu,
     Switches,
     Amount,
+    Allocs,
+    AllocBytes,
+    FreedBytes,
     Wait,
     Load,
     Enabled,
@@ -263,6 +273,16 @@ impl ProcessMetrics {
                 attributes,
                 whole(u64::try_from(sum).unwrap_or(u64::MAX)),
             );
+        }
+        let sums = allocs(cells);
+        if sums.calls > 0 {
+            for (of, value) in [
+                (NumberKind::Allocs, sums.allocs),
+                (NumberKind::AllocBytes, sums.bytes),
+                (NumberKind::FreedBytes, sums.freed),
+            ] {
+                self.sum(of, begin, attributes.clone(), whole(value));
+            }
         }
         if !part.histograms {
             return;

@@ -87,7 +87,7 @@ struct Pace {
 }
 
 /// What these cells' regions have allocated.
-fn allocs(cells: &[Arc<Cell>]) -> Allocs {
+pub fn allocs(cells: &[Arc<Cell>]) -> Allocs {
     cells.iter().fold(Allocs::default(), |sum, cell| sum.plus(&cell.allocs))
 }
 

@@ -51,7 +51,9 @@ use std::sync::Arc;
 
 pub use between::between;
 pub use calls::{CallEnd, Calls, Related};
-pub use figures::{Amount, BYTES, FLOPS, Figures, LaneFigures, TupleFigures, amounts, intensity};
+pub use figures::{
+    Amount, BYTES, FLOPS, Figures, LaneFigures, TupleFigures, allocs, amounts, intensity,
+};
 pub use histogram::Quantiles;
 pub use history::{History, LoadSlice, Sample};
 pub use lifetime::Lifetime;
