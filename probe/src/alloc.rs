@@ -3,7 +3,13 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 #[cfg(feature = "enabled")]
-pub(crate) use numbers::{Numbers, look_up, of_this_thread};
+mod samples;
+
+#[cfg(feature = "enabled")]
+pub(crate) use self::{
+    numbers::{Numbers, look_up, of_this_thread},
+    samples::LiveWords,
+};
 
 /// A global allocator that counts what the program allocates, so that regions can show their
 /// allocations. It calls the allocator `A` for the memory itself.
@@ -56,6 +62,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        forget(old);
         // SAFETY: the caller's promise is the one that `A` needs.
         let new = counted(unsafe { self.0.realloc(old, layout, size) }, size);
         if !new.is_null() {
@@ -66,6 +73,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        forget(memory);
         // SAFETY: the caller's promise is the one that `A` needs.
         unsafe { self.0.dealloc(memory, layout) };
         count_free(layout.size());
@@ -75,17 +83,27 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 /// Counts an allocation, unless it failed.
 #[inline(always)]
 fn counted(memory: *mut u8, size: usize) -> *mut u8 {
+    #[cfg(feature = "enabled")]
     if !memory.is_null() {
-        count_alloc(size);
+        numbers::alloc(size as u64, |left| samples::take(memory.addr(), size as u64, left));
     }
+    let _ = size;
     memory
+}
+
+/// Forgets the samples of memory that is about to be freed.
+#[inline(always)]
+fn forget(memory: *mut u8) {
+    #[cfg(feature = "enabled")]
+    samples::forget(memory.addr());
+    let _ = memory;
 }
 
 /// Counts an allocation of the calling thread, for an allocator that is not behind [`Alloc`].
 #[inline(always)]
 pub fn count_alloc(size: usize) {
     #[cfg(feature = "enabled")]
-    numbers::alloc(size as u64);
+    numbers::alloc(size as u64, |left| left);
     let _ = size;
 }
 
@@ -108,6 +126,9 @@ mod numbers {
         compiler_fence,
     };
 
+    use pfp_shm_layout::environment::variable;
+
+    use super::samples;
     use crate::word;
 
     /// What a thread has allocated so far. `libpfp_alloc.so` has the same words.
@@ -122,6 +143,8 @@ mod numbers {
         freed: AtomicU64,
         /// Bytes of the largest allocation since a region has set this to 0.
         largest: AtomicU64,
+        /// Bytes to allocate until the next [sample](super::samples).
+        left: AtomicU64,
     }
 
     thread_local! {
@@ -132,6 +155,7 @@ mod numbers {
                 bytes: AtomicU64::new(0),
                 freed: AtomicU64::new(0),
                 largest: AtomicU64::new(0),
+                left: AtomicU64::new(0),
             }
         };
     }
@@ -142,11 +166,24 @@ mod numbers {
     /// that library.
     static PRELOADED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-    /// Looks for `libpfp_alloc.so`.
-    pub(crate) fn look_up() {
-        // SAFETY: the name is NUL-terminated.
-        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pfp_alloc_numbers".as_ptr()) };
-        PRELOADED.store(found, Relaxed);
+    /// Looks for `libpfp_alloc.so`. Its samples, or those of this copy of pfp, find their region by
+    /// `find`.
+    pub(crate) fn look_up(find: samples::Find) {
+        let rate = variable(c"PFP_ALLOC_SAMPLE").and_then(|rate| rate.to_str()?.parse().ok());
+        let rate = rate.unwrap_or(samples::USUAL_RATE);
+        // SAFETY: the names are NUL-terminated.
+        let [numbers, start] = [c"pfp_alloc_numbers", c"pfp_alloc_start_samples"]
+            .map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
+        PRELOADED.store(numbers, Relaxed);
+        if start.is_null() {
+            return samples::start(find, rate);
+        }
+        // SAFETY: the library's function of that name has this type.
+        let start = unsafe {
+            mem::transmute::<*mut c_void, unsafe extern "C" fn(samples::Find, u64)>(start)
+        };
+        // SAFETY: the function stores its arguments. Any thread may call `find`.
+        unsafe { start(find, rate) };
     }
 
     /// The calling thread's numbers, which last as long as the thread; `None` if no allocator
@@ -166,7 +203,7 @@ mod numbers {
     }
 
     #[inline(always)]
-    pub(super) fn alloc(size: u64) {
+    pub(super) fn alloc(size: u64, sample: impl FnOnce(u64) -> u64) {
         if !COUNTS.load(Relaxed) {
             COUNTS.store(true, Relaxed);
         }
@@ -176,6 +213,8 @@ mod numbers {
             if own.largest.load(Relaxed) < size {
                 own.largest.store(size, Relaxed);
             }
+            let left = own.left.load(Relaxed);
+            own.left.store(if left < size { sample(left) } else { left - size }, Relaxed);
         });
     }
 
@@ -201,7 +240,7 @@ mod numbers {
 
         /// Runs work whose allocations do not count. No signal handler may run during it.
         pub(crate) fn uncounted<R>(&self, work: impl FnOnce() -> R) -> R {
-            let words = [&self.allocs, &self.bytes, &self.freed, &self.largest];
+            let words = [&self.allocs, &self.bytes, &self.freed, &self.largest, &self.left];
             let before = words.map(|word| word.load(Relaxed));
             compiler_fence(SeqCst);
             let result = work();

@@ -12,6 +12,8 @@
 
 mod next;
 mod numbers;
+#[path = "../../src/alloc/samples.rs"]
+mod samples;
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -25,11 +27,18 @@ pub extern "C" fn pfp_alloc_numbers() -> *const Numbers {
     if numbers::has_counted() { numbers::of_this_thread() } else { ptr::null() }
 }
 
+/// Starts to sample living memory, about once in `rate` bytes. Samples find the region that has
+/// allocated them by `find`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_alloc_start_samples(find: samples::Find, rate: u64) {
+    samples::start(find, rate);
+}
+
 /// Counts an allocation of `size` bytes, unless it failed.
 #[inline(always)]
 fn counted(memory: *mut c_void, size: usize) -> *mut c_void {
     if !memory.is_null() {
-        numbers::alloc(size);
+        numbers::alloc(memory, size);
     }
     memory
 }
@@ -79,6 +88,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
     if memory.is_null() || next::is_early(memory) {
         return;
     }
+    samples::forget(memory.addr());
     // SAFETY: the caller passes memory that is not freed yet.
     numbers::free(unsafe { given(memory) });
     // SAFETY: the caller passes memory that is not freed yet.
@@ -103,6 +113,7 @@ pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
     }
     let mut before = 0;
     if !old.is_null() {
+        samples::forget(old.addr());
         // SAFETY: the caller passes memory that is not freed yet.
         before = unsafe { given(old) };
     }
@@ -165,7 +176,8 @@ pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size
     // SAFETY: the caller passes a place for the address.
     let failed = unsafe { next::posix_memalign(to, align, size) };
     if failed == 0 {
-        numbers::alloc(size);
+        // SAFETY: the call has stored the address.
+        numbers::alloc(unsafe { *to }, size);
     }
     failed
 }

@@ -1,9 +1,13 @@
 //! What each thread has allocated.
 
+use std::ffi::c_void;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// What a thread has allocated so far. Copies of pfp have the same four words (`probe/src/alloc.rs`).
+use crate::samples;
+
+/// What a thread has allocated so far. Copies of pfp have the same first words
+/// (`probe/src/alloc.rs`).
 #[repr(C)]
 #[derive(Debug)]
 pub struct Numbers {
@@ -15,6 +19,8 @@ pub struct Numbers {
     freed: AtomicU64,
     /// Bytes of the largest allocation since pfp has set this to 0.
     largest: AtomicU64,
+    /// Bytes to allocate until the next sample.
+    left: AtomicU64,
     /// 1 while the thread looks for the next functions.
     is_looking: AtomicU64,
 }
@@ -109,6 +115,7 @@ mod storage {
                 bytes: AtomicU64::new(0),
                 freed: AtomicU64::new(0),
                 largest: AtomicU64::new(0),
+                left: AtomicU64::new(0),
                 is_looking: AtomicU64::new(0),
             }
         };
@@ -138,15 +145,18 @@ fn own() -> &'static Numbers {
     unsafe { &*of_this_thread() }
 }
 
-/// Counts an allocation.
+/// Counts an allocation, and samples it if it is the thread's turn.
 #[inline(always)]
-pub(crate) fn alloc(size: usize) {
+pub(crate) fn alloc(memory: *mut c_void, size: usize) {
     let (own, size) = (own(), size as u64);
     storage::increment::<{ offset_of!(Numbers, allocs) }>(own);
     storage::add::<{ offset_of!(Numbers, bytes) }>(own, size);
     if own.largest.load(Relaxed) < size {
         own.largest.store(size, Relaxed);
     }
+    let left = own.left.load(Relaxed);
+    let next = if left < size { samples::take(memory.addr(), size, left) } else { left - size };
+    own.left.store(next, Relaxed);
 }
 
 /// Counts freed memory.

@@ -26,9 +26,10 @@ use std::sync::atomic::{
 use pfp_shm_layout::allocs::{AllocSums, AllocWords};
 
 use super::clock_reading::STAMP_ATTEMPTS;
-use super::region::Region;
+use super::current;
+use super::region::{ALLOCS, Region};
 use super::thread::Thread;
-use crate::alloc::{self, Numbers};
+use crate::alloc::{self, LiveWords, Numbers};
 use crate::point::Point;
 
 /// Allocations, allocated bytes and freed bytes.
@@ -205,6 +206,7 @@ pub(super) fn end_marked(thread: &Thread, region: &Region, is_call: bool) -> Opt
         bytes_inclusive,
         freed_inclusive,
         largest,
+        ..AllocSums::default()
     };
     // Checked as late as possible: a child that a signal handler has forked must write nothing.
     if thread.is_alive() {
@@ -219,6 +221,19 @@ pub(super) fn end_marked(thread: &Thread, region: &Region, is_call: bool) -> Opt
 fn restore_largest(numbers: &Numbers, at_begin: &AtBegin) -> u64 {
     let before = at_begin.largest.load(Relaxed);
     numbers.replace_largest(|largest| largest.max(before))
+}
+
+/// The words of living allocations of the calling thread's innermost region that counts; null
+/// without one. Allocators call this, also in signal handlers.
+pub(super) extern "C" fn live_words() -> *const LiveWords {
+    let find = || {
+        let thread = current::near().filter(|thread| thread.is_alive())?;
+        let levels = (0..thread.open_levels()).rev();
+        let tags = levels.map(|level| thread.region_at(level).tag());
+        let tag = tags.into_iter().find(|tag| tag & ALLOCS != 0)?;
+        Some(ptr::from_ref(thread.allocs_at_begin(tag).words()?.live()).cast())
+    };
+    find().unwrap_or(ptr::null())
 }
 
 /// Replaces what an open region has stored by what it has allocated since, before its context is

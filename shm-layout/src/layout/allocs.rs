@@ -6,6 +6,7 @@
 //! ```text
 //!   0 +--------------------------------------------------+
 //!     | seq: reset epoch 28 bits | publications 36 bits  |  each region
+//!     | live: bytes | samples                            |  any thread
 //!  64 | sums[2]: two copies, one of them published       |
 //! 192 +--------------------------------------------------+
 //! ```
@@ -14,6 +15,10 @@
 //! `seq`, whose lowest bit selects the published copy. So the sums are whole at every instruction,
 //! also after the writer was killed. The sums belong to one reset epoch of the point: the first
 //! region of a later epoch starts from zeros.
+//!
+//! The two words of `live` estimate the memory that regions of the point have allocated and that is
+//! not freed yet: see `probe/src/alloc/samples.rs`. Any thread may free it, so each adds and
+//! subtracts atomically, and each word counts for itself. No reset clears them.
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|
@@ -48,6 +53,11 @@ pub struct AllocSums {
     pub freed_inclusive: u64,
     /// Bytes of the largest single allocation.
     pub largest: u64,
+    /// Bytes that are not freed yet, estimated by samples.
+    pub live_bytes: u64,
+    /// Samples that are not freed yet. The estimate has an error of about one over the square root
+    /// of this number.
+    pub live_samples: u64,
 }
 
 impl AllocSums {
@@ -68,6 +78,8 @@ impl AllocSums {
             bytes_inclusive: bytes_inclusive.wrapping_add(more.bytes_inclusive),
             freed_inclusive: freed_inclusive.wrapping_add(more.freed_inclusive),
             largest: largest.max(more.largest),
+            live_bytes: self.live_bytes.wrapping_add(more.live_bytes),
+            live_samples: self.live_samples.wrapping_add(more.live_samples),
         }
     }
 
@@ -80,7 +92,7 @@ impl AllocSums {
         self,
         mut field: impl FnMut(&'static str, u64) -> Result<(), E>,
     ) -> Result<(), E> {
-        const NAMES: [&str; FIGURES] = [
+        const NAMES: [&str; FIGURES + 2] = [
             "calls",
             "allocs",
             "bytes",
@@ -89,8 +101,14 @@ impl AllocSums {
             "bytes_inclusive",
             "freed_inclusive",
             "largest",
+            "live_bytes",
+            "live_samples",
         ];
-        NAMES.iter().zip(self.words()).try_for_each(|(name, value)| field(name, value))
+        let live = [self.live_bytes, self.live_samples];
+        NAMES
+            .iter()
+            .zip(self.words().into_iter().chain(live))
+            .try_for_each(|(name, value)| field(name, value))
     }
 
     #[inline(always)]
@@ -115,6 +133,8 @@ impl AllocSums {
             bytes_inclusive,
             freed_inclusive,
             largest,
+            live_bytes: 0,
+            live_samples: 0,
         }
     }
 }
@@ -124,6 +144,7 @@ impl AllocSums {
 #[derive(Debug, Default)]
 pub struct AllocWords {
     seq: AtomicU64,
+    live: [AtomicU64; 2],
     sums: [SumsCopy; 2],
 }
 
@@ -157,6 +178,23 @@ impl AllocWords {
         }
         // Pairs with `allocs-enter`.
         self.seq.store(next, ord!("allocs-close", Release));
+    }
+
+    /// The words of the living memory: bytes and samples.
+    #[must_use]
+    pub fn live(&self) -> &[AtomicU64; 2] {
+        &self.live
+    }
+
+    /// Adds the living memory to sums of the present window.
+    #[must_use]
+    pub fn with_live(&self, sums: AllocSums) -> AllocSums {
+        // A sample may be freed between its two additions, so the words may be negative.
+        let [live_bytes, live_samples] = self.live.each_ref().map(|word| {
+            let value = word.load(Ordering::Relaxed);
+            if value as i64 >= 0 { value } else { 0 }
+        });
+        AllocSums { live_bytes, live_samples, ..sums }
     }
 
     /// The published sums and their reset epoch. `None` if the writer has published others

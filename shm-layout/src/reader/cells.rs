@@ -73,8 +73,8 @@ impl CellReader {
         let is_read = self.read_on(segment, cell, from, key, picture)?
             || self.read_anew(segment, cell, from, key, picture)?;
         // The allocations are read last: a region adds its allocations before it writes its record.
-        if let Some(place) = key.place.filter(|_| is_read && cell.allocs_to_read() != 0) {
-            read_allocs(segment, cell, key, &mut picture.cells[place as usize]);
+        if is_read {
+            read_allocs(segment, cell, key, picture);
         }
         Ok(is_read)
     }
@@ -234,9 +234,15 @@ impl CellReader {
 
 /// Reads what the regions of a cell have allocated in the point's current window. If the writer
 /// publishes new sums at each attempt, the known ones stay.
-fn read_allocs(segment: Sparse<'_>, cell: &Cell, key: &CacheKey, reading: &mut CellReading) {
-    let Some(words) = segment.allocs(cell.allocs_to_read()) else { return };
+pub(super) fn read_allocs(segment: Sparse<'_>, cell: &Cell, key: &CacheKey, picture: &mut Picture) {
+    let chunk = cell.allocs_to_read();
+    let Some(place) = key.place.filter(|_| chunk != 0) else { return };
+    let Some(words) = segment.allocs(chunk) else { return };
     let Some((epoch, sums)) = (0..COPY_ATTEMPTS).find_map(|_| words.read()) else { return };
     let is_current = is_current(segment, key.steered_by, epoch) == Some(true);
-    reading.allocs = if is_current { sums } else { AllocSums::default() };
+    let allocs = words.with_live(if is_current { sums } else { AllocSums::default() });
+    let reading = &mut picture.cells[place as usize];
+    if reading.allocs != allocs {
+        (reading.allocs, reading.changed) = (allocs, picture.poll);
+    }
 }

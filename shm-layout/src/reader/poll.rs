@@ -462,6 +462,9 @@ impl<S: Borrow<Segment>> Reader<S> {
                     let key = &cache.keys[index];
                     if !key.is_fresh(sparse, cell, pending) {
                         stale.add((index, key), cell, sparse, picture);
+                    } else if cell.allocs() != 0 {
+                        // Memory may be freed although no region of the point ends.
+                        cells::read_allocs(sparse, cell, key, picture);
                     }
                 }
                 // By now, the memory that was prefetched for these cells has arrived.

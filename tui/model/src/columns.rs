@@ -168,6 +168,10 @@ columns! {
     AllocBytesIncl = "alloc-bytes-incl", "Alloc B incl", 12,
         Count(|f, _| Some(f.allocs()?.bytes_inclusive as f64)).exported("alloc_bytes_inclusive"),
         "allocated bytes, with nested regions";
+    Live = "live", "Live B", 7, Count(|f, _| f.live_bytes()).exported("live_bytes").summed(),
+        "allocated bytes that are not freed yet, estimated by samples";
+    LiveGrowth = "live-growth", "Live +/s", 8, Rate(|f, _| f.live_growth())
+        .exported("live_bytes_per_s").summed(), "growth of the living bytes since the viewer attached";
     LargestAlloc = "largest-alloc", "Largest", 7, Count(|f, _| Some(f.allocs()?.largest as f64))
         .exported("largest_alloc"), "bytes of the largest allocation";
     Imbalance = "imbalance", "Imbal", 7, Rate(|f, _| f.imbalance()).rank(9),
@@ -280,7 +284,7 @@ impl Column {
     ];
 
     /// The columns about allocations, from left to right.
-    pub const ALLOCS: [Self; 14] = [
+    pub const ALLOCS: [Self; 16] = [
         Self::On,
         Self::Process,
         Self::Name,
@@ -289,6 +293,8 @@ impl Column {
         Self::AllocsPerCall,
         Self::BytesPerCall,
         Self::AllocRate,
+        Self::Live,
+        Self::LiveGrowth,
         Self::Allocs,
         Self::AllocBytes,
         Self::FreedBytes,
@@ -298,7 +304,7 @@ impl Column {
     ];
 
     /// The columns of output for other programs (JSON and CSV), unless the user chooses others.
-    pub const PRINTED: [Self; 22] = [
+    pub const PRINTED: [Self; 23] = [
         Self::On,
         Self::Id,
         Self::Process,
@@ -320,6 +326,7 @@ impl Column {
         Self::FreedBytes,
         Self::AllocsIncl,
         Self::AllocBytesIncl,
+        Self::Live,
         Self::Imbalance,
     ];
 

@@ -34,6 +34,8 @@ pub struct Figures {
     amounts: [u128; AMOUNTS],
     /// What its regions have allocated.
     allocs: Allocs,
+    /// The living bytes in the first snapshot, and its elapsed ticks.
+    first_live: Option<(u64, f64)>,
     rates: Rates,
     history: History,
     quantiles: OnceCell<Option<Quantiles>>,
@@ -125,6 +127,7 @@ impl Figures {
                 open: None,
                 amounts: amounts(&cells[range.clone()]),
                 allocs: allocs(&cells[range.clone()]),
+                first_live: None,
                 rates: Rates::default(),
                 history: History::default(),
                 quantiles: OnceCell::new(),
@@ -209,7 +212,10 @@ impl Figures {
         let smooth = load.map(|now| smoothed(smooth.and_then(|it| it.load), now, weight));
         let settled = load.is_some();
         self.rates = Rates { rate, load: smooth, settled, amounts, allocs, paces };
+        let is_new = old.is_none();
         if let Some(old) = old {
+            self.first_live =
+                old.first_live.or(Some((old.snapshot.elapsed_ticks, old.allocs.live_bytes as f64)));
             if old.total == self.total {
                 self.quantiles = old.quantiles;
             } else if old.point().resets == self.point().resets {
@@ -219,6 +225,9 @@ impl Figures {
                 };
             }
             self.history = old.history;
+        }
+        if is_new {
+            self.first_live = Some((began, 0.0));
         }
         let at_ticks = self.snapshot.elapsed_ticks;
         self.history.push(at_ticks.saturating_sub(ticks), Sample { at_ticks, load });
@@ -323,6 +332,7 @@ impl Figures {
         if let Some(old) = old {
             self.rates = old.rates;
             self.history = old.history;
+            self.first_live = old.first_live;
         }
     }
 
@@ -406,6 +416,26 @@ impl Figures {
     pub fn allocs_per_call(&self, of: fn(&Allocs) -> u64) -> Option<f64> {
         let allocs = self.allocs().filter(|allocs| allocs.calls > 0)?;
         Some(of(allocs) as f64 / allocs.calls as f64)
+    }
+
+    /// Bytes that the point's regions have allocated and that are not freed yet, estimated by
+    /// samples. `None` if nothing was counted.
+    pub fn live_bytes(&self) -> Option<f64> {
+        Some(self.allocs()?.live_bytes as f64)
+    }
+
+    /// Standard error of [`Self::live_bytes`], as a share of it.
+    pub fn live_error(&self) -> Option<f64> {
+        let samples = self.allocs()?.live_samples;
+        (samples > 0).then(|| 1.0 / (samples as f64).sqrt())
+    }
+
+    /// Growth of [`Self::live_bytes`] per second, since the first snapshot of the process.
+    pub fn live_growth(&self) -> Option<f64> {
+        let (ticks, bytes) = self.first_live?;
+        let ticks = self.snapshot.elapsed_ticks.checked_sub(ticks).filter(|ticks| *ticks > 0)?;
+        let seconds = ticks as f64 / self.snapshot.clock.ticks_per_second;
+        Some((self.live_bytes()? - bytes) / seconds)
     }
 
     /// Exclusive allocations per second.

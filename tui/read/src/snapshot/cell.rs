@@ -51,6 +51,10 @@ struct AllocFigures {
     bytes_inclusive: u64,
     freed_inclusive: u64,
     largest: u64,
+    #[serde(default)]
+    live_bytes: u64,
+    #[serde(default)]
+    live_samples: u64,
 }
 
 impl Cell {

@@ -387,12 +387,18 @@ impl Pane<'_> {
             let [count, bytes, freed] = three;
             [count, bytes, freed, largest]
         };
-        vec![
+        let live = self.figures.live_error().map(|error| {
+            let bytes = number(allocs.live_bytes);
+            let error = format!("±{}%", units::percent(error));
+            row("not freed yet", [String::new(), bytes, error, String::new()])
+        });
+        let lines = [
             grid.heading(None, width, self.styles),
             row("per call", with(per_call, number(allocs.largest))),
             row("in all", with(own, String::new())),
             row("with nested", with(nested.map(number), String::new())),
-        ]
+        ];
+        lines.into_iter().chain(live).collect()
     }
 
     /// The amounts of the point's regions, and its figures grouped by amounts.
