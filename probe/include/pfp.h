@@ -50,6 +50,7 @@
 #ifndef PFP_H
 #define PFP_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #if !defined(PFP_DISABLE) && UINTPTR_MAX < UINT64_MAX

@@ -17,130 +17,16 @@
 //! of a region adds to them at once: its record has no room for allocations.
 
 use std::ptr;
-use std::sync::atomic::{
-    AtomicPtr, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-    compiler_fence,
-};
+use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::allocs::{AllocSums, AllocWords};
 
-use super::clock_reading::STAMP_ATTEMPTS;
 use super::current;
 use super::region::{ALLOCS, Region};
 use super::thread::Thread;
-use crate::alloc::{self, LiveWords, Numbers};
+use super::thread::allocs::{AtBegin, Three, get, minus, plus, put};
+use crate::alloc::{LiveWords, Numbers};
 use crate::point::Point;
-
-/// Allocations, allocated bytes and freed bytes.
-type Three = [u64; 3];
-type ThreeWords = [AtomicU64; 3];
-
-/// What a region stores at its begin. Only the region's thread uses the words.
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct AtBegin {
-    /// The thread's numbers that no region had taken.
-    untaken: ThreeWords,
-    /// The thread's numbers minus the point's inclusive sums on the lane.
-    beyond_sums: ThreeWords,
-    /// The largest allocation before the region.
-    largest: AtomicU64,
-    /// The reset epoch of the point.
-    epoch: AtomicU64,
-    /// The point's sums on the lane.
-    words: AtomicPtr<AllocWords>,
-}
-
-impl AtBegin {
-    /// The point's sums on the lane.
-    fn words(&self) -> Option<&AllocWords> {
-        // SAFETY: the pointer is null, or `begin` or `turn` has stored it, and leads to a chunk of
-        // the segment, which is never unmapped.
-        unsafe { self.words.load(Relaxed).as_ref() }
-    }
-
-    fn set_words(&self, words: Option<&AllocWords>) {
-        self.words
-            .store(words.map_or(ptr::null_mut(), |words| ptr::from_ref(words).cast_mut()), Relaxed);
-    }
-}
-
-/// The state of a thread.
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct ThreadAllocs {
-    /// The thread's numbers; null before a region has asked for them.
-    numbers: AtomicPtr<Numbers>,
-    /// The sums of the exclusive figures of all ended regions.
-    taken: ThreeWords,
-}
-
-impl ThreadAllocs {
-    /// Forgets the numbers of a lane's earlier owner.
-    pub(super) fn forget(&self) {
-        self.numbers.store(ptr::null_mut(), Relaxed);
-    }
-
-    /// The calling thread's numbers. `None` if no allocator counts.
-    #[inline(always)]
-    fn numbers(&self) -> Option<&'static Numbers> {
-        let mut numbers = self.numbers.load(Relaxed);
-        if numbers.is_null() {
-            numbers = self.find_numbers();
-        }
-        // SAFETY: the pointer is null, or the calling thread's storage, which lasts as long as the
-        // thread.
-        unsafe { numbers.as_ref() }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn find_numbers(&self) -> *mut Numbers {
-        let found = alloc::of_this_thread().map_or(ptr::null(), ptr::from_ref).cast_mut();
-        self.numbers.store(found, Relaxed);
-        found
-    }
-
-    /// The numbers, and what regions have taken of them. Repeated if a signal handler's regions
-    /// take something in between.
-    #[inline(always)]
-    fn read(&self, numbers: &Numbers) -> (Three, Three) {
-        for tried in 1.. {
-            let taken = get(&self.taken);
-            compiler_fence(SeqCst);
-            let now = numbers.all();
-            compiler_fence(SeqCst);
-            // Compared word by word: the compiler would store the arrays, and load them in larger
-            // pieces, which waits for the stores.
-            let [a, b, c] = minus(get(&self.taken), taken);
-            if a | b | c == 0 || tried == STAMP_ATTEMPTS {
-                return (now, taken);
-            }
-        }
-        unreachable!("it returns when all tries are over")
-    }
-}
-
-#[inline(always)]
-fn get(words: &ThreeWords) -> Three {
-    words.each_ref().map(|word| word.load(Relaxed))
-}
-
-#[inline(always)]
-fn put(words: &ThreeWords, values: Three) {
-    words.iter().zip(values).for_each(|(word, value)| word.store(value, Relaxed));
-}
-
-#[inline(always)]
-fn minus(these: Three, those: Three) -> Three {
-    std::array::from_fn(|at| these[at].wrapping_sub(those[at]))
-}
-
-#[inline(always)]
-fn plus(these: Three, those: Three) -> Three {
-    std::array::from_fn(|at| these[at].wrapping_add(those[at]))
-}
 
 /// The inclusive sums.
 #[inline(always)]
@@ -173,11 +59,16 @@ pub(super) fn begin(thread: &Thread, point: &Point, tag: u64) -> bool {
 /// Adds what a region has allocated since its begin to the point's sums. `is_call` is false for a
 /// part of a measurement that a later part completes. If the caller is a signal handler that has
 /// interrupted an end, the allocations count for the region around.
-pub(super) fn end(thread: &Thread, region: &Region, is_call: bool) {
+pub(super) fn end(thread: &Thread, region: &Region, point: &Point, is_call: bool) {
+    let at_begin = thread.allocs_at_begin(region.tag());
+    if at_begin.words().is_none() {
+        // The context came from another thread, and this thread had no cell of the point then.
+        at_begin.set_words(words_of(thread, point));
+    }
     if thread.busy(|| end_marked(thread, region, is_call)).is_none()
         && let Some(numbers) = thread.allocs.numbers()
     {
-        restore_largest(numbers, thread.allocs_at_begin(region.tag()));
+        restore_largest(numbers, at_begin);
     }
 }
 
@@ -243,19 +134,13 @@ pub(super) fn turn(thread: &Thread, region: &Region, point: &Point) {
     let at_begin = thread.allocs_at_begin(region.tag());
     let (numbers, words) = (thread.allocs.numbers(), words_of(thread, point));
     at_begin.set_words(words);
-    let (Some(numbers), Some(words)) = (numbers, words) else { return };
-    let sums = words.current(at_begin.epoch.load(Relaxed) as u32).unwrap_or_default();
+    let Some(numbers) = numbers else { return };
+    let epoch = at_begin.epoch.load(Relaxed) as u32;
+    // A lane without sums has zeros until a region of the point ends there.
+    let sums = words.and_then(|words| words.current(epoch)).unwrap_or_default();
     let (now, taken) = thread.allocs.read(numbers);
     put(&at_begin.untaken, minus(minus(now, taken), get(&at_begin.untaken)));
     put(&at_begin.beyond_sums, minus(minus(now, inclusive(&sums)), get(&at_begin.beyond_sums)));
     let largest = numbers.replace_largest(|_| at_begin.largest.load(Relaxed));
     at_begin.largest.store(largest, Relaxed);
-}
-
-/// Runs pfp's own work in a section; its allocations count for no region.
-pub(super) fn uncounted<R>(work: impl FnOnce() -> R) -> R {
-    match alloc::of_this_thread() {
-        Some(numbers) => numbers.uncounted(work),
-        None => work(),
-    }
 }

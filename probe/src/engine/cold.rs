@@ -11,7 +11,8 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use super::section::Section;
-use super::{allocs, lease, section};
+use super::{lease, section};
+use crate::alloc;
 use crate::errno;
 use crate::marker;
 
@@ -26,7 +27,11 @@ pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
         if was_left {
             lease::release_after_jump();
         }
-        allocs::uncounted(work)
+        // What pfp allocates counts for no region.
+        match alloc::of_this_thread() {
+            Some(numbers) => numbers.uncounted(work),
+            None => work(),
+        }
     })
 }
 

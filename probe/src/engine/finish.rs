@@ -101,11 +101,7 @@ pub(super) fn finish_with(
     let away = Away { off_cpu: sum.off, switches: sum.switches, elapsed };
     let exclusive = sum.own.min(LIMIT - 1);
     let measured = Measurement { exclusive, inclusive: sum.inclusive, away: Some(away) };
-    // If the context came from another thread, this thread may not have a cell of the point yet.
-    let missing = !busy && !thread.overflows() && thread.cell(point).is_none();
-    if missing {
-        let _ = prepare::point(point);
-    }
+    prepare::missing_cell(thread, point);
     let entry = thread.entry(point);
     let is_recorded = !busy && entry.cell().is_some() && {
         // The region is popped already, so the thread's place is the region's.

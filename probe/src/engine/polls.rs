@@ -58,7 +58,8 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     let point = unsafe { region.point_of_open() };
     let amounts = thread.amounts_of(tag);
     if tag & ALLOCS != 0 {
-        allocs::end(thread, region, last);
+        prepare::missing_cell(thread, point);
+        allocs::end(thread, region, point, last);
     }
     let total = || thread.entry(point).total();
     let (end, inside) = thread.read_clock(None, || total().wrapping_sub(region.inclusive()));

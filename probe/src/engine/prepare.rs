@@ -97,6 +97,14 @@ pub(crate) fn point(point: &'static Point) -> Target {
     entry.map_or(Target::Missing, |entry| Target::Cell(thread, entry))
 }
 
+/// Makes the calling thread's cell of a point, if the point's region began on another thread, in a
+/// context that came from there.
+pub(super) fn missing_cell(thread: &Thread, point: &'static Point) {
+    if !thread.is_busy() && !thread.overflows() && thread.cell(point).is_none() {
+        let _ = self::point(point);
+    }
+}
+
 impl Point {
     /// The point's word, registered by this call if needed; `None` if the point was refused.
     pub(crate) fn word(&'static self) -> Option<&'static AtomicU64> {

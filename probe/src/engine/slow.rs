@@ -242,7 +242,8 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     let point = unsafe { region.point_of_open() };
     let mut end = if tag & FENCED == 0 { end } else { fenced_end(thread) };
     if tag & ALLOCS != 0 {
-        allocs::end(thread, region, !extra.latch);
+        prepare::missing_cell(thread, point);
+        allocs::end(thread, region, point, !extra.latch);
     }
     let is_plain =
         !extra.latch && extra.amounts.is_none() && tag & (AMOUNTS | IS_PLACE) == IS_PLACE;

@@ -13,6 +13,7 @@
 //! also means a point without a cell, or a thread without a lane. All these cases take the same
 //! slow path, [`super::prepare::point`].
 
+pub(super) mod allocs;
 pub(super) mod calls;
 pub(crate) mod given;
 pub(crate) mod lane;
@@ -39,7 +40,7 @@ use pfp_shm_layout::lane::LaneCounters;
 use pfp_shm_layout::ring::{POINT_SHIFT, Slot};
 use pfp_shm_layout::segment::Chunk;
 
-use super::allocs::ThreadAllocs;
+use self::allocs::ThreadAllocs;
 use super::facts::Offset;
 use super::region::{CONTEXT, GENERATION, GENERATIONS, IS_PLACE, LEVELS, RUN, RUNS, Region};
 use super::regions::{Regions, Shared};

@@ -3,6 +3,7 @@
 
 pfp_tests::measures_from_the_start!();
 
+mod allocs;
 mod amounts;
 mod async_fn;
 mod clock_ladder;

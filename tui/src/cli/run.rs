@@ -3,7 +3,7 @@
 //! The program's output goes to a file, since two programs cannot share a screen. The viewer's exit
 //! status is the program's. A program outlives the viewer unless the user asks to end it.
 
-mod allocs;
+pub(super) mod allocs;
 pub(super) mod inject;
 mod log;
 pub(super) mod places;

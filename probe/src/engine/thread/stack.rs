@@ -13,7 +13,7 @@ use pfp_shm_layout::geometry::PAGE;
 use pfp_shm_layout::ring::DEPTH_SHIFT;
 
 use super::Thread;
-use crate::engine::allocs::AtBegin;
+use super::allocs::AtBegin;
 use crate::engine::process::memory;
 use crate::engine::region::{AMOUNTS, BY_HAND, IS_PLACE, LEVEL, LEVELS, Region, level_of};
 use crate::engine::regions::{Regions, Shared};

@@ -14,6 +14,7 @@ use super::CheckResult;
 use super::processes::{containers, objects, other_users, processes};
 use crate::cli::demo;
 use crate::cli::options::locale_has_unicode;
+use crate::cli::run::allocs;
 use crate::cli::run::inject::{self, System};
 use crate::cli::run::{places, preload};
 use crate::variables;
@@ -85,9 +86,10 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<CheckResult
 
 /// Checks of the libraries that `pfp-top run` loads into programs.
 fn annotations() -> Vec<CheckResult> {
-    const ABOUT: &str = "annotations";
+    const ABOUT: &str = "libraries";
     let libraries = [
         ("libpfp_inject.so, for annotated programs", inject::find(), "PFP_INJECT_LIBRARY"),
+        ("libpfp_alloc.so, for run --alloc", allocs::find(), "PFP_ALLOC_LIBRARY"),
         ("libpfp.so, for -finstrument-functions", preload::find(), "PFP_LIBRARY"),
     ];
     let library = |(what, found, variable): (&str, Result<PathBuf, String>, &str)| match found {

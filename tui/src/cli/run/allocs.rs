@@ -25,13 +25,18 @@ const SANITIZERS: [(&str, &str); 4] = [
 /// for small objects; here it allocates each by `malloc`.
 pub(super) const ENVIRONMENT: [(&str, &str); 2] = [("PFP_ALLOCS", "1"), ("PYTHONMALLOC", "malloc")];
 
+/// The library, or a list of the places that were searched.
+pub(in crate::cli) fn find() -> Result<PathBuf, String> {
+    places::find(&[LIBRARY], variables::ALLOC_LIBRARY)
+}
+
 /// The library to preload into a program. Fails if it could not count the program's allocations.
 pub(super) fn library(program: &OsStr) -> Result<PathBuf> {
     let name = Path::new(program).display();
     if let Some(reason) = preload::executable(program).and_then(|file| obstacle(&file)) {
         bail!("--alloc cannot count what {name} allocates: {reason}");
     }
-    match places::find(&[LIBRARY], variables::ALLOC_LIBRARY) {
+    match find() {
         Ok(library) => Ok(places::resolved(&library)),
         Err(places) => bail!(
             "--alloc needs {LIBRARY}, which was not found (searched: {places}); name it with {}",
@@ -49,6 +54,10 @@ fn obstacle(program: &Path) -> Option<String> {
     }
     for symbol in file.dynamic_symbols() {
         let Ok(name) = symbol.name() else { continue };
+        // Libraries ask by a weak symbol whether there is a sanitizer.
+        if symbol.is_weak() && symbol.is_undefined() {
+            continue;
+        }
         if let Some((_, sanitizer)) = SANITIZERS.iter().find(|(known, _)| *known == name) {
             return Some(format!("it is built with {sanitizer}, which replaces the allocator"));
         }

@@ -1,0 +1,125 @@
+//! What a thread and its open regions store to count allocations; see [`crate::engine::allocs`].
+
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
+
+use pfp_shm_layout::allocs::AllocWords;
+
+use crate::alloc::{self, Numbers};
+
+/// Maximum number of attempts to read the numbers while signal handlers interrupt.
+const ATTEMPTS: u32 = 8;
+
+/// Allocations, allocated bytes and freed bytes.
+pub(in crate::engine) type Three = [u64; 3];
+type ThreeWords = [AtomicU64; 3];
+
+/// What a region stores at its begin. Only the region's thread uses the words.
+#[repr(C)]
+#[derive(Debug)]
+pub(in crate::engine) struct AtBegin {
+    /// The thread's numbers that no region had taken.
+    pub(in crate::engine) untaken: ThreeWords,
+    /// The thread's numbers minus the point's inclusive sums on the lane.
+    pub(in crate::engine) beyond_sums: ThreeWords,
+    /// The largest allocation before the region.
+    pub(in crate::engine) largest: AtomicU64,
+    /// The reset epoch of the point.
+    pub(in crate::engine) epoch: AtomicU64,
+    /// The point's sums on the lane.
+    words: AtomicPtr<AllocWords>,
+}
+
+impl AtBegin {
+    /// The point's sums on the lane.
+    pub(in crate::engine) fn words(&self) -> Option<&AllocWords> {
+        // SAFETY: the pointer is null, or `begin` or `turn` has stored it, and leads to a chunk of
+        // the segment, which is never unmapped.
+        unsafe { self.words.load(Relaxed).as_ref() }
+    }
+
+    pub(in crate::engine) fn set_words(&self, words: Option<&AllocWords>) {
+        self.words
+            .store(words.map_or(ptr::null_mut(), |words| ptr::from_ref(words).cast_mut()), Relaxed);
+    }
+}
+
+/// The state of a thread.
+#[repr(C)]
+#[derive(Debug)]
+pub(in crate::engine) struct ThreadAllocs {
+    /// The thread's numbers; null before a region has asked for them.
+    numbers: AtomicPtr<Numbers>,
+    /// The sums of the exclusive figures of all ended regions.
+    pub(in crate::engine) taken: ThreeWords,
+}
+
+impl ThreadAllocs {
+    /// Forgets the numbers of a lane's earlier owner.
+    pub(super) fn forget(&self) {
+        self.numbers.store(ptr::null_mut(), Relaxed);
+    }
+
+    /// The calling thread's numbers. `None` if no allocator counts.
+    #[inline(always)]
+    pub(in crate::engine) fn numbers(&self) -> Option<&'static Numbers> {
+        let mut numbers = self.numbers.load(Relaxed);
+        if numbers.is_null() {
+            numbers = self.find_numbers();
+        }
+        // SAFETY: the pointer is null, or the calling thread's storage, which lasts as long as the
+        // thread.
+        unsafe { numbers.as_ref() }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_numbers(&self) -> *mut Numbers {
+        let found = alloc::of_this_thread().map_or(ptr::null(), ptr::from_ref).cast_mut();
+        self.numbers.store(found, Relaxed);
+        found
+    }
+
+    /// The numbers, and what regions have taken of them. Repeated if a signal handler's regions
+    /// take something in between.
+    #[inline(always)]
+    pub(in crate::engine) fn read(&self, numbers: &Numbers) -> (Three, Three) {
+        for tried in 1.. {
+            let taken = get(&self.taken);
+            compiler_fence(SeqCst);
+            let now = numbers.all();
+            compiler_fence(SeqCst);
+            // Compared word by word: the compiler would store the arrays, and load them in larger
+            // pieces, which waits for the stores.
+            let [a, b, c] = minus(get(&self.taken), taken);
+            if a | b | c == 0 || tried == ATTEMPTS {
+                return (now, taken);
+            }
+        }
+        unreachable!("it returns when all tries are over")
+    }
+}
+
+#[inline(always)]
+pub(in crate::engine) fn get(words: &ThreeWords) -> Three {
+    words.each_ref().map(|word| word.load(Relaxed))
+}
+
+#[inline(always)]
+pub(in crate::engine) fn put(words: &ThreeWords, values: Three) {
+    words.iter().zip(values).for_each(|(word, value)| word.store(value, Relaxed));
+}
+
+#[inline(always)]
+pub(in crate::engine) fn minus(these: Three, those: Three) -> Three {
+    std::array::from_fn(|at| these[at].wrapping_sub(those[at]))
+}
+
+#[inline(always)]
+pub(in crate::engine) fn plus(these: Three, those: Three) -> Three {
+    std::array::from_fn(|at| these[at].wrapping_add(those[at]))
+}
