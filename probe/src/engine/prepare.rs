@@ -100,7 +100,7 @@ pub(crate) fn point(point: &'static Point) -> Target {
 /// Makes the calling thread's cell of a point, if the point's region began on another thread, in a
 /// context that came from there.
 pub(super) fn missing_cell(thread: &Thread, point: &'static Point) {
-    if !thread.is_busy() && !thread.overflows() && thread.cell(point).is_none() {
+    if thread.cell(point).is_none() && !thread.overflows() && !thread.is_busy() {
         let _ = self::point(point);
     }
 }

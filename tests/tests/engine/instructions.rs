@@ -41,7 +41,7 @@ const RECORDED: [(&str, f64); 22] = [
     ("enabled", 148.0),
     ("amounts", 175.0),
     ("amounts_last", 192.0),
-    ("amounts_rest", 971.0),
+    ("amounts_rest", 1008.0),
     ("amounts_off", 9.0),
     ("allocs", 460.0),
     ("average", 180.0),
