@@ -198,8 +198,15 @@ mod numbers {
             // SAFETY: the function may be called by any thread. It returns the thread's own storage.
             return unsafe { find().as_ref() };
         }
+        COUNTS.load(Relaxed).then(own)
+    }
+
+    /// The numbers of this copy of pfp. Never inlined: the compiler would find the storage before it
+    /// is known to be needed, and in a library that is loaded later, that may allocate.
+    #[inline(never)]
+    fn own() -> &'static Numbers {
         // SAFETY: the storage has no destructor, so it lasts as long as the thread.
-        COUNTS.load(Relaxed).then(|| OWN.with(|own| unsafe { &*ptr::from_ref(own) }))
+        OWN.with(|own| unsafe { &*ptr::from_ref(own) })
     }
 
     #[inline(always)]

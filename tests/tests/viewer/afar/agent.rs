@@ -79,7 +79,7 @@ impl Agent {
     /// Attaches to a process, and disables one of its points.
     fn switch_off(&mut self, place: &Place, target: &Target, name: &str, keep: bool) {
         let hello = self.ask(json!({ "Hello": { "keep": keep } }));
-        assert_eq!(hello["Hello"]["version"], 9, "{hello}");
+        assert_eq!(hello["Hello"]["version"], 10, "{hello}");
         let snapshot = place.snapshot(target);
         let segment = &snapshot.process.segment_id;
         let point = snapshot.points.iter().find(|point| point.name == name).unwrap().id;

@@ -170,7 +170,7 @@ fn reply(number: u32, answer: Value) -> Vec<u8> {
 }
 
 fn hello() -> Vec<u8> {
-    [MAGIC, &reply(0, json!({ "Hello": { "version": 9, "program": "0" } }))].concat()
+    [MAGIC, &reply(0, json!({ "Hello": { "version": 10, "program": "0" } }))].concat()
 }
 
 fn found(candidates: Vec<Value>, more: Value) -> Value {
