@@ -127,6 +127,32 @@ fn a_region_that_moves_to_a_new_thread_keeps_its_allocations() {
     compare("moved", By::Itself);
 }
 
+/// The memory that nothing frees is estimated to within a few standard errors, and freed memory is
+/// not part of it.
+#[test]
+fn what_is_not_freed_is_named() {
+    together([By::Itself, By::Preload], |by| {
+        let place = Place::new();
+        let file = place.path("figures.json");
+        let noted = place.path("noted.json");
+        let program = [ALLOCATING, "leaks", text(&noted)];
+        c::run(run(&place, by, &file).env("PFP_ALLOC_SAMPLE", "8192").args(program));
+        let figures = of_file(&file);
+        for name in ["kept", "cycle"] {
+            let Allocs { bytes, live_bytes, live_samples, .. } = figures[name];
+            assert!(bytes > 2_000_000, "{name}: {bytes}");
+            let error = bytes as f64 / (live_samples as f64).sqrt();
+            let is_near = (live_bytes as f64 - bytes as f64).abs() < 5.0 * error;
+            assert!(is_near, "{name}, by {by:?}: {bytes} {live_bytes} {live_samples}");
+        }
+        for name in ["handed", "churn"] {
+            let Allocs { bytes, live_bytes, live_samples, .. } = figures[name];
+            assert!(bytes > 2_000_000, "{name}: {bytes}");
+            assert_eq!((live_bytes, live_samples), (0, 0), "{name}, by {by:?}");
+        }
+    });
+}
+
 /// Allocations and allocated bytes of a program, by valgrind.
 fn by_valgrind(place: &Place, program: &[&str]) -> [u64; 2] {
     let mut command = place.command("valgrind");
