@@ -8,8 +8,10 @@ mod hostile;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 use pfp_read::files::json::{self, Existing};
+use pfp_read::snapshot::{Cell, Edge};
 use pfp_read::source::Source;
 use pfp_read::source::synthetic::Synthetic;
 
@@ -235,6 +237,77 @@ fn runs_on_both_sides_are_gated() {
     ] {
         assert_eq!(pfp_top(wrong).status.code(), Some(2), "{wrong:?}");
     }
+}
+
+/// Runs of a simulated program, unchanged, with one call more, and with other allocations.
+#[test]
+fn runs_are_compared_as_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |run: u64, change: &dyn Fn(&mut Cell, &mut Vec<Edge>)| {
+        let mut snapshot = Synthetic::new().poll().unwrap();
+        snapshot.process.segment_id = format!("{run:032x}");
+        for cell in &mut snapshot.cells {
+            let cell = Arc::make_mut(cell);
+            // Times differ from run to run.
+            cell.stats.exclusive += run;
+            cell.allocs.calls = cell.stats.count;
+            cell.allocs.allocs = 2 * cell.stats.count;
+            change(cell, &mut snapshot.edges);
+        }
+        let path = folder.path().join(format!("{run}.json"));
+        json::write(&snapshot, &path, Existing::Keep).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let [a, b, same] = [0, 1, 2].map(|run| file(run, &|_, _| {}));
+    // Point 3, `io.crc`, is called by point 1, `io.parse`.
+    let more = file(3, &|cell, edges| {
+        let is_crc = |point| point == 3;
+        if is_crc(cell.point) && cell.lane == 0 {
+            cell.stats.count += 1;
+            cell.allocs.calls += 1;
+            cell.allocs.allocs += 2;
+            edges.iter_mut().filter(|edge| is_crc(edge.point)).take(1).for_each(|e| e.count += 1);
+        }
+    });
+    let allocates = file(4, &|cell, _| {
+        cell.allocs.allocs += if cell.point == 2 { cell.allocs.calls } else { 0 };
+    });
+    let gate = |arguments: &[&str]| {
+        let output = pfp_top(&[&["gate", "--exact", "--baseline", &a, &b], arguments].concat());
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        (output.status.code(), text, complaint(&output))
+    };
+    let (status, text, errors) = gate(&["--", &same]);
+    assert_eq!(status, Some(0), "{text}{errors}");
+    assert!(text.starts_with("gate passed: 0 differences; 2 and 1 runs"), "{text}");
+    let (status, text, _) = gate(&["--", &more]);
+    let lines: Vec<&str> = text.lines().collect();
+    let is_call = |line: &&str| line.starts_with("io.crc was called ");
+    assert!(status == Some(1) && lines.iter().any(is_call), "{text}");
+    assert!(text.contains(" before (io.parse -> io.crc)\n"), "{text}");
+    assert!(lines.last().unwrap().contains(" 2 differ, 0 vary between"), "{text}");
+    let expected = "io.read allocates 3 times per call, 2 before";
+    let (status, text, _) = gate(&["--", &allocates]);
+    assert!(status == Some(1) && text.lines().nth(1) == Some(expected), "{text}");
+    let (status, text, _) = gate(&["--markdown", "--", &allocates]);
+    assert!(status == Some(1) && text.contains(&format!("\n- {expected}\n")), "{text}");
+    let (status, text, _) = gate(&["--json", "--", &allocates]);
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(status == Some(1) && report["differences"][0]["text"] == expected, "{report}");
+    assert_eq!(gate(&["--filter", "lz", "--", &allocates]).0, Some(0));
+    let (status, _, errors) = gate(&["--filter", "no_such_point", "--", &same]);
+    assert!(status == Some(3) && errors.contains("passes the filter"), "{errors}");
+    for more in [
+        &["--max-regress", "p50=5%"][..],
+        &["--split", "1s"],
+        &["--deviation", "2"],
+        &["--json", "--markdown"],
+    ] {
+        let (status, _, errors) = gate(&[more, &["--", &same]].concat());
+        assert!(status == Some(2) && errors.contains("cannot be used with"), "{more:?} {errors}");
+    }
+    let limits = ["gate", "--markdown", "--max-regress", "p50=5%", "--baseline", &a, "--", &same];
+    assert_eq!(pfp_top(&limits).status.code(), Some(2));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::histogram;
-use pfp_read::snapshot::{Cell, Edge, Point, Snapshot, Stats};
+use pfp_read::snapshot::{Allocs, Cell, Edge, Point, Snapshot, Stats};
 use pfp_read::waits::WaitTotals;
 
 /// The growth from `from` to `to`. `None` if `to` is of another process, or not later than `from`.
@@ -90,7 +90,25 @@ fn since(before: &Cell, now: &Cell) -> Option<Cell> {
         histogram.last().map_or(sum.max, |b| b.low.saturating_add(b.width.saturating_sub(1)));
     stats.min = if sum.min < then.min { sum.min } else { shortest.max(sum.min) };
     stats.max = if sum.max > then.max { sum.max } else { longest.min(sum.max) };
-    Some(Cell { stats, retired: Stats::default(), histogram, ..now.clone() })
+    let allocs = allocated(&before.allocs, &now.allocs);
+    Some(Cell { stats, retired: Stats::default(), histogram, allocs, ..now.clone() })
+}
+
+/// What was allocated from `before` to `now`. The largest allocation may be from before. What is not
+/// freed yet is a state and no sum, so it is that of `now`.
+fn allocated(before: &Allocs, now: &Allocs) -> Allocs {
+    Allocs {
+        calls: now.calls.saturating_sub(before.calls),
+        allocs: now.allocs.saturating_sub(before.allocs),
+        bytes: now.bytes.saturating_sub(before.bytes),
+        freed: now.freed.saturating_sub(before.freed),
+        allocs_inclusive: now.allocs_inclusive.saturating_sub(before.allocs_inclusive),
+        bytes_inclusive: now.bytes_inclusive.saturating_sub(before.bytes_inclusive),
+        freed_inclusive: now.freed_inclusive.saturating_sub(before.freed_inclusive),
+        largest: if now.allocs > before.allocs { now.largest } else { 0 },
+        live_bytes: now.live_bytes,
+        live_samples: now.live_samples,
+    }
 }
 
 #[cfg(test)]
@@ -128,6 +146,20 @@ mod tests {
         assert_eq!(parts[0].squares + parts[1].squares, sum(&window).squares);
         assert_eq!(between(&all[5], all[2].clone()), None, "backwards");
         assert_eq!(between(&all[5], all[5].clone()), None, "nothing");
+    }
+
+    #[test]
+    fn a_window_has_the_allocations_of_its_calls() {
+        let mut all = Synthetic::new().polls(2);
+        let sums = |calls, bytes, largest| Allocs { calls, bytes, largest, ..Allocs::default() };
+        let more = Allocs { allocs: 1, live_bytes: 7, ..sums(5, 900, 64) };
+        for (snapshot, allocs) in all.iter_mut().zip([sums(3, 800, 64), more]) {
+            let place = snapshot.cells.iter().position(|cell| cell.point == 1).unwrap();
+            Arc::make_mut(&mut snapshot.cells[place]).allocs = allocs;
+        }
+        let window = between(&all[0], all[1].clone()).unwrap();
+        let expected = Allocs { allocs: 1, live_bytes: 7, ..sums(2, 100, 64) };
+        assert_eq!(window.cells_of(1)[0].allocs, expected);
     }
 
     #[test]

@@ -47,6 +47,7 @@
 
 pub mod columns;
 pub mod effect;
+pub mod exact;
 pub mod gate;
 mod markdown;
 pub mod report;

@@ -100,6 +100,19 @@ pub fn bytes(value: u64) -> String {
     format!("{scaled:.digits$} {unit}")
 }
 
+/// A whole number with all its digits, in groups of three: `7`, `1,204`.
+pub fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// The text for a missing figure.
 pub const NONE: &str = "-";
 
@@ -314,6 +327,21 @@ mod tests {
             (u64::MAX, "16777216 TiB"),
         ] {
             assert_eq!(bytes(value), text);
+        }
+    }
+
+    #[test]
+    fn whole_numbers_have_groups_of_three_digits() {
+        for (value, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (12_345, "12,345"),
+            (123_456, "123,456"),
+            (1_000_000, "1,000,000"),
+            (u64::MAX, "18,446,744,073,709,551,615"),
+        ] {
+            assert_eq!(grouped(value), text);
         }
     }
 

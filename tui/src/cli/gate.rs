@@ -1,4 +1,5 @@
-//! `pfp-top gate`: compares runs of a program, and fails if the program became slower.
+//! `pfp-top gate`: compares runs of a program, and fails if the program became slower or, with
+//! `--exact`, if its calls or allocations changed.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use super::output::print;
 use super::target::{LIVE, TargetArgs};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use pfp_model::Model;
+use pfp_model::compare::exact::{self, ExactComparison};
 use pfp_model::compare::gate::report;
 use pfp_model::compare::gate::{self, GateFinding, Limit, ProgramRun};
 use pfp_model::filter::Filter;
@@ -44,10 +46,14 @@ pub struct GateArgs {
         long,
         value_name = "METRIC=PERCENT",
         value_delimiter = ',',
-        required = true,
+        required_unless_present = "exact",
         value_parser = Limit::parse
     )]
     max_regress: Vec<Limit>,
+    /// In place of limits: compare calls, calls by caller and allocations as numbers, and fail if
+    /// one differs. Numbers that vary between the baseline runs are not judged.
+    #[arg(long, conflicts_with_all = ["max_regress", "split", "deviation"])]
+    exact: bool,
     /// Snapshots of the new runs.
     #[arg(value_name = "FILE", conflicts_with_all = LIVE)]
     files: Vec<PathBuf>,
@@ -100,6 +106,9 @@ pub struct GateArgs {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
+    /// Print Markdown, for a pull request; with --exact.
+    #[arg(long, conflicts_with_all = ["json", "max_regress"])]
+    markdown: bool,
 }
 
 fn part(text: &str) -> Result<Duration, String> {
@@ -151,6 +160,10 @@ pub(super) fn run(gate: &GateArgs) -> Result<u8> {
     }
     let admitted: HashSet<String> =
         before.iter().chain(&now).flat_map(|run| admitted(run.last(), &gate.filter)).collect();
+    if gate.exact {
+        let compared = exact::compare(&before, &now, |name| admitted.contains(name));
+        return Ok(if print_exact(gate, &compared)? { missing } else { FAILED });
+    }
     let judgement = gate::judge(&before, &now, &gate.max_regress, gate.deviation / 100.0, |name| {
         admitted.contains(name)
     });
@@ -169,6 +182,22 @@ pub(super) fn run(gate: &GateArgs) -> Result<u8> {
         false => report::render(&judgement),
     })?;
     Ok(if judgement.count(GateFinding::Failed) > 0 { FAILED } else { missing })
+}
+
+/// Prints an exact comparison. Returns whether it passed.
+fn print_exact(gate: &GateArgs, compared: &ExactComparison) -> Result<bool> {
+    if compared.is_empty() {
+        bail!(Refusal::NoTarget(format!(
+            "expected a point that was called{}, found none",
+            if gate.filter.is_on() { " and that passes the filter" } else { "" }
+        )));
+    }
+    print(&match () {
+        () if gate.json => exact::report::json(compared)?,
+        () if gate.markdown => exact::report::markdown(compared),
+        () => exact::report::render(compared),
+    })?;
+    Ok(compared.passed())
 }
 
 /// The files of both sides. `--baseline A B` without further files means one file for each side;

@@ -66,8 +66,8 @@ impl ExactRow {
         runs.iter().all(|number| *number == first).then_some(first)
     }
 
-    /// The number in the baseline runs, and the one of the new runs that is furthest above it or, if
-    /// none is above it, furthest below.
+    /// The number in the baseline runs, and the one of the new runs that is furthest above it. If
+    /// none is above it, the one that is furthest below.
     fn extremes(&self) -> (u64, u64) {
         let before = self.before.iter().copied().max().unwrap_or(0);
         let most = self.now.iter().copied().max().unwrap_or(0);
@@ -239,8 +239,8 @@ fn is_of_calls(kind: Loss) -> bool {
 
 /// The names of the points that any run has.
 fn names(sides: &Sides) -> BTreeSet<&String> {
-    let of_run = |run: &'_ Numbers| run.points.keys().chain(run.edges.keys());
-    sides.iter().flatten().flat_map(of_run).collect()
+    let runs = sides.iter().flatten();
+    runs.flat_map(|run| run.points.keys().chain(run.edges.keys())).collect()
 }
 
 /// The figures of a point that are not 0 in all runs. A figure is left out if it is the number of
@@ -259,21 +259,21 @@ fn rows(name: &str, sides: &Sides, only: &mut [Vec<String>; 2]) -> Vec<ExactRow>
         calls,
         path: Vec::new(),
     };
-    let is_any = |numbers: &[Vec<u64>; 2]| numbers.iter().flatten().any(|number| *number > 0);
+    let is_any = |runs: &[u64]| runs.iter().any(|number| *number > 0);
     let mut rows = Vec::new();
     let calls = numbers(&|run| run.calls(name));
-    if is_any(&calls) {
+    if calls.iter().any(|runs| is_any(runs)) {
         rows.push(row(CountOf::Calls, None, calls.clone(), None));
     }
     let callers = sides.iter().flatten().filter_map(|run| run.edges.get(name));
     for caller in callers.flat_map(BTreeMap::keys).collect::<BTreeSet<_>>() {
         let edge = numbers(&|run| run.calls_by(name, caller));
-        if is_any(&edge) && edge != calls {
+        if edge.iter().any(|runs| is_any(runs)) && edge != calls {
             rows.push(row(CountOf::CallsByCaller, caller.as_deref(), edge, None));
         }
     }
     let counting = numbers(&|run| run.allocs(name).calls);
-    match counting.each_ref().map(|runs| runs.iter().any(|calls| *calls > 0)) {
+    match counting.each_ref().map(|runs| is_any(runs)) {
         [true, true] => {
             let [before, now] = counting.each_ref().map(|runs| ExactRow::number(runs));
             let each = before.zip(now).map(|(before, now)| [before, now]);
@@ -286,10 +286,8 @@ fn rows(name: &str, sides: &Sides, only: &mut [Vec<String>; 2]) -> Vec<ExactRow>
             rows.push(row(CountOf::AllocBytes, None, bytes, each));
         }
         // A point that one side has not called allocates nothing there.
-        [is_before, is_now] if is_before != is_now => {
-            if calls.iter().all(|runs| runs.iter().any(|calls| *calls > 0)) {
-                only[usize::from(is_now)].push(name.to_owned());
-            }
+        [is_before, is_now] if is_before != is_now && calls.iter().all(|runs| is_any(runs)) => {
+            only[usize::from(is_now)].push(name.to_owned());
         }
         _ => {}
     }
@@ -306,7 +304,9 @@ fn uncounted(sides: &Sides, only: [Vec<String>; 2]) -> Vec<String> {
     let mut notes = Vec::new();
     for (side, names) in only.iter().enumerate().filter(|(_, names)| !names.is_empty()) {
         notes.push(match counts(&sides[1 - side]) {
-            false => format!("{} did not count allocations, so these are not compared", others[side]),
+            false => {
+                format!("{} did not count allocations, so these are not compared", others[side])
+            }
             true => format!(
                 "only {} counted the allocations of {}, so these are not compared",
                 SIDES[side],
@@ -369,9 +369,9 @@ impl<'a> Callers<'a> {
         Self(points)
     }
 
-    /// The path to the calls of a row: from each point to the caller whose calls grew most or, if no
-    /// number grew, to the caller with most calls. Empty if the path is no longer than the row's own
-    /// names, or if the row does not count calls.
+    /// The path to the calls of a row: from each point to the caller whose calls grew most or, if
+    /// no number grew, to the caller with most calls. Empty if the path is no longer than the row's
+    /// own names, or if the row does not count calls.
     fn path(&self, row: &ExactRow) -> Vec<String> {
         let point = row.point.as_str();
         let (mut names, first, own) = match row.of {

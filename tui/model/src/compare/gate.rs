@@ -27,6 +27,7 @@
 
 pub mod report;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
@@ -34,7 +35,7 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::effect::{FEWEST, mean_variance, quantile_resolution, quantile_variance};
 use super::{LEVEL, adjusted, common_move};
-use crate::PointWindow;
+use crate::{PointWindow, between};
 use pfp_read::snapshot::{Process, Snapshot};
 
 /// The test, for reports.
@@ -244,6 +245,17 @@ impl ProgramRun {
     pub fn last(&self) -> &Snapshot {
         // A run has at least one snapshot.
         &self.steps[self.steps.len() - 1]
+    }
+
+    /// All measurements of the run, as a snapshot.
+    pub(super) fn whole(&self) -> Cow<'_, Snapshot> {
+        let last = self.last();
+        match &self.from {
+            None => Cow::Borrowed(last),
+            Some(from) => Cow::Owned(
+                between(from, last.clone()).unwrap_or_else(|| last.without_measurements()),
+            ),
+        }
     }
 
     /// The measurements of each point by its name, in each window and in total. Points of the same
