@@ -66,7 +66,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
         // SAFETY: the caller's promise is the one that `A` needs.
         let new = counted(unsafe { self.0.realloc(old, layout, size) }, size);
         if !new.is_null() {
-            count_free(layout.size());
+            freed(layout.size());
         }
         new
     }
@@ -76,7 +76,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
         forget(memory);
         // SAFETY: the caller's promise is the one that `A` needs.
         unsafe { self.0.dealloc(memory, layout) };
-        count_free(layout.size());
+        freed(layout.size());
     }
 }
 
@@ -91,6 +91,14 @@ fn counted(memory: *mut u8, size: usize) -> *mut u8 {
     memory
 }
 
+/// Counts memory that was freed.
+#[inline(always)]
+fn freed(size: usize) {
+    #[cfg(feature = "enabled")]
+    numbers::free(size as u64);
+    let _ = size;
+}
+
 /// Forgets the samples of memory that is about to be freed.
 #[inline(always)]
 fn forget(memory: *mut u8) {
@@ -100,19 +108,17 @@ fn forget(memory: *mut u8) {
 }
 
 /// Counts an allocation of the calling thread, for an allocator that is not behind [`Alloc`].
+#[cfg(feature = "enabled")]
 #[inline(always)]
 pub fn count_alloc(size: usize) {
-    #[cfg(feature = "enabled")]
     numbers::alloc(size as u64, |left| left);
-    let _ = size;
 }
 
 /// Counts memory that the calling thread has released.
+#[cfg(feature = "enabled")]
 #[inline(always)]
 pub fn count_free(size: usize) {
-    #[cfg(feature = "enabled")]
     numbers::free(size as u64);
-    let _ = size;
 }
 
 #[cfg(feature = "enabled")]
