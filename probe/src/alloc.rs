@@ -1,13 +1,18 @@
-//! Allocators that count, and the numbers that they have for each thread.
+//! Allocators that count, and the counters of each thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
+#[cfg(feature = "enabled")]
+mod found;
+#[cfg(feature = "enabled")]
+mod numbers;
 #[cfg(feature = "enabled")]
 mod samples;
 
 #[cfg(feature = "enabled")]
 pub(crate) use self::{
-    numbers::{Numbers, look_up, of_this_thread},
+    found::{look_up, of_this_thread},
+    numbers::Numbers,
     samples::LiveWords,
 };
 
@@ -28,10 +33,10 @@ pub(crate) use self::{
 /// ```
 ///
 /// Counting costs a few additions for each allocation. A region shows its allocations only if its
-/// point counts them: see [`Point::counting_allocs`](crate::Point::counting_allocs). Counted are
-/// allocations by Rust code of the program or library that has this allocator. `pfp-top run
-/// --alloc` also counts those of C code, and needs no change of the program; it replaces the count
-/// of this allocator.
+/// point counts them: see [`Point::counting_allocs`](crate::Point::counting_allocs).
+///
+/// This allocator counts the Rust allocations of the program that declares it. `pfp-top run
+/// --alloc` counts the calls of `malloc`, also those of C code; its counts are then shown instead.
 ///
 /// A reallocation counts as an allocation of the new size and a release of the old one. An
 /// allocation that fails does not count.
@@ -50,20 +55,20 @@ impl<A> Alloc<A> {
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the one that `A` needs.
+        // SAFETY: the caller keeps the contract, which is also that of `A`.
         counted(unsafe { self.0.alloc(layout) }, layout.size())
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the one that `A` needs.
+        // SAFETY: the caller keeps the contract, which is also that of `A`.
         counted(unsafe { self.0.alloc_zeroed(layout) }, layout.size())
     }
 
     #[inline]
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        forget(old);
-        // SAFETY: the caller's promise is the one that `A` needs.
+        leave(old);
+        // SAFETY: the caller keeps the contract, which is also that of `A`.
         let new = counted(unsafe { self.0.realloc(old, layout, size) }, size);
         if !new.is_null() {
             freed(layout.size());
@@ -73,8 +78,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        forget(memory);
-        // SAFETY: the caller's promise is the one that `A` needs.
+        leave(memory);
+        // SAFETY: the caller keeps the contract, which is also that of `A`.
         unsafe { self.0.dealloc(memory, layout) };
         freed(layout.size());
     }
@@ -85,7 +90,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 fn counted(memory: *mut u8, size: usize) -> *mut u8 {
     #[cfg(feature = "enabled")]
     if !memory.is_null() {
-        numbers::alloc(size as u64, |left| samples::take(memory.addr(), size as u64, left));
+        found::own_counts(|numbers| numbers.alloc(memory.addr(), size as u64));
     }
     let _ = size;
     memory
@@ -95,176 +100,29 @@ fn counted(memory: *mut u8, size: usize) -> *mut u8 {
 #[inline(always)]
 fn freed(size: usize) {
     #[cfg(feature = "enabled")]
-    numbers::free(size as u64);
+    found::own_counts(|numbers| numbers.free(size as u64));
     let _ = size;
 }
 
-/// Forgets the samples of memory that is about to be freed.
+/// Removes the samples of memory that is about to be freed or reallocated. If the reallocation
+/// fails, the memory has no sample.
 #[inline(always)]
-fn forget(memory: *mut u8) {
+fn leave(memory: *mut u8) {
     #[cfg(feature = "enabled")]
-    samples::forget(memory.addr());
+    samples::remove(memory.addr());
     let _ = memory;
 }
 
-/// Counts an allocation of the calling thread, for an allocator that is not behind [`Alloc`].
+/// Counts an allocation of the calling thread, for an allocator that [`Alloc`] does not wrap.
 #[cfg(feature = "enabled")]
 #[inline(always)]
 pub fn count_alloc(size: usize) {
-    numbers::alloc(size as u64, |left| left);
+    found::own_counts(|numbers| numbers.count(size as u64));
 }
 
 /// Counts memory that the calling thread has released.
 #[cfg(feature = "enabled")]
 #[inline(always)]
 pub fn count_free(size: usize) {
-    numbers::free(size as u64);
-}
-
-#[cfg(feature = "enabled")]
-mod numbers {
-    use std::ffi::c_void;
-    use std::mem::{self, offset_of};
-    use std::ptr;
-    use std::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU64,
-        Ordering::{Relaxed, SeqCst},
-        compiler_fence,
-    };
-
-    use pfp_shm_layout::environment::variable;
-
-    use super::samples;
-    use crate::word;
-
-    /// What a thread has allocated so far. `libpfp_alloc.so` has the same words.
-    #[repr(C)]
-    #[derive(Debug)]
-    pub(crate) struct Numbers {
-        /// Allocations.
-        allocs: AtomicU64,
-        /// Allocated bytes.
-        bytes: AtomicU64,
-        /// Freed bytes.
-        freed: AtomicU64,
-        /// Bytes of the largest allocation since a region has set this to 0.
-        largest: AtomicU64,
-        /// Bytes to allocate until the next [sample](super::samples).
-        left: AtomicU64,
-    }
-
-    thread_local! {
-        // It has no destructor, so that it can be used to the very end of the thread.
-        static OWN: Numbers = const {
-            Numbers {
-                allocs: AtomicU64::new(0),
-                bytes: AtomicU64::new(0),
-                freed: AtomicU64::new(0),
-                largest: AtomicU64::new(0),
-                left: AtomicU64::new(0),
-            }
-        };
-    }
-
-    /// Whether an allocator of this copy of pfp counts.
-    static COUNTS: AtomicBool = AtomicBool::new(false);
-    /// The function of `libpfp_alloc.so` that returns the calling thread's numbers; null without
-    /// that library.
-    static PRELOADED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-
-    /// Looks for `libpfp_alloc.so`. Its samples, or those of this copy of pfp, find their region by
-    /// `find`.
-    pub(crate) fn look_up(find: samples::Find) {
-        let rate = variable(c"PFP_ALLOC_SAMPLE").and_then(|rate| rate.to_str()?.parse().ok());
-        let rate = rate.unwrap_or(samples::USUAL_RATE);
-        // SAFETY: the names are NUL-terminated.
-        let [numbers, start] = [c"pfp_alloc_numbers", c"pfp_alloc_start_samples"]
-            .map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
-        PRELOADED.store(numbers, Relaxed);
-        if start.is_null() {
-            return samples::start(find, rate);
-        }
-        // SAFETY: the library's function of that name has this type.
-        let start = unsafe {
-            mem::transmute::<*mut c_void, unsafe extern "C" fn(samples::Find, u64)>(start)
-        };
-        // SAFETY: the function stores its arguments. Any thread may call `find`.
-        unsafe { start(find, rate) };
-    }
-
-    /// The calling thread's numbers, which last as long as the thread; `None` if no allocator
-    /// counts. If several count, `libpfp_alloc.so` sees the allocations of all.
-    pub(crate) fn of_this_thread() -> Option<&'static Numbers> {
-        let preloaded = PRELOADED.load(Relaxed);
-        if !preloaded.is_null() {
-            // SAFETY: the library's function of that name has this type.
-            let find = unsafe {
-                mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const Numbers>(preloaded)
-            };
-            // SAFETY: the function may be called by any thread. It returns the thread's own storage.
-            return unsafe { find().as_ref() };
-        }
-        COUNTS.load(Relaxed).then(own)
-    }
-
-    /// The numbers of this copy of pfp. Never inlined: the compiler would find the storage before it
-    /// is known to be needed, and in a library that is loaded later, that may allocate.
-    #[inline(never)]
-    fn own() -> &'static Numbers {
-        // SAFETY: the storage has no destructor, so it lasts as long as the thread.
-        OWN.with(|own| unsafe { &*ptr::from_ref(own) })
-    }
-
-    #[inline(always)]
-    pub(super) fn alloc(size: u64, sample: impl FnOnce(u64) -> u64) {
-        if !COUNTS.load(Relaxed) {
-            COUNTS.store(true, Relaxed);
-        }
-        OWN.with(|own| {
-            word::add::<Numbers, { offset_of!(Numbers, allocs) }>(own, 1);
-            word::add::<Numbers, { offset_of!(Numbers, bytes) }>(own, size);
-            if own.largest.load(Relaxed) < size {
-                own.largest.store(size, Relaxed);
-            }
-            let left = own.left.load(Relaxed);
-            own.left.store(if left < size { sample(left) } else { left - size }, Relaxed);
-        });
-    }
-
-    #[inline(always)]
-    pub(super) fn free(size: u64) {
-        OWN.with(|own| word::add::<Numbers, { offset_of!(Numbers, freed) }>(own, size));
-    }
-
-    impl Numbers {
-        /// Allocations, allocated bytes and freed bytes.
-        #[inline(always)]
-        pub(crate) fn all(&self) -> [u64; 3] {
-            [&self.allocs, &self.bytes, &self.freed].map(|word| word.load(Relaxed))
-        }
-
-        /// Replaces the largest allocation so far, and returns it.
-        #[inline(always)]
-        pub(crate) fn replace_largest(&self, with: impl FnOnce(u64) -> u64) -> u64 {
-            let largest = self.largest.load(Relaxed);
-            self.largest.store(with(largest), Relaxed);
-            largest
-        }
-
-        /// Runs work whose allocations do not count. No signal handler may run during it.
-        pub(crate) fn uncounted<R>(&self, work: impl FnOnce() -> R) -> R {
-            let words = [&self.allocs, &self.bytes, &self.freed, &self.largest, &self.left];
-            let before = words.map(|word| word.load(Relaxed));
-            compiler_fence(SeqCst);
-            let result = work();
-            compiler_fence(SeqCst);
-            // Work that allocates nothing may have replaced the largest allocation on purpose.
-            if self.allocs.load(Relaxed) != before[0] {
-                words.iter().zip(before).for_each(|(word, before)| word.store(before, Relaxed));
-            } else {
-                self.freed.store(before[2], Relaxed);
-            }
-            result
-        }
-    }
+    freed(size);
 }

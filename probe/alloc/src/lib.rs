@@ -5,30 +5,38 @@
 //! ```text
 //! program --> malloc here --> the C library's malloc, or that of another allocator
 //!             |
-//!             '--> numbers of the thread <-- read by pfp at the begin and end of regions
+//!             '--> counters of the thread <-- read by pfp at the begin and end of regions
 //! ```
 //!
-//! The library has no copy of pfp. A copy finds the numbers by the function [`pfp_alloc_numbers`].
+//! The library has no engine. A copy of pfp finds the counters by [`pfp_alloc_numbers`], and starts
+//! the samples by [`pfp_alloc_start_samples`].
 
 mod next;
+#[path = "../../src/alloc/numbers.rs"]
+#[allow(dead_code, reason = "the engine calls the other functions")]
 mod numbers;
 #[path = "../../src/alloc/samples.rs"]
+#[allow(dead_code, reason = "the engine reads the default rate")]
 mod samples;
+mod storage;
+#[path = "../../src/word.rs"]
+#[allow(dead_code, reason = "the counters only add")]
+mod word;
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use numbers::Numbers;
 
-/// The numbers of the calling thread, which last as long as the thread. Null if the program does not
-/// allocate by these functions, because it defines them itself.
+/// The counters of the calling thread, which last as long as the thread. Null if the program does
+/// not allocate by these functions, because it defines them itself.
 #[unsafe(no_mangle)]
-pub extern "C" fn pfp_alloc_numbers() -> *const Numbers {
-    if numbers::has_counted() { numbers::of_this_thread() } else { ptr::null() }
+pub(crate) extern "C" fn pfp_alloc_numbers() -> *const Numbers {
+    if storage::is_called() { storage::numbers() } else { ptr::null() }
 }
 
-/// Starts to sample living memory, about once in `rate` bytes. Samples find the region that has
-/// allocated them by `find`.
+/// Starts to sample living memory, about once in `rate` bytes. A sample calls `find` for the region
+/// that allocates.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfp_alloc_start_samples(find: samples::Find, rate: u64) {
     samples::start(find, rate);
@@ -38,103 +46,117 @@ pub(crate) extern "C" fn pfp_alloc_start_samples(find: samples::Find, rate: u64)
 #[inline(always)]
 fn counted(memory: *mut c_void, size: usize) -> *mut c_void {
     if !memory.is_null() {
-        numbers::alloc(memory, size);
+        storage::numbers().alloc(memory.addr(), size as u64);
     }
     memory
 }
 
-/// The bytes that the allocator has given for this memory, at least as many as were requested.
+/// Counts the release of `bytes` bytes.
+#[inline(always)]
+fn freed(bytes: usize) {
+    storage::numbers().free(bytes as u64);
+}
+
+/// Defines functions that return memory of `size` bytes.
+macro_rules! allocating {
+    ($(fn $name:ident($($given:ident: $type:ty),*), $size:expr;)*) => {
+        $(
+            /// As its manual page says.
+            ///
+            /// # Safety
+            ///
+            /// None: any numbers are valid.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($given: $type),*) -> *mut c_void {
+                // SAFETY: any numbers are valid.
+                counted(unsafe { next::$name($($given),*) }, $size)
+            }
+        )*
+    };
+}
+
+allocating! {
+    fn malloc(size: usize), size;
+    fn calloc(count: usize, size: usize), count.wrapping_mul(size);
+    fn aligned_alloc(align: usize, size: usize), size;
+    fn memalign(align: usize, size: usize), size;
+    fn valloc(size: usize), size;
+    fn pvalloc(size: usize), size;
+}
+
+/// As its manual page says.
 ///
 /// # Safety
 ///
-/// The memory is null, or from one of the functions below and not freed yet.
-unsafe fn given(memory: *mut c_void) -> usize {
-    if next::is_early(memory) {
-        return 0;
-    }
+/// `to` is valid for a write of a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { next::malloc_usable_size(memory) }
+    let failed = unsafe { next::posix_memalign(to, align, size) };
+    if failed == 0 {
+        // SAFETY: the call has stored the address.
+        counted(unsafe { *to }, size);
+    }
+    failed
 }
 
-/// C's function.
+/// As its manual page says.
 ///
 /// # Safety
 ///
-/// As C says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    // SAFETY: any size is valid.
-    counted(unsafe { next::malloc(size) }, size)
-}
-
-/// C's function.
-///
-/// # Safety
-///
-/// As C says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-    // SAFETY: any numbers are valid.
-    counted(unsafe { next::calloc(count, size) }, count.wrapping_mul(size))
-}
-
-/// C's function.
-///
-/// # Safety
-///
-/// As C says.
+/// The memory is null, or from one of these functions and not freed yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(memory: *mut c_void) {
     if memory.is_null() || next::is_early(memory) {
         return;
     }
-    samples::forget(memory.addr());
-    // SAFETY: the caller passes memory that is not freed yet.
-    numbers::free(unsafe { given(memory) });
-    // SAFETY: the caller passes memory that is not freed yet.
+    samples::remove(memory.addr());
+    // SAFETY: by the caller's promise, the memory is from the next library and not freed yet.
+    freed(unsafe { next::malloc_usable_size(memory) });
+    // SAFETY: as above.
     unsafe { next::free(memory) };
 }
 
-/// C's function.
+/// As its manual page says.
 ///
 /// # Safety
 ///
-/// As C says.
+/// The old memory is null, or from one of these functions and not freed yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
     if next::is_early(old) {
         // SAFETY: any size is valid.
         let new = unsafe { malloc(size) };
         if !new.is_null() {
-            // SAFETY: the early memory ends after its longest block, and `new` has `size` bytes.
+            // SAFETY: `old` is valid for `early_left` bytes, and `new` for `size` bytes.
             unsafe { ptr::copy(old.cast::<u8>(), new.cast(), size.min(next::early_left(old))) };
         }
         return new;
     }
     let mut before = 0;
     if !old.is_null() {
-        samples::forget(old.addr());
-        // SAFETY: the caller passes memory that is not freed yet.
-        before = unsafe { given(old) };
+        samples::remove(old.addr());
+        // SAFETY: by the caller's promise, the memory is from the next library and not freed yet.
+        before = unsafe { next::malloc_usable_size(old) };
     }
-    // SAFETY: the caller passes memory that is not freed yet, or null, which this may free.
+    // SAFETY: as above, or null.
     let new = counted(unsafe { next::realloc(old, size) }, size);
     // A size of 0 frees the memory.
     if !old.is_null() && (!new.is_null() || size == 0) {
-        numbers::free(before);
+        freed(before);
     }
     new
 }
 
-/// C's function.
+/// As its manual page says.
 ///
 /// # Safety
 ///
-/// As C says.
+/// As for [`realloc`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(old: *mut c_void, count: usize, size: usize) -> *mut c_void {
     match count.checked_mul(size) {
-        // SAFETY: the caller passes memory that is not freed yet, or null.
+        // SAFETY: the caller's promise.
         Some(bytes) => unsafe { realloc(old, bytes) },
         None => {
             // SAFETY: the location of `errno` is the calling thread's own.
@@ -142,64 +164,4 @@ pub unsafe extern "C" fn reallocarray(old: *mut c_void, count: usize, size: usiz
             ptr::null_mut()
         }
     }
-}
-
-/// C's function.
-///
-/// # Safety
-///
-/// As C says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
-    // SAFETY: any numbers are valid.
-    counted(unsafe { next::aligned_alloc(align, size) }, size)
-}
-
-/// The system's function.
-///
-/// # Safety
-///
-/// As the system says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
-    // SAFETY: any numbers are valid.
-    counted(unsafe { next::memalign(align, size) }, size)
-}
-
-/// The system's function.
-///
-/// # Safety
-///
-/// As the system says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int {
-    // SAFETY: the caller passes a place for the address.
-    let failed = unsafe { next::posix_memalign(to, align, size) };
-    if failed == 0 {
-        // SAFETY: the call has stored the address.
-        numbers::alloc(unsafe { *to }, size);
-    }
-    failed
-}
-
-/// The system's function.
-///
-/// # Safety
-///
-/// As the system says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
-    // SAFETY: any size is valid.
-    counted(unsafe { next::valloc(size) }, size)
-}
-
-/// The system's function.
-///
-/// # Safety
-///
-/// As the system says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
-    // SAFETY: any size is valid.
-    counted(unsafe { next::pvalloc(size) }, size)
 }

@@ -1,5 +1,4 @@
-//! The functions of the next library that defines them, and memory for the time before they are
-//! known.
+//! Looks up the allocation functions of the next library, and provides memory until they are found.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -10,10 +9,11 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use crate::numbers;
+use crate::storage;
 
 /// Declares the functions. The first call of any of them looks all of them up by their names. A
-/// function that is not found, or that `dlsym` calls meanwhile, returns the value after the `else`.
+/// function that is missing returns the value after the `else`. So does one that `dlsym` calls during
+/// the lookup.
 macro_rules! functions {
     ($(fn $name:ident($($given:ident: $type:ty),*) -> $returned:ty, else $instead:expr;)*) => {
         $(
@@ -46,7 +46,7 @@ macro_rules! functions {
                 AtomicPtr::new(first::$name as *mut c_void);)*
         }
 
-        /// What is called before the functions are found.
+        /// Stand-ins that run until the functions are found.
         mod first {
             use super::*;
 
@@ -87,7 +87,7 @@ functions! {
     fn malloc(size: usize) -> *mut c_void, else early(size);
     fn calloc(count: usize, size: usize) -> *mut c_void, else early(count.saturating_mul(size));
     fn realloc(old: *mut c_void, size: usize) -> *mut c_void, else early(size);
-    fn free(memory: *mut c_void) -> Nothing, else ();
+    fn free(memory: *mut c_void) -> Unit, else ();
     fn aligned_alloc(align: usize, size: usize) -> *mut c_void, else ptr::null_mut();
     fn memalign(align: usize, size: usize) -> *mut c_void, else ptr::null_mut();
     fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int, else libc::ENOMEM;
@@ -96,10 +96,10 @@ functions! {
     fn malloc_usable_size(memory: *mut c_void) -> usize, else 0;
 }
 
-/// What `free` returns.
-type Nothing = ();
+type Unit = ();
 
-/// Looks the functions up. False if the calling thread is doing so.
+/// Looks the functions up. Returns false if the calling thread is in a lookup, as when `dlsym`
+/// allocates.
 #[cold]
 fn look_up() -> bool {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
@@ -107,12 +107,12 @@ fn look_up() -> bool {
     if IS_DONE.load(Acquire) {
         return true;
     }
-    if !numbers::begin_look_up() {
+    if !storage::begin_look_up() {
         return false;
     }
     look_up_all();
     IS_DONE.store(true, Release);
-    numbers::end_look_up();
+    storage::end_look_up();
     true
 }
 

@@ -1,5 +1,6 @@
 //! The cases that are measured.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::future::{Future, pending};
 use std::hint::black_box;
 use std::pin::pin;
@@ -40,6 +41,10 @@ pub(crate) struct Row {
     /// Maximum cost of a region on a quiet machine, as a multiple of two bare `rdtsc`.
     pub(crate) bar: Option<f64>,
 }
+
+/// An allocator that counts, as in a program whose regions show their allocations.
+#[global_allocator]
+static COUNTED: pfp::Alloc = pfp::Alloc::new(System);
 
 static OFF_POINT: pfp::Point = pfp::Point::new("off");
 static HAND: pfp::Point = pfp::Point::new("by hand");
@@ -121,6 +126,23 @@ fn fenced() {
     static POINT: pfp::Point = pfp::Point::new("fenced").fenced();
     let _guard = POINT.measure();
     nothing();
+}
+
+fn counting_allocs() {
+    static POINT: pfp::Point = pfp::Point::new("counting").counting_allocs();
+    let _guard = POINT.measure();
+    nothing();
+}
+
+/// An allocation of 64 bytes, and its release.
+fn allocate(allocator: &impl GlobalAlloc) {
+    const LAYOUT: Layout = Layout::new::<[u64; 8]>();
+    // SAFETY: the size is not 0.
+    let memory = black_box(unsafe { allocator.alloc(LAYOUT) });
+    if !memory.is_null() {
+        // SAFETY: the memory is from this allocator, with this layout.
+        unsafe { allocator.dealloc(memory, LAYOUT) };
+    }
 }
 
 fn by_hand() {
@@ -303,6 +325,9 @@ pub(crate) fn rows() -> Vec<Row> {
         row(1.15, case!("enabled: #[pfp::function]", 1, attribute())),
         row(1.15, case!("enabled: Point::measure", 1, measure())),
         row(None, case!("enabled: a fenced point", 1, fenced())),
+        row(None, case!("enabled: a point that counts allocations", 1, counting_allocs())),
+        row(None, case!("an allocation and its release", 1, allocate(&System))),
+        row(None, case!("an allocation and its release, counted", 1, allocate(&COUNTED))),
         row(1.6, case!(BY_HAND, 1, by_hand())),
         row(1.6, case!(BY_NUMBER, 1, enable, by_number())),
         row(0.7, Case { name: "enabled: lap!", regions: 2, prepare: || (), batch: laps }),

@@ -77,7 +77,7 @@ pub(super) fn end(thread: &Thread, region: &Region, point: &Point, is_call: bool
 pub(super) fn end_marked(thread: &Thread, region: &Region, is_call: bool) -> Option<()> {
     let at_begin = thread.allocs_at_begin(region.tag());
     let (numbers, words) = (thread.allocs.numbers()?, at_begin.words()?);
-    let now = numbers.all();
+    let now = numbers.counts();
     let taken = get(&thread.allocs.taken);
     let own = minus(minus(now, taken), get(&at_begin.untaken));
     put(&thread.allocs.taken, plus(taken, own));

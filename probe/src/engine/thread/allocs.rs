@@ -91,7 +91,7 @@ impl ThreadAllocs {
         for tried in 1.. {
             let taken = get(&self.taken);
             compiler_fence(SeqCst);
-            let now = numbers.all();
+            let now = numbers.counts();
             compiler_fence(SeqCst);
             // Compared word by word: the compiler would store the arrays, and load them in larger
             // pieces, which waits for the stores.
