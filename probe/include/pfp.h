@@ -332,14 +332,15 @@ int pfp_clear_alpha(pfp_point_t *point);
  * the enclosing region too long. Fences cost about 50 ns per region, which are subtracted
  * from the figures. PFP_FENCE=1 in the environment fences all points. */
 int pfp_set_fenced(pfp_point_t *point, int fenced);
-/* Switches on or off whether the regions of a point count what they allocate. It needs an
- * allocator that counts: pfp-top run --alloc, or one that calls the two functions below.
- * PFP_ALLOCS=1 in the environment switches it on for all points. */
+/* Switches on or off whether the regions of a point count what they allocate. This needs
+ * pfp-top run --alloc, or an allocator that calls pfp_alloc and pfp_free. PFP_ALLOCS=1 in
+ * the environment switches it on for all points. */
 int pfp_set_counting_allocs(pfp_point_t *point, int counting);
 
-/* Counts an allocation of the calling thread, or memory that it has freed, for a program with
- * an allocator of its own. A reallocation is both. May be called by any thread, also before
- * main and in a signal handler. */
+/* For a program with an allocator of its own: pfp_alloc counts an allocation of the calling
+ * thread, and pfp_free counts memory that the thread has freed. A reallocation calls both. Any
+ * thread may call them, also before main, and a signal handler unless libpfp was loaded by
+ * dlopen. */
 void pfp_alloc(size_t bytes);
 void pfp_free(size_t bytes);
 

@@ -139,7 +139,7 @@
 //! | `PFP_DEFAULT=off` | points start switched off | on |
 //! | `PFP_ENABLE` | names of points that start switched on nevertheless: `parse*,io_?` | none |
 //! | `PFP_ALLOCS=1` | all points count what their regions allocate, see [`Point::counting_allocs`] | they do not |
-//! | `PFP_ALLOC_SAMPLE` | bytes between two samples of living memory | 524288 |
+//! | `PFP_ALLOC_SAMPLE` | bytes between two samples of live memory | 524288 |
 //! | `PFP_FENCE=1` | clock readings wait for the work before them, see [`Point::fenced`] | they do not wait |
 //! | `PFP_CLOCK` | `rseq`, `perf`, `cputime` or `wall`: the best clock to try | rseq |
 //! | `PFP_DIR` | directory for the beacons by which viewers find the program | `$XDG_RUNTIME_DIR/pfp`, else `/tmp/pfp-UID` |

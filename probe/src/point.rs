@@ -89,15 +89,15 @@ impl Point {
         Self { state: self.state.fenced() }
     }
 
-    /// Counts from the start what each region of the point allocates: allocations, bytes, freed
-    /// bytes and the largest allocation, exclusive and inclusive. The viewer's key `A`,
+    /// Counts from the start what each region of the point allocates: allocations, bytes and freed
+    /// bytes, exclusive and inclusive, and the largest allocation. The viewer's key `A`,
     /// [`set_counting_allocs`](Self::set_counting_allocs) and `PFP_ALLOCS=1` turn it on, too.
     ///
     /// It needs an allocator that counts: [`Alloc`](crate::Alloc), or `pfp-top run --alloc`. A
-    /// region counts the calling thread's allocations from its begin to its end. "Exclusive" leaves
-    /// out the regions inside whose points count, too. Memory counts as freed where it is freed,
-    /// whichever region or thread allocated it. Of a measured future, each poll counts. Threads
-    /// without a lane of their own (see `PFP_LANES`) do not count.
+    /// region counts the calling thread's allocations from its begin to its end. Exclusive figures
+    /// leave out nested regions whose points count, too. A region counts the memory that its thread
+    /// frees, whichever region or thread has allocated it. Each poll of a measured future counts for
+    /// the thread that polls it. Threads without a lane of their own (see `PFP_LANES`) do not count.
     #[must_use]
     pub const fn counting_allocs(self) -> Self {
         Self { state: self.state.counting_allocs() }

@@ -30,7 +30,7 @@ pub const ALL: &[Variable] = &[
     of("PFP_ENABLE", "program: names of points that start switched on"),
     of("PFP_FENCE", "program: 1 fences all points, for exact times of short regions"),
     of("PFP_ALLOCS", "program: 1 counts what the regions of all points allocate"),
-    of("PFP_ALLOC_SAMPLE", "program: bytes between two samples of living memory: 524288"),
+    of("PFP_ALLOC_SAMPLE", "program: bytes between two samples of live memory: 524288"),
     of("PFP_POINTS", "program: maximum number of points"),
     of("PFP_LANES", "program: maximum number of threads"),
     of("PFP_MEMORY_MB", "program: maximum of shared memory, in MiB"),

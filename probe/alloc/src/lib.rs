@@ -35,7 +35,7 @@ pub(crate) extern "C" fn pfp_alloc_numbers() -> *const Numbers {
     if storage::is_called() { storage::numbers() } else { ptr::null() }
 }
 
-/// Starts to sample living memory, about once in `rate` bytes. A sample calls `find` for the region
+/// Starts to sample live memory, about once in `rate` bytes. A sample calls `find` for the region
 /// that allocates.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfp_alloc_start_samples(find: samples::Find, rate: u64) {

@@ -1,9 +1,9 @@
 //! What regions allocate.
 //!
-//! An allocator that counts has [`Numbers`] for each thread, which only grow. A region of a point
-//! that counts allocations stores them at its begin, and subtracts them at its end. To compute
-//! exclusive figures, the thread keeps the sum of the exclusive figures of all regions that have
-//! ended, as `covered` does for ticks:
+//! An allocator that counts adds up allocations, allocated bytes and freed bytes for each thread, in
+//! [`Numbers`]. A region of a point that counts allocations stores them at its begin, and subtracts
+//! them at its end. For exclusive figures, the thread has one more sum, `taken`: the exclusive
+//! figures of all ended regions. It is to allocations what `covered` is to ticks:
 //!
 //! ```text
 //!               A begins     B begins      B ends        A ends
@@ -12,8 +12,8 @@
 //! exclusive                                b             a + c
 //! ```
 //!
-//! Regions of points that do not count allocations take nothing, so their allocations count for the
-//! region around them. The sums of a point on a lane are in the segment, beside its cell. The end
+//! A region of a point that does not count allocations takes nothing, so its allocations count for
+//! the enclosing region. The sums of a point on a lane are in the segment, beside its cell. The end
 //! of a region adds to them at once: its record has no room for allocations.
 
 use std::ptr;
@@ -24,13 +24,13 @@ use pfp_shm_layout::allocs::{AllocSums, AllocWords};
 use super::current;
 use super::region::{ALLOCS, Region};
 use super::thread::Thread;
-use super::thread::allocs::{AtBegin, Three, get, minus, plus, put};
+use super::thread::allocs::{AtBegin, Counts, get, minus, plus, put};
 use crate::alloc::{LiveWords, Numbers};
 use crate::point::Point;
 
 /// The inclusive sums.
 #[inline(always)]
-fn inclusive(sums: &AllocSums) -> Three {
+fn inclusive(sums: &AllocSums) -> Counts {
     [sums.allocs_inclusive, sums.bytes_inclusive, sums.freed_inclusive]
 }
 
@@ -39,8 +39,8 @@ fn words_of<'a>(thread: &'a Thread, point: &Point) -> Option<&'a AllocWords> {
     thread.allocs_for(thread.entry(point).cell()?)
 }
 
-/// Stores the thread's numbers for a region that has been pushed. False if the region cannot count
-/// its allocations.
+/// Stores the thread's counters for a region that has been pushed. Returns false if no allocator
+/// counts, or if the point has no sums on the lane.
 pub(super) fn begin(thread: &Thread, point: &Point, tag: u64) -> bool {
     let Some(numbers) = thread.allocs.numbers() else { return false };
     let Some(words) = words_of(thread, point) else { return false };
@@ -57,8 +57,8 @@ pub(super) fn begin(thread: &Thread, point: &Point, tag: u64) -> bool {
 }
 
 /// Adds what a region has allocated since its begin to the point's sums. `is_call` is false for a
-/// part of a measurement that a later part completes. If the caller is a signal handler that has
-/// interrupted an end, the allocations count for the region around.
+/// part of a measurement that a later part completes. In a signal handler that has interrupted an
+/// end, nothing is added, and the allocations count for the enclosing region.
 pub(super) fn end(thread: &Thread, region: &Region, point: &Point, is_call: bool) {
     let at_begin = thread.allocs_at_begin(region.tag());
     if at_begin.words().is_none() {
@@ -106,16 +106,15 @@ pub(super) fn end_marked(thread: &Thread, region: &Region, is_call: bool) -> Opt
     Some(())
 }
 
-/// Returns the largest allocation of the region, and takes that of the region around into account
-/// again.
+/// Returns the largest allocation of a region that ends, and restores the enclosing region's.
 #[inline(always)]
 fn restore_largest(numbers: &Numbers, at_begin: &AtBegin) -> u64 {
     let before = at_begin.largest.load(Relaxed);
     numbers.replace_largest(|largest| largest.max(before))
 }
 
-/// The words of living allocations of the calling thread's innermost region that counts; null
-/// without one. Allocators call this, also in signal handlers.
+/// The words for live memory of the point whose counting region is innermost on the calling thread;
+/// null without such a region. Allocators call this, also in signal handlers.
 pub(super) extern "C" fn live_words() -> *const LiveWords {
     let find = || {
         let thread = current::near().filter(|thread| thread.is_alive())?;
@@ -127,16 +126,17 @@ pub(super) extern "C" fn live_words() -> *const LiveWords {
     find().unwrap_or(ptr::null())
 }
 
-/// Replaces what an open region has stored by what it has allocated since, before its context is
-/// suspended; and the other way round, before its context is resumed. Both are the present numbers
-/// minus the stored ones. The innermost region is suspended first and resumed last.
-pub(super) fn turn(thread: &Thread, region: &Region, point: &Point) {
+/// Before a context is suspended, replaces the counters that an open region has stored by what the
+/// region has allocated since. Before the context is resumed, replaces these by counters again. Both
+/// are the present counters minus what is stored. The innermost region is suspended first and
+/// resumed last.
+pub(super) fn swap_stored(thread: &Thread, region: &Region, point: &Point) {
     let at_begin = thread.allocs_at_begin(region.tag());
     let (numbers, words) = (thread.allocs.numbers(), words_of(thread, point));
     at_begin.set_words(words);
     let Some(numbers) = numbers else { return };
     let epoch = at_begin.epoch.load(Relaxed) as u32;
-    // A lane without sums has zeros until a region of the point ends there.
+    // A lane on which no region of the point has ended has no sums, or zeros.
     let sums = words.and_then(|words| words.current(epoch)).unwrap_or_default();
     let (now, taken) = thread.allocs.read(numbers);
     put(&at_begin.untaken, minus(minus(now, taken), get(&at_begin.untaken)));

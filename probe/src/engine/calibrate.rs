@@ -80,7 +80,7 @@ fn recording() -> Option<&'static Thread> {
     current::thread().filter(|thread| !thread.overflows() && thread.written() > 0)
 }
 
-/// Measures what such a region costs in addition to a scope, and subtracts that cost from now on.
+/// Measures what `region` costs in addition to a scope, and stores this cost in `beyond`.
 fn calibrate_beyond(thread: &Thread, mut region: impl FnMut(), beyond: &Beyond) {
     /// Number of batches. Several are needed, because the first ones run cold code.
     const BATCHES: usize = 8;

@@ -48,8 +48,8 @@ pub(crate) fn ready(
     if thread.follows(offset, control) { Some((thread, thread.entry_at(offset))) } else { None }
 }
 
-/// [`ready`] for a fenced point, and for one whose regions count allocations. Its cells follow the
-/// control word without these flags, so the comparison in [`begin_in`] fails for each of its begins.
+/// [`ready`] for a point that is fenced or counts allocations. Its cells follow the control word
+/// without these flags, so the comparison in [`begin_in`] fails for each of its begins.
 /// Also returns the flags in a region's tag.
 pub(crate) fn ready_flagged(point: &'static Point) -> Option<(&'static Thread, u64)> {
     let control = point.control();
@@ -172,7 +172,8 @@ fn end_in(thread: &'static Thread, tag: u64, ticks: impl FnOnce() -> u64) {
 /// Pops the innermost region, whose tag is `tag`, and writes its record. If that is impossible,
 /// calls `slow` with whether the thread is [marked](marker), and with the counter. The former is a
 /// constant at each call and the latter is computed again, so neither takes a register. Calls
-/// `beside` once nothing can fail any more, while the thread is marked. With `TURNED`, [`Thread::turn_page`] has made room for the record, and `at` includes the ticks that
+/// `when_marked` while the thread is marked and nothing can fail any more. With `TURNED`,
+/// [`Thread::turn_page`] has made room for the record, and `at` includes the ticks that
 /// turning the page covered. The record is for the point `of`. Inclusive time is added to `total`,
 /// the region's own point.
 #[inline(always)]
@@ -183,7 +184,7 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     [of, total]: [Offset; 2],
     at: End,
     slow: impl FnOnce(bool, u64),
-    beside: impl FnOnce(),
+    when_marked: impl FnOnce(),
 ) {
     let End { now, covered } = at;
     let elapsed = region.elapsed(now);
@@ -212,7 +213,7 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     if thread.clock.was_switched() || !thread.has_covered(covered) {
         return slow(true, now());
     }
-    beside();
+    when_marked();
     let slot = thread.slot_at(position);
     // Each figure is stored as soon as it is known, and words of the region are loaded again, so
     // that few registers are in use.

@@ -24,13 +24,13 @@ pub(crate) struct OverheadWords {
     pub(super) hooks_inside: AtomicU64,
     /// Overhead, beyond `pair`, of a function with hooks in the enclosing region.
     pub(super) hooks_pair: AtomicU64,
-    /// Overhead of a region of a fenced point.
+    /// Overhead of a fenced region.
     pub(super) fence: Beyond,
     /// Overhead of a region that counts its allocations.
     pub(super) allocs: Beyond,
 }
 
-/// Overhead of a region that begins and ends on the slow path, in addition to that of a scope.
+/// Overhead of a region with a flag, in addition to the overhead of a scope.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Beyond {
@@ -147,7 +147,7 @@ mod arch {
     /// Ticks plus the field at an offset.
     #[inline(always)]
     pub(super) fn plus<const AT: usize>(ticks: u64) -> u64 {
-        // SAFETY: `AT` is the offset of a field, and each field is an `AtomicU64`.
+        // SAFETY: `AT` is the offset of a field that is an `AtomicU64`.
         let word = unsafe { &*(&raw const OVERHEAD).cast::<AtomicU64>().byte_add(AT) };
         ticks.wrapping_add(word.load(super::Relaxed))
     }
@@ -200,8 +200,8 @@ impl OverheadWords {
         self.late.load(Relaxed)
     }
 
-    /// The overhead of a region with these flags of a tag, beyond that of a scope: inside it, and in
-    /// the enclosing region.
+    /// What the flags of a tag add to the overhead of a scope: inside the region, and in the enclosing
+    /// one.
     pub(super) fn beyond(&self, flags: u64) -> [u64; 2] {
         let both = [(FENCED, &self.fence), (ALLOCS, &self.allocs)];
         let set = both.into_iter().filter(|(flag, _)| flags & flag != 0);

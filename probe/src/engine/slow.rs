@@ -55,7 +55,8 @@ pub(super) fn begin<const HOW: u64>(point: &'static Point) -> u64 {
     0
 }
 
-/// Begins a region that counts its allocations and is ready for the fast path.
+/// Begins a region that counts its allocations, if the point has no other flag and its cell is
+/// ready.
 #[inline(always)]
 pub(super) fn begin_counting<const HOW: u64>(
     thread: &'static Thread,
@@ -177,8 +178,16 @@ fn end_counting(thread: &Thread, tag: u64, place: u64, end: End) {
     // SAFETY: a region that is open has begun.
     let point = unsafe { region.point_of_open() };
     let slow = |marked, now| end_of(tag, now, end.covered, marked);
-    let beside = || _ = allocs::end_marked(thread, region, true);
-    measure::record::<false, SCOPE>(thread, region, place, [point.offset(); 2], end, slow, beside);
+    let when_marked = || _ = allocs::end_marked(thread, region, true);
+    measure::record::<false, SCOPE>(
+        thread,
+        region,
+        place,
+        [point.offset(); 2],
+        end,
+        slow,
+        when_marked,
+    );
 }
 
 /// [`end`] on a thread whose position the caller has marked.

@@ -71,7 +71,7 @@ fn open(thread: &Thread) -> impl DoubleEndedIterator<Item = &'static Region> {
 /// begin, and what it has allocated. The thread that resumes the context may have other totals.
 fn keep_added(thread: &Thread) {
     for region in open(thread).rev() {
-        turn_allocs(thread, region);
+        swap_allocs(thread, region);
         if let Some(total) = total(region, thread) {
             region.kept.store(total.wrapping_sub(region.inclusive()), Relaxed);
         }
@@ -81,18 +81,18 @@ fn keep_added(thread: &Thread) {
 /// Converts what `keep_added` has stored to the totals of the thread that resumes the context.
 fn go_on_in(thread: &Thread) {
     for region in open(thread) {
-        turn_allocs(thread, region);
+        swap_allocs(thread, region);
         if let Some(total) = total(region, thread) {
             region.set_inclusive(total.wrapping_sub(region.kept.load(Relaxed)));
         }
     }
 }
 
-fn turn_allocs(thread: &Thread, region: &Region) {
+fn swap_allocs(thread: &Thread, region: &Region) {
     if region.tag() & ALLOCS != 0
         && let Some(point) = region.point()
     {
-        allocs::turn(thread, region, point);
+        allocs::swap_stored(thread, region, point);
     }
 }
 

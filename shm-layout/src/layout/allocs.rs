@@ -12,13 +12,13 @@
 //! ```
 //!
 //! The lane's thread adds a region to the unpublished copy and publishes that copy by one store to
-//! `seq`, whose lowest bit selects the published copy. So the sums are whole at every instruction,
+//! `seq`, whose lowest bit selects the published copy. So a reader finds complete sums at any time,
 //! also after the writer was killed. The sums belong to one reset epoch of the point: the first
 //! region of a later epoch starts from zeros.
 //!
 //! The two words of `live` estimate the memory that regions of the point have allocated and that is
-//! not freed yet: see `probe/src/alloc/samples.rs`. Any thread may free it, so each adds and
-//! subtracts atomically, and each word counts for itself. No reset clears them.
+//! not freed yet: see `probe/src/alloc/samples.rs`. Any thread may free it, so both words change by
+//! atomic additions, independently of each other. No reset clears them.
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|
@@ -33,8 +33,8 @@ const FIGURES: usize = 8;
 const EPOCH_SHIFT: u32 = 36;
 const PUBLICATIONS: u64 = (1 << EPOCH_SHIFT) - 1;
 
-/// What the regions of a point have allocated. "Exclusive" figures leave out regions inside that
-/// count their own allocations; inclusive figures have them, with recursion counted once.
+/// What the regions of a point have allocated. Exclusive figures leave out nested regions that count
+/// their own allocations. Inclusive figures have them, with recursion counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocSums {
     /// Regions that counted their allocations.
@@ -51,12 +51,12 @@ pub struct AllocSums {
     pub bytes_inclusive: u64,
     /// Freed bytes, inclusive.
     pub freed_inclusive: u64,
-    /// Bytes of the largest single allocation.
+    /// Bytes of the largest single allocation, also in nested regions.
     pub largest: u64,
     /// Bytes that are not freed yet, estimated by samples.
     pub live_bytes: u64,
-    /// Samples that are not freed yet. The estimate has an error of about one over the square root
-    /// of this number.
+    /// Samples that are not freed yet. The relative standard error of the estimate is at most about
+    /// one over the square root of this number.
     pub live_samples: u64,
 }
 
@@ -180,16 +180,16 @@ impl AllocWords {
         self.seq.store(next, ord!("allocs-close", Release));
     }
 
-    /// The words of the living memory: bytes and samples.
+    /// The words for live memory: bytes and samples.
     #[must_use]
     pub fn live(&self) -> &[AtomicU64; 2] {
         &self.live
     }
 
-    /// Adds the living memory to sums of the present window.
+    /// The sums, with the figures of live memory.
     #[must_use]
     pub fn with_live(&self, sums: AllocSums) -> AllocSums {
-        // A sample may be freed between its two additions, so the words may be negative.
+        // The host may write any value. A negative one counts as 0.
         let [live_bytes, live_samples] = self.live.each_ref().map(|word| {
             let value = word.load(Ordering::Relaxed);
             if value as i64 >= 0 { value } else { 0 }
@@ -197,8 +197,8 @@ impl AllocWords {
         AllocSums { live_bytes, live_samples, ..sums }
     }
 
-    /// The published sums and their reset epoch. `None` if the writer has published others
-    /// meanwhile.
+    /// The published sums and their reset epoch. `None` if the writer has published new sums during
+    /// the read.
     #[must_use]
     pub fn read(&self) -> Option<(u32, AllocSums)> {
         // Pairs with `allocs-close`.

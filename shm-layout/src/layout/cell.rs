@@ -306,8 +306,7 @@ impl Cell {
         won.map_or_else(|found| found, |_| chunk)
     }
 
-    /// Assigns a zeroed chunk to the allocations of the point's regions, unless a signal handler was
-    /// faster.
+    /// Assigns a zeroed chunk to the sums of allocations, unless a signal handler was faster.
     pub fn set_allocs(&self, chunk: u32) {
         let published = ord!("cell-part", Release);
         // Pairs with `cell-part-seen`.

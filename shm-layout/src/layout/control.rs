@@ -18,7 +18,7 @@
 //! The clock readings of a *fenced* point wait until the processor has finished the work before
 //! them. The regions of a point with the bit `allocs` count what they allocate. The cells of a point
 //! follow its word without these two bits. So if one of them is set, no cell's word equals the
-//! point's, and the point's regions begin on the slow path. Regions of other points pay nothing.
+//! point's, and the point's regions do not begin on the usual path. Other points pay nothing.
 //!
 //! # When a point was reset
 //!
@@ -99,7 +99,7 @@ impl Control {
         self.0 & (ENABLED | FENCED | ALLOCS) == ENABLED | ALLOCS
     }
 
-    /// The word without [`FENCED`], without [`ALLOCS`], and without the bits that are always 0, which a hostile process
+    /// The word without [`FENCED`], [`ALLOCS`] and the bits that are always 0, which a hostile process
     /// may have set. A cell follows a sanitized word, so a word that equals the cell's has these
     /// bits clear, too.
     #[inline(always)]

@@ -309,7 +309,7 @@ impl Task {
     }
 }
 
-/// Allocates in every way.
+/// Allocates, reallocates and frees memory of several alignments.
 fn allocate(size: usize) {
     let mut bytes: Vec<u8> = black_box(Vec::with_capacity(size + 1));
     bytes.push(7);
@@ -696,8 +696,8 @@ struct Cycle {
     _payload: [u8; 480],
 }
 
-/// Regions whose memory is forgotten, is in a cycle of references, is freed by another thread, and
-/// is freed at once.
+/// Four points: their memory is forgotten, is in a cycle of references, is freed by another thread,
+/// or is freed at once.
 fn leaks() {
     static KEPT: Point = Point::new("kept").counting_allocs();
     static CYCLE: Point = Point::new("cycle").counting_allocs();

@@ -1,5 +1,5 @@
-//! Allocations of regions, compared to the unit with counts that are made by other means: by a
-//! program that notes its own allocations, by valgrind, and by arithmetic.
+//! Allocations of regions equal, to the unit, those that a program notes itself, that valgrind
+//! counts, or that follow by arithmetic.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -130,7 +130,7 @@ fn a_region_that_moves_to_a_new_thread_keeps_its_allocations() {
 /// The memory that nothing frees is estimated to within a few standard errors, and freed memory is
 /// not part of it.
 #[test]
-fn what_is_not_freed_is_named() {
+fn live_memory_is_estimated() {
     together([By::Itself, By::Preload], |by| {
         let place = Place::new();
         let file = place.path("figures.json");

@@ -169,11 +169,11 @@ columns! {
         Count(|f, _| Some(f.allocs()?.bytes_inclusive as f64)).exported("alloc_bytes_inclusive"),
         "allocated bytes, with nested regions";
     Live = "live", "Live B", 7, Count(|f, _| f.live_bytes()).exported("live_bytes").summed(),
-        "allocated bytes that are not freed yet, estimated by samples";
+        "allocated bytes that are not freed yet (live), estimated by samples";
     LiveGrowth = "live-growth", "Live +/s", 8, Rate(|f, _| f.live_growth())
-        .exported("live_bytes_per_s").summed(), "growth of the living bytes since the viewer attached";
+        .exported("live_bytes_per_s").summed(), "growth of the live bytes per second since the viewer attached";
     LargestAlloc = "largest-alloc", "Largest", 7, Count(|f, _| Some(f.allocs()?.largest as f64))
-        .exported("largest_alloc"), "bytes of the largest allocation";
+        .exported("largest_alloc"), "bytes of the largest allocation, also in nested regions";
     Imbalance = "imbalance", "Imbal", 7, Rate(|f, _| f.imbalance()).rank(9),
         "busiest process or thread, divided by the mean (--sum, OpenMP)";
     Waits = "waits", "Waits for", 16, Text(waits_text).left(32).cut().rank(9)
@@ -208,7 +208,7 @@ pub struct Available {
     /// The model has points whose load can be spread unevenly: sums over processes, parallel
     /// regions.
     pub imbalance: bool,
-    /// The model has what its points have allocated.
+    /// A point of the model has counted allocations.
     pub allocs: bool,
     /// The model has the waits of its points.
     pub waits: bool,
@@ -283,7 +283,8 @@ impl Column {
         Self::Imbalance,
     ];
 
-    /// The columns about allocations, from left to right.
+    /// The columns of the view of allocations, from left to right. The first five are not about
+    /// allocations.
     pub const ALLOCS: [Self; 16] = [
         Self::On,
         Self::Process,

@@ -34,7 +34,7 @@ pub struct Figures {
     amounts: [u128; AMOUNTS],
     /// What its regions have allocated.
     allocs: Allocs,
-    /// The living bytes in the first snapshot, and its elapsed ticks.
+    /// The elapsed ticks of the first snapshot, and the live bytes in it.
     first_live: Option<(u64, f64)>,
     rates: Rates,
     history: History,

@@ -166,7 +166,7 @@ groups! {
         Fence [Char('F')] "", "fence the point, or remove its fences"
             + "fences make the times of short regions exact, at some 45 ns per call";
         CountAllocs [Char('A')] "", "count the allocations of the point, or stop"
-            + "at some 20 ns per call, in a program with an allocator that counts: run --alloc";
+            + "at some 10 ns per call, in a program with an allocator that counts: run --alloc";
     }
 
     /// Copying the row as text.

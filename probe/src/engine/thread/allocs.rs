@@ -11,22 +11,22 @@ use pfp_shm_layout::allocs::AllocWords;
 
 use crate::alloc::{self, Numbers};
 
-/// Maximum number of attempts to read the numbers while signal handlers interrupt.
+/// Maximum number of attempts to read the counters while signal handlers interrupt.
 const ATTEMPTS: u32 = 8;
 
 /// Allocations, allocated bytes and freed bytes.
-pub(in crate::engine) type Three = [u64; 3];
-type ThreeWords = [AtomicU64; 3];
+pub(in crate::engine) type Counts = [u64; 3];
+type CountWords = [AtomicU64; 3];
 
 /// What a region stores at its begin. Only the region's thread uses the words.
 #[repr(C)]
 #[derive(Debug)]
 pub(in crate::engine) struct AtBegin {
-    /// The thread's numbers that no region had taken.
-    pub(in crate::engine) untaken: ThreeWords,
-    /// The thread's numbers minus the point's inclusive sums on the lane.
-    pub(in crate::engine) beyond_sums: ThreeWords,
-    /// The largest allocation before the region.
+    /// The thread's counters minus [`ThreadAllocs::taken`].
+    pub(in crate::engine) untaken: CountWords,
+    /// The thread's counters minus the point's inclusive sums on the lane.
+    pub(in crate::engine) beyond_sums: CountWords,
+    /// The largest allocation of the enclosing region so far.
     pub(in crate::engine) largest: AtomicU64,
     /// The reset epoch of the point.
     pub(in crate::engine) epoch: AtomicU64,
@@ -37,8 +37,8 @@ pub(in crate::engine) struct AtBegin {
 impl AtBegin {
     /// The point's sums on the lane.
     pub(in crate::engine) fn words(&self) -> Option<&AllocWords> {
-        // SAFETY: the pointer is null, or `begin` or `turn` has stored it, and leads to a chunk of
-        // the segment, which is never unmapped.
+        // SAFETY: the pointer is null, or `set_words` has stored a reference to a chunk of the
+        // segment, which is never unmapped.
         unsafe { self.words.load(Relaxed).as_ref() }
     }
 
@@ -48,23 +48,23 @@ impl AtBegin {
     }
 }
 
-/// The state of a thread.
+/// What a thread stores to count its allocations.
 #[repr(C)]
 #[derive(Debug)]
 pub(in crate::engine) struct ThreadAllocs {
-    /// The thread's numbers; null before a region has asked for them.
+    /// The thread's counters; null before a region has looked for them.
     numbers: AtomicPtr<Numbers>,
     /// The sums of the exclusive figures of all ended regions.
-    pub(in crate::engine) taken: ThreeWords,
+    pub(in crate::engine) taken: CountWords,
 }
 
 impl ThreadAllocs {
-    /// Forgets the numbers of a lane's earlier owner.
-    pub(super) fn forget(&self) {
+    /// Clears the pointer to the counters of the lane's earlier owner.
+    pub(super) fn clear(&self) {
         self.numbers.store(ptr::null_mut(), Relaxed);
     }
 
-    /// The calling thread's numbers. `None` if no allocator counts.
+    /// The calling thread's counters. `None` if no allocator counts.
     #[inline(always)]
     pub(in crate::engine) fn numbers(&self) -> Option<&'static Numbers> {
         let mut numbers = self.numbers.load(Relaxed);
@@ -84,17 +84,17 @@ impl ThreadAllocs {
         found
     }
 
-    /// The numbers, and what regions have taken of them. Repeated if a signal handler's regions
-    /// take something in between.
+    /// The counters, and [`Self::taken`]. Reads both again if a region of a signal handler has ended
+    /// in between.
     #[inline(always)]
-    pub(in crate::engine) fn read(&self, numbers: &Numbers) -> (Three, Three) {
+    pub(in crate::engine) fn read(&self, numbers: &Numbers) -> (Counts, Counts) {
         for tried in 1.. {
             let taken = get(&self.taken);
             compiler_fence(SeqCst);
             let now = numbers.counts();
             compiler_fence(SeqCst);
-            // Compared word by word: the compiler would store the arrays, and load them in larger
-            // pieces, which waits for the stores.
+            // The test compares words. To compare arrays, the compiler would store them and load
+            // them in larger pieces, and each load would wait for the stores.
             let [a, b, c] = minus(get(&self.taken), taken);
             if a | b | c == 0 || tried == ATTEMPTS {
                 return (now, taken);
@@ -105,21 +105,21 @@ impl ThreadAllocs {
 }
 
 #[inline(always)]
-pub(in crate::engine) fn get(words: &ThreeWords) -> Three {
+pub(in crate::engine) fn get(words: &CountWords) -> Counts {
     words.each_ref().map(|word| word.load(Relaxed))
 }
 
 #[inline(always)]
-pub(in crate::engine) fn put(words: &ThreeWords, values: Three) {
+pub(in crate::engine) fn put(words: &CountWords, values: Counts) {
     words.iter().zip(values).for_each(|(word, value)| word.store(value, Relaxed));
 }
 
 #[inline(always)]
-pub(in crate::engine) fn minus(these: Three, those: Three) -> Three {
+pub(in crate::engine) fn minus(these: Counts, those: Counts) -> Counts {
     std::array::from_fn(|at| these[at].wrapping_sub(those[at]))
 }
 
 #[inline(always)]
-pub(in crate::engine) fn plus(these: Three, those: Three) -> Three {
+pub(in crate::engine) fn plus(these: Counts, those: Counts) -> Counts {
     std::array::from_fn(|at| these[at].wrapping_add(those[at]))
 }

@@ -217,7 +217,7 @@ impl Thread {
         self.begin_run(common::next_run(), 0, 0);
         self.done();
         self.suspended.store(0, Relaxed);
-        self.allocs.forget();
+        self.allocs.clear();
         for word in self.roomy_pages.iter().chain(&self.signal_stack) {
             word.store(0, Relaxed);
         }

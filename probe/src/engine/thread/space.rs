@@ -63,8 +63,7 @@ impl Thread {
         Some(entry)
     }
 
-    /// The sums of allocations of a cell, which this adds if they are missing; `None` if memory runs
-    /// out.
+    /// The sums of allocations of a cell, added if they are missing. `None` if memory runs out.
     #[inline(always)]
     pub(in crate::engine) fn allocs_for(&self, cell: &Cell) -> Option<&AllocWords> {
         self.allocs_in(cell.allocs()).or_else(|| self.new_allocs(cell))

@@ -25,7 +25,7 @@ use crate::word;
 const OWN_LEVELS: u64 = LEVELS / LEVEL;
 const LEVELS_OF_CONTEXT: u64 = 1024;
 
-/// What few regions need of a level.
+/// Fields of an open region that few regions use. One follows the stack for each level.
 #[repr(C, align(64))]
 struct Beside {
     allocs: AtBegin,

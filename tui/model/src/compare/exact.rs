@@ -1,5 +1,4 @@
-//! Compares runs of a program in the figures that are exact as numbers: calls, calls by caller, and
-//! allocations. A program that does the same work has the same numbers in every run, so no test is
+//! Compares the exact figures of a program's runs: calls, calls by caller, and allocations. A program that does the same work has the same numbers in every run, so no test is
 //! needed:
 //!
 //! ```text

@@ -21,8 +21,8 @@ const SANITIZERS: [(&str, &str); 4] = [
     ("__lsan_init", "LeakSanitizer"),
 ];
 
-/// The variables by which all points count their allocations. CPython has an allocator of its own
-/// for small objects; here it allocates each by `malloc`.
+/// Variables that switch on the count of all points, and that make CPython allocate each object by
+/// `malloc` instead of its own allocator.
 pub(super) const ENVIRONMENT: [(&str, &str); 2] = [("PFP_ALLOCS", "1"), ("PYTHONMALLOC", "malloc")];
 
 /// The library, or a list of the places that were searched.
@@ -30,7 +30,8 @@ pub(in crate::cli) fn find() -> Result<PathBuf, String> {
     places::find(&[LIBRARY], variables::ALLOC_LIBRARY)
 }
 
-/// The library to preload into a program. Fails if it could not count the program's allocations.
+/// The library to preload into a program. Fails if the library could not count the program's
+/// allocations.
 pub(super) fn library(program: &OsStr) -> Result<PathBuf> {
     let name = Path::new(program).display();
     if let Some(reason) = preload::executable(program).and_then(|file| obstacle(&file)) {

@@ -370,12 +370,12 @@ impl Pane<'_> {
     /// What the point's regions have allocated; nothing if they do not count it.
     fn allocs(&self, width: usize) -> Vec<Line<'static>> {
         let Some(allocs) = self.figures.allocs() else { return Vec::new() };
-        let name_width = width.saturating_sub(2 + 4 * 9).clamp(13, 40);
+        let name_width = width.saturating_sub(2 + 4 * 9).clamp(20, 40);
         let grid = Grid::new(self.styles.glyphs.ellipsis);
         let grid = grid.left("", 0).left("Allocations", name_width);
         let grid = grid.right("Number", 8).right("Bytes", 8).right("Freed", 8).right("Largest", 8);
         let number = |value: u64| units::count(value);
-        let row = |name, [count, bytes, freed, largest]: [String; 4]| {
+        let row = |name: &str, [count, bytes, freed, largest]: [String; 4]| {
             Line::raw(grid.line(["", name, &count, &bytes, &freed, &largest]))
         };
         let own = [allocs.allocs, allocs.bytes, allocs.freed].map(number);
@@ -388,14 +388,14 @@ impl Pane<'_> {
             [count, bytes, freed, largest]
         };
         let live = self.figures.live_error().map(|error| {
-            let bytes = number(allocs.live_bytes);
-            let error = format!("±{}%", units::percent(error));
-            row("not freed yet", [String::new(), bytes, error, String::new()])
+            let name = format!("not freed yet, ±{}%", units::percent(error));
+            let none = String::new;
+            row(&name, [none(), number(allocs.live_bytes), none(), none()])
         });
         let lines = [
             grid.heading(None, width, self.styles),
-            row("per call", with(per_call, number(allocs.largest))),
-            row("in all", with(own, String::new())),
+            row("per call", with(per_call, String::new())),
+            row("in all", with(own, number(allocs.largest))),
             row("with nested", with(nested.map(number), String::new())),
         ];
         lines.into_iter().chain(live).collect()
