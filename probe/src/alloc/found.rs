@@ -1,4 +1,8 @@
 //! Finds the counters of the calling thread: those of `libpfp_alloc.so`, or this copy's own.
+//!
+//! The names of the library's functions end in the version of what they exchange: [`Numbers`],
+//! [`samples::Find`], and the words that its samples count in. A change of these needs another
+//! version.
 
 use std::ffi::c_void;
 use std::mem;
@@ -21,15 +25,17 @@ static COUNTS: AtomicBool = AtomicBool::new(false);
 /// library.
 static PRELOADED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Looks for `libpfp_alloc.so`, and starts its samples; without it, the samples of this copy. A
-/// sample calls `find` for the words of its region.
-pub(crate) fn look_up(find: samples::Find) {
+/// Looks for `libpfp_alloc.so`, and starts its samples; without it, the samples of this copy. `find`
+/// finds the place of a sample. It is `None` in a copy that follows another: the leader has the
+/// regions.
+pub(crate) fn look_up(find: Option<samples::Find>) {
     let rate = variable(c"PFP_ALLOC_SAMPLE").and_then(|rate| rate.to_str()?.parse().ok());
     let rate = rate.unwrap_or(samples::USUAL_RATE);
     // SAFETY: the names are NUL-terminated.
-    let [numbers, start] = [c"pfp_alloc_numbers", c"pfp_alloc_start_samples"]
+    let [numbers, start] = [c"pfp_alloc_numbers_1", c"pfp_alloc_start_samples_1"]
         .map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
     PRELOADED.store(numbers, Relaxed);
+    let Some(find) = find else { return };
     if start.is_null() {
         return samples::start(find, rate);
     }
@@ -49,8 +55,11 @@ pub(crate) fn of_this_thread() -> Option<&'static Numbers> {
         let find = unsafe {
             mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const Numbers>(preloaded)
         };
-        // SAFETY: any thread may call the function. It returns the thread's own storage.
-        return unsafe { find().as_ref() };
+        // SAFETY: any thread may call the function. It returns the thread's own storage, or null if
+        // the program does not allocate by that library.
+        if let Some(numbers) = unsafe { find().as_ref() } {
+            return Some(numbers);
+        }
     }
     COUNTS.load(Relaxed).then(own)
 }

@@ -26,9 +26,23 @@ pub(crate) struct LiveWords {
     samples: AtomicU64,
 }
 
-/// Returns the words of the calling thread's innermost region that counts allocations; null without
-/// such a region.
-pub(crate) type Find = extern "C" fn() -> *const LiveWords;
+/// Where a sample belongs.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct LivePlace {
+    /// The words of a point; null if the sample belongs to no region.
+    pub(crate) words: *const LiveWords,
+    /// A word that is not 0 in this process, and 0 in its forked children.
+    pub(crate) is_ours: *const AtomicU64,
+}
+
+impl LivePlace {
+    #[allow(dead_code, reason = "the engine uses it")]
+    pub(crate) const NONE: Self = Self { words: ptr::null(), is_ours: ptr::null() };
+}
+
+/// Finds the place of a sample by the calling thread's innermost region that counts allocations.
+pub(crate) type Find = extern "C" fn() -> LivePlace;
 
 /// Default of [`RATE`].
 pub(crate) const USUAL_RATE: u64 = 512 << 10;
@@ -49,6 +63,7 @@ struct Bucket([AtomicUsize; PER_BUCKET]);
 
 struct Entry {
     words: AtomicPtr<LiveWords>,
+    is_ours: AtomicPtr<AtomicU64>,
     /// Number of samples.
     count: AtomicU64,
     /// Bytes for which they stand.
@@ -63,6 +78,7 @@ static ENTRIES: [[Entry; PER_BUCKET]; BUCKETS] = [const {
     [const {
         Entry {
             words: AtomicPtr::new(ptr::null_mut()),
+            is_ours: AtomicPtr::new(ptr::null_mut()),
             count: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         }
@@ -92,10 +108,7 @@ pub(crate) fn take(memory: usize, size: u64, left: u64) -> u64 {
     }
     // SAFETY: `start` has stored a function of this type.
     let find = unsafe { mem::transmute::<*mut c_void, Find>(find) };
-    // SAFETY: the pointer is null, or leads to words of the segment, which is never unmapped.
-    if let Some(words) = unsafe { find().as_ref() } {
-        insert(memory, words, count, count.saturating_mul(rate));
-    }
+    insert(memory, &find(), count, count.saturating_mul(rate));
     left
 }
 
@@ -132,14 +145,18 @@ fn bucket_of(memory: usize) -> usize {
     (memory >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52
 }
 
-/// Adds an entry to the table, or drops it if its bucket is full.
-fn insert(memory: usize, words: &LiveWords, count: u64, bytes: u64) {
+/// Adds an entry to the table, unless it belongs to no region or its bucket is full.
+fn insert(memory: usize, to: &LivePlace, count: u64, bytes: u64) {
+    // SAFETY: the pointer is null, or leads to words of the segment, which is never unmapped.
+    let Some(words) = (unsafe { to.words.as_ref() }) else { return };
     let bucket = bucket_of(memory);
-    let free = |place: &AtomicUsize| place.compare_exchange(0, memory, Relaxed, Relaxed).is_ok();
+    // Pairs with the store in `remove_in`: the last entry of the place has been read.
+    let free = |place: &AtomicUsize| place.compare_exchange(0, memory, Acquire, Relaxed).is_ok();
     let Some(place) = ADDRESSES[bucket].0.iter().position(free) else { return };
     // A thread that frees the memory gets its address after these stores, so it sees them.
     let entry = &ENTRIES[bucket][place];
-    entry.words.store(ptr::from_ref(words).cast_mut(), Relaxed);
+    entry.words.store(to.words.cast_mut(), Relaxed);
+    entry.is_ours.store(to.is_ours.cast_mut(), Relaxed);
     entry.count.store(count, Relaxed);
     entry.bytes.store(bytes, Relaxed);
     USED[bucket].fetch_add(1, Relaxed);
@@ -165,9 +182,14 @@ fn remove_in(bucket: usize, memory: usize) {
     let (count, bytes) = (entry.count.load(Relaxed), entry.bytes.load(Relaxed));
     // SAFETY: `insert` has stored a pointer to words of the segment, which is never unmapped.
     let words = unsafe { entry.words.load(Relaxed).as_ref() };
-    ADDRESSES[bucket].0[place].store(0, Relaxed);
+    // SAFETY: the pointer is null, or leads to a word of a page that is never unmapped.
+    let is_ours = unsafe { entry.is_ours.load(Relaxed).as_ref() };
+    let is_ours = is_ours.is_some_and(|word| word.load(Relaxed) != 0);
+    // Pairs with the exchange in `insert`: another thread may use the place from here on.
+    ADDRESSES[bucket].0[place].store(0, Release);
     USED[bucket].fetch_sub(1, Relaxed);
-    if let Some(words) = words {
+    // The entry of a forked child belongs to its parent, whose segment the child must not change.
+    if let Some(words) = words.filter(|_| is_ours) {
         words.bytes.fetch_sub(bytes, Relaxed);
         words.samples.fetch_sub(count, Relaxed);
     }

@@ -21,11 +21,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::allocs::{AllocSums, AllocWords};
 
-use super::current;
-use super::region::{ALLOCS, Region};
+use super::region::{ALLOCS, Region, level_of};
 use super::thread::Thread;
-use super::thread::allocs::{AtBegin, Counts, get, minus, plus, put};
-use crate::alloc::{LiveWords, Numbers};
+use super::thread::allocs::{Counts, get, minus, plus, put};
+use super::{current, process_page};
+use crate::alloc::LivePlace;
 use crate::point::Point;
 
 /// The inclusive sums.
@@ -44,7 +44,7 @@ fn words_of<'a>(thread: &'a Thread, point: &Point) -> Option<&'a AllocWords> {
 pub(super) fn begin(thread: &Thread, point: &Point, tag: u64) -> bool {
     let Some(numbers) = thread.allocs.numbers() else { return false };
     let Some(words) = words_of(thread, point) else { return false };
-    let at_begin = thread.allocs_at_begin(tag);
+    let Some(at_begin) = thread.allocs_to_begin(tag) else { return false };
     let epoch = thread.entry(point).follows().epoch();
     let sums = words.current(epoch).unwrap_or_default();
     let (now, taken) = thread.allocs.read(numbers);
@@ -60,28 +60,30 @@ pub(super) fn begin(thread: &Thread, point: &Point, tag: u64) -> bool {
 /// part of a measurement that a later part completes. In a signal handler that has interrupted an
 /// end, nothing is added, and the allocations count for the enclosing region.
 pub(super) fn end(thread: &Thread, region: &Region, point: &Point, is_call: bool) {
-    let at_begin = thread.allocs_at_begin(region.tag());
-    if at_begin.words().is_none() {
+    let Some(at_begin) = thread.allocs_at_begin(region.tag()) else { return };
+    // Regions inside that have not ended will not end.
+    thread.restore_largest_from(level_of(region.tag()) + 1);
+    if at_begin.words().is_none() && !at_begin.is_lost() {
         // The context came from another thread, and this thread had no cell of the point then.
         at_begin.set_words(words_of(thread, point));
     }
-    if thread.busy(|| end_marked(thread, region, is_call)).is_none()
+    if thread.busy(|| end_marked(thread, region, is_call)).flatten().is_none()
         && let Some(numbers) = thread.allocs.numbers()
     {
-        restore_largest(numbers, at_begin);
+        at_begin.restore_largest(numbers);
     }
 }
 
 /// [`end`] on a thread that is [marked](crate::marker).
 #[inline(always)]
 pub(super) fn end_marked(thread: &Thread, region: &Region, is_call: bool) -> Option<()> {
-    let at_begin = thread.allocs_at_begin(region.tag());
+    let at_begin = thread.allocs_at_begin(region.tag())?;
     let (numbers, words) = (thread.allocs.numbers()?, at_begin.words()?);
     let now = numbers.counts();
     let taken = get(&thread.allocs.taken);
     let own = minus(minus(now, taken), get(&at_begin.untaken));
     put(&thread.allocs.taken, plus(taken, own));
-    let largest = restore_largest(numbers, at_begin);
+    let largest = at_begin.restore_largest(numbers);
     let epoch = at_begin.epoch.load(Relaxed) as u32;
     // After a reset, the sums belong to regions that began later.
     let sums = words.current(epoch)?;
@@ -106,24 +108,18 @@ pub(super) fn end_marked(thread: &Thread, region: &Region, is_call: bool) -> Opt
     Some(())
 }
 
-/// Returns the largest allocation of a region that ends, and restores the enclosing region's.
-#[inline(always)]
-fn restore_largest(numbers: &Numbers, at_begin: &AtBegin) -> u64 {
-    let before = at_begin.largest.load(Relaxed);
-    numbers.replace_largest(|largest| largest.max(before))
-}
-
-/// The words for live memory of the point whose counting region is innermost on the calling thread;
-/// null without such a region. Allocators call this, also in signal handlers.
-pub(super) extern "C" fn live_words() -> *const LiveWords {
+/// Where the samples of the calling thread's innermost counting region belong. Allocators call this,
+/// also in signal handlers.
+pub(super) extern "C" fn find_live() -> LivePlace {
     let find = || {
-        let thread = current::near().filter(|thread| thread.is_alive())?;
+        let thread = current::thread().filter(|thread| thread.is_alive())?;
         let levels = (0..thread.open_levels()).rev();
         let tags = levels.map(|level| thread.region_at(level).tag());
         let tag = tags.into_iter().find(|tag| tag & ALLOCS != 0)?;
-        Some(ptr::from_ref(thread.allocs_at_begin(tag).words()?.live()).cast())
+        let words = ptr::from_ref(thread.allocs_at_begin(tag)?.words()?.live());
+        Some(LivePlace { words: words.cast(), is_ours: process_page::is_ours()? })
     };
-    find().unwrap_or(ptr::null())
+    find().unwrap_or(LivePlace::NONE)
 }
 
 /// Before a context is suspended, replaces the counters that an open region has stored by what the
@@ -131,7 +127,10 @@ pub(super) extern "C" fn live_words() -> *const LiveWords {
 /// are the present counters minus what is stored. The innermost region is suspended first and
 /// resumed last.
 pub(super) fn swap_stored(thread: &Thread, region: &Region, point: &Point) {
-    let at_begin = thread.allocs_at_begin(region.tag());
+    let Some(at_begin) = thread.allocs_at_begin(region.tag()) else { return };
+    if at_begin.is_lost() {
+        return;
+    }
     let (numbers, words) = (thread.allocs.numbers(), words_of(thread, point));
     at_begin.set_words(words);
     let Some(numbers) = numbers else { return };
@@ -143,4 +142,11 @@ pub(super) fn swap_stored(thread: &Thread, region: &Region, point: &Point) {
     put(&at_begin.beyond_sums, minus(minus(now, inclusive(&sums)), get(&at_begin.beyond_sums)));
     let largest = numbers.replace_largest(|_| at_begin.largest.load(Relaxed));
     at_begin.largest.store(largest, Relaxed);
+}
+
+/// Stops the count of an open region whose thread has ended: its counters cannot be read any more.
+pub(super) fn lose(thread: &Thread, region: &Region, _: &Point) {
+    if let Some(at_begin) = thread.allocs_at_begin(region.tag()) {
+        at_begin.lose();
+    }
 }

@@ -11,8 +11,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use super::section::Section;
-use super::{lease, section};
-use crate::alloc;
+use super::{lease, local, section};
 use crate::errno;
 use crate::marker;
 
@@ -27,8 +26,9 @@ pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
         if was_left {
             lease::release_after_jump();
         }
-        // What pfp allocates counts for no region.
-        match alloc::of_this_thread() {
+        // What pfp allocates counts for no region. If no region has looked for the counters yet,
+        // none counts.
+        match local::counters() {
             Some(numbers) => numbers.uncounted(work),
             None => work(),
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::process::{self, Process, making, switches};
 use super::thread::lane;
-use super::{allocs, cold, leader, overhead};
+use super::{allocs, cold, copies, leader, overhead};
 use crate::{alloc, clock, errno, loaded, snapshot};
 
 // Miri would run this, too, but it has no loader.
@@ -35,10 +35,10 @@ extern "C" fn at_load() {
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     clock::look_up();
     loaded::look_up();
-    alloc::look_up(allocs::live_words);
     pin();
     // From here on other copies of pfp may refer to this one.
     leader::choose();
+    alloc::look_up(copies::leads().then_some(allocs::find_live));
 }
 
 /// Does the work of `at_load` now, if the loader has not called it, and registers the work at the

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use super::lease::Lease;
 use super::section::Section;
 use super::thread::Thread;
+use crate::alloc::Numbers;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
 mod pool;
@@ -260,6 +261,13 @@ mod access {
 }
 
 pub(crate) use access::{distance, find, get, known, thread};
+
+/// The counters of the calling thread's allocations, if a region has looked for them.
+pub(super) fn counters() -> Option<&'static Numbers> {
+    // SAFETY: the pointer is null, or leads to the pages of a lane, which are never unmapped while a
+    // thread refers to them.
+    unsafe { known()?.thread.get().as_ref() }?.allocs.known()
+}
 
 /// Makes a key of the threads library once. `known` is one more than the key; 0 before it is made.
 pub(super) fn make_key(

@@ -40,6 +40,13 @@ pub(super) fn process() -> *mut c_void {
     unsafe { published().as_ref() }.map_or(ptr::null_mut(), |page| page.process.load(Acquire))
 }
 
+/// A word that is 1 in this process and 0 in its forked children. `None` without a process.
+pub(super) fn is_ours() -> Option<*const AtomicU64> {
+    // SAFETY: the pointer is null, or leads to a page that is never unmapped.
+    let page = unsafe { published().as_ref() }?;
+    Some(&raw const page.is_ours)
+}
+
 /// Id of the process whose memory this is. `None` without a process, and in a forked child.
 pub(super) fn pid() -> Option<libc::pid_t> {
     // SAFETY: the pointer is null, or leads to a page that is never unmapped.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::R
 use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 
 use super::region::Region;
+use super::thread::allocs::AtBegin;
 use crate::point::Point;
 
 /// Covered ticks of a context in which no region has ended yet. They are not 0, because 0 means
@@ -27,6 +28,9 @@ pub(crate) struct Regions {
     /// the context begins. A thread's own context has its stack in the thread's pages.
     pub(super) stack: AtomicPtr<Region>,
     pub(super) limit: AtomicU64,
+    /// What counting regions store at their begin, one for each level. Null until a region of the
+    /// context counts allocations.
+    pub(super) allocs: AtomicPtr<AtBegin>,
     waiting: AtomicU64,
     latched: [Latched; LATCHED],
     /// The thread's values for the context, which are stored here while the context is not current.
@@ -109,6 +113,7 @@ impl Regions {
         Self {
             stack: AtomicPtr::new(ptr::null_mut()),
             limit: zero(),
+            allocs: AtomicPtr::new(ptr::null_mut()),
             waiting: zero(),
             latched: [const {
                 Latched {

@@ -131,13 +131,10 @@ fn begin_pushed(thread: &Thread, point: &'static Point, how: u64) -> u64 {
         0 => place | flags,
         _ => place & !IS_PLACE,
     };
-    let late = match how & !(BY_HAND | FLAGS | SLOW) {
-        FUNCTION => overhead().hooks_inside.load(Relaxed),
-        _ => {
-            let [inside, _] = overhead().beyond(flags);
-            inside
-        }
-    };
+    let [mut late, _] = overhead().beyond(flags);
+    if how & !(BY_HAND | FLAGS | SLOW) == FUNCTION {
+        late += overhead().hooks_inside.load(Relaxed);
+    }
     let Some(tag) = note(thread, point, region, stamp, of_place) else { return 0 };
     region.delay(late);
     region.mark(how & BY_HAND);

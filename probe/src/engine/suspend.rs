@@ -12,11 +12,13 @@ use pfp_shm_layout::ring::POINT_SHIFT;
 use super::allocs;
 use super::cold;
 use super::common::next_run;
+use super::owner;
 use super::region::{ALLOCS, LEVEL, Region};
 use super::regions::Shared;
 use super::thread::Thread;
 use crate::clock::counter::stamp;
 use crate::marker;
+use crate::point::Point;
 
 /// Runs work while no signal handler of this thread can interrupt it. A handler would find a state
 /// between two contexts, and if it switched contexts, too, it would store that state.
@@ -28,16 +30,19 @@ pub(super) fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
 /// which the context stops.
 pub(super) fn put_aside(thread: &Thread) -> u64 {
     let now = thread.stamp();
-    keep(thread, now);
+    keep(thread, now, allocs::swap_stored);
     now
 }
 
-fn keep(thread: &Thread, now: u64) {
+/// What happens to the counts of allocations of an open region.
+type OfAllocs = fn(&Thread, &Region, &Point);
+
+fn keep(thread: &Thread, now: u64, of_allocs: OfAllocs) {
     let paused = &thread.regions().paused;
     if paused.is_paused.load(Relaxed) {
         return;
     }
-    keep_added(thread);
+    keep_added(thread, of_allocs);
     thread.note_clock();
     paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
     paused.switches.store(thread.clock.switches(), Relaxed);
@@ -69,9 +74,9 @@ fn open(thread: &Thread) -> impl DoubleEndedIterator<Item = &'static Region> {
 
 /// Stores in each open region the ticks that were added to its point's inclusive total since the
 /// begin, and what it has allocated. The thread that resumes the context may have other totals.
-fn keep_added(thread: &Thread) {
+fn keep_added(thread: &Thread, of_allocs: OfAllocs) {
     for region in open(thread).rev() {
-        swap_allocs(thread, region);
+        of_each(thread, region, of_allocs);
         if let Some(total) = total(region, thread) {
             region.kept.store(total.wrapping_sub(region.inclusive()), Relaxed);
         }
@@ -81,18 +86,18 @@ fn keep_added(thread: &Thread) {
 /// Converts what `keep_added` has stored to the totals of the thread that resumes the context.
 fn go_on_in(thread: &Thread) {
     for region in open(thread) {
-        swap_allocs(thread, region);
+        of_each(thread, region, allocs::swap_stored);
         if let Some(total) = total(region, thread) {
             region.set_inclusive(total.wrapping_sub(region.kept.load(Relaxed)));
         }
     }
 }
 
-fn swap_allocs(thread: &Thread, region: &Region) {
+fn of_each(thread: &Thread, region: &Region, of_allocs: OfAllocs) {
     if region.tag() & ALLOCS != 0
         && let Some(point) = region.point()
     {
-        allocs::swap_stored(thread, region, point);
+        of_allocs(thread, region, point);
     }
 }
 
@@ -155,12 +160,15 @@ pub(super) fn release(context: *const Shared) {
     }
 }
 
-/// Releases the contexts of a thread that ends, so that other threads can resume them.
+/// Releases the contexts of a thread that ends, so that other threads can resume them. If the thread
+/// has ended already, its counters are gone, and the open regions of its context stop counting.
 pub(super) fn release_all(thread: &Thread) {
+    let is_own = thread.kernel_id() == owner::tid();
+    let of_allocs = if is_own { allocs::swap_stored } else { allocs::lose };
     undisturbed(|| {
         if !thread.current.load(Relaxed).is_null() {
             // The thread's clock was stopped before, so the stamp is read without it.
-            keep(thread, stamp());
+            keep(thread, stamp(), of_allocs);
         }
         let mut at = thread.set_current(ptr::null_mut());
         // SAFETY: the pointer is null, or leads to a context that its place in the chain keeps

@@ -7,12 +7,14 @@
 //!   0 +--------------------------------------------------+
 //!     | seq: reset epoch 28 bits | publications 36 bits  |  each region
 //!     | live: bytes | samples                            |  any thread
-//!  64 | sums[2]: two copies, one of them published       |
-//! 192 +--------------------------------------------------+
+//!  64 | sums[8]: eight copies, one of them published     |
+//! 576 +--------------------------------------------------+
 //! ```
 //!
-//! The lane's thread adds a region to the unpublished copy and publishes that copy by one store to
-//! `seq`, whose lowest bit selects the published copy. So a reader finds complete sums at any time,
+//! The lane's thread writes the sums with one more region to the next copy, and publishes that copy
+//! by one store to `seq`, whose lowest bits select the published copy. A copy stays as it is until
+//! the thread has published seven others, so that a reader has time to read it even if the regions
+//! are very short. So a reader finds complete sums at any time,
 //! also after the writer was killed. The sums belong to one reset epoch of the point: the first
 //! region of a later epoch starts from zeros.
 //!
@@ -26,12 +28,14 @@
 //! | `allocs-close` store | `allocs-enter` load | the published copy is complete |
 
 use crate::layout::control::is_newer;
+use crate::layout::geometry::ALLOC_COPIES;
 use crate::sync::{AtomicU64, Ordering, fence_at, ord};
 
 /// Number of figures in the sums.
 const FIGURES: usize = 8;
 const EPOCH_SHIFT: u32 = 36;
 const PUBLICATIONS: u64 = (1 << EPOCH_SHIFT) - 1;
+const _: () = assert!(ALLOC_COPIES.is_power_of_two());
 
 /// What the regions of a point have allocated. Exclusive figures leave out nested regions that count
 /// their own allocations. Inclusive figures have them, with recursion counted once.
@@ -145,7 +149,7 @@ impl AllocSums {
 pub struct AllocWords {
     seq: AtomicU64,
     live: [AtomicU64; 2],
-    sums: [SumsCopy; 2],
+    sums: [SumsCopy; ALLOC_COPIES],
 }
 
 #[repr(C, align(64))]
@@ -197,16 +201,19 @@ impl AllocWords {
         AllocSums { live_bytes, live_samples, ..sums }
     }
 
-    /// The published sums and their reset epoch. `None` if the writer has published new sums during
-    /// the read.
+    /// The published sums and their reset epoch. `None` if the writer has published so many others
+    /// during the read that the copy may have been overwritten.
     #[must_use]
     pub fn read(&self) -> Option<(u32, AllocSums)> {
         // Pairs with `allocs-close`.
         let seq = self.seq.load(ord!("allocs-enter", Acquire));
         let sums = self.published_by(seq);
-        // Pairs with `allocs-open`.
+        // Pairs with `allocs-open`: if a word above was of later sums, the load below sees the `seq`
+        // before them.
         fence_at!("allocs-recheck", Acquire);
-        (self.seq.load(Ordering::Relaxed) == seq).then(|| (epoch_of(seq), sums))
+        let now = self.seq.load(Ordering::Relaxed);
+        let published = now.wrapping_sub(seq) & PUBLICATIONS;
+        (published <= ALLOC_COPIES as u64 - 2).then(|| (epoch_of(seq), sums))
     }
 
     #[inline(always)]
@@ -216,7 +223,7 @@ impl AllocWords {
 
     #[inline(always)]
     fn copy(&self, seq: u64) -> &[AtomicU64; FIGURES] {
-        &self.sums[(seq & 1) as usize].0
+        &self.sums[seq as usize % ALLOC_COPIES].0
     }
 }
 

@@ -13,6 +13,10 @@ pub const PAGE: usize = 4096;
 pub const BLOCK: usize = 16 * 1024;
 /// Bytes of a chunk: one histogram part.
 pub const CHUNK: usize = 256;
+/// Copies of the sums of allocations of a cell, a power of two; see [`crate::layout::allocs`].
+pub(crate) const ALLOC_COPIES: usize = 8;
+/// Chunks that the sums of allocations take: a power of two, so that they are in one page.
+pub const ALLOC_CHUNKS: usize = (64 + ALLOC_COPIES * 64).div_ceil(CHUNK).next_power_of_two();
 /// Blocks of a lane's ring.
 pub const RING_BLOCKS: u64 = 4;
 /// Records that a lane's ring holds.

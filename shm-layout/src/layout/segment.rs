@@ -41,7 +41,9 @@ use crate::layout::amounts::SumWords;
 use crate::layout::calls::Calls;
 use crate::layout::cell::Cell;
 pub use crate::layout::chain::CellBlock;
-use crate::layout::geometry::{BLOCK, CHUNK, CONTROL_WORDS, Config, Geometry, PAGE, RING_SLOTS};
+use crate::layout::geometry::{
+    ALLOC_CHUNKS, BLOCK, CHUNK, CONTROL_WORDS, Config, Geometry, PAGE, RING_SLOTS,
+};
 use crate::layout::header::{Facts, FormatError, Header, ProcessCounters};
 use crate::layout::lane::Lane;
 use crate::layout::point::PointEntry;
@@ -474,10 +476,11 @@ impl Segment {
         self.chunk(chunk)?.0.first_chunk()
     }
 
-    /// What a point's regions have allocated, in a chunk; `None` outside the pool.
+    /// What a point's regions have allocated, from a chunk on; `None` outside the pool.
     #[must_use]
     pub fn allocs(&self, chunk: u32) -> Option<&AllocWords> {
-        const { assert!(size_of::<AllocWords>() <= CHUNK && align_of::<AllocWords>() <= CHUNK) };
+        const { assert!(size_of::<AllocWords>() <= ALLOC_CHUNKS * CHUNK) };
+        const { assert!(align_of::<AllocWords>() <= CHUNK) };
         let offset = chunk as usize * CHUNK;
         (offset >= self.geometry.pool() + BLOCK).then(|| self.at(offset))?
     }

@@ -23,3 +23,6 @@ impl Geometry {
         Ok(Self(words))
     }
 }
+
+/// Fewer copies than in a segment, so that a model overwrites them.
+pub(crate) const ALLOC_COPIES: usize = 2;

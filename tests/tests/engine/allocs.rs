@@ -157,7 +157,7 @@ fn live_memory_is_estimated() {
 fn by_valgrind(place: &Place, program: &[&str]) -> [u64; 2] {
     let mut command = place.command("valgrind");
     command.args(["--tool=memcheck", "--leak-check=no"]).args(program);
-    let output = command.env("PYTHONMALLOC", "malloc").output().expect("valgrind ran just now");
+    let output = command.output().expect("valgrind ran just now");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let line = said.lines().find_map(|line| line.split_once("total heap usage: "));
@@ -277,4 +277,28 @@ fn a_fork_an_exec_and_a_signal_handler_are_counted() {
     assert_eq!(six(&child, "inside"), [1, 1, 50, 1, 50, 50]);
     assert_eq!(child.get("around").copied().unwrap_or_default(), Allocs::default());
     assert_eq!(six(&of_file(again), "again"), [1, 1, 60, 1, 60, 60]);
+}
+
+#[test]
+fn regions_that_do_not_end_change_nothing_of_others() {
+    let sources = ["allocates_left.c"];
+    let flags = ["-lpthread", "-ldl"];
+    let program = c::compile(Compiler::C, "allocates-left", &sources, Link::Static, flags);
+    let place = Place::new();
+    let file = place.path("figures.json");
+    let mut command = place.command(&program);
+    command.arg(&file).arg(c::library().join("libpfp.so"));
+    command.env("PFP_ALLOCS", "1").env("LD_PRELOAD", c::alloc());
+    c::run(&mut command);
+    let figures = of_file(&file);
+    // A region that a jump leaves is not counted, and its allocations are of the enclosing one.
+    assert_eq!(six(&figures, "jumped into"), [1, 2, 100_100, 2, 100_100, 100_000]);
+    assert_eq!(six(&figures, "jumped out of"), [0; 6]);
+    assert_eq!(six(&figures, "of the next thread"), [3, 0, 0, 0, 0, 0]);
+    // The children have freed their copies only, and the copy loaded later takes no samples over.
+    let Allocs { bytes, live_bytes, live_samples, .. } = figures["kept"];
+    assert_eq!(bytes, 2 * 4000 * 4096);
+    let error = bytes as f64 / (live_samples as f64).sqrt();
+    assert!((live_bytes as f64 - bytes as f64).abs() < 5.0 * error, "{live_bytes}");
+    assert!(live_samples > 40, "{live_samples}");
 }

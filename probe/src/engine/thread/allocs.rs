@@ -14,6 +14,9 @@ use crate::alloc::{self, Numbers};
 /// Maximum number of attempts to read the counters while signal handlers interrupt.
 const ATTEMPTS: u32 = 8;
 
+/// The epoch of a region that counts no more. No reset epoch has this value.
+const LOST: u64 = u64::MAX;
+
 /// Allocations, allocated bytes and freed bytes.
 pub(in crate::engine) type Counts = [u64; 3];
 type CountWords = [AtomicU64; 3];
@@ -42,6 +45,23 @@ impl AtBegin {
         unsafe { self.words.load(Relaxed).as_ref() }
     }
 
+    /// The region counts no more: its thread has ended, so nothing can read the thread's counters.
+    pub(in crate::engine) fn lose(&self) {
+        self.set_words(None);
+        self.epoch.store(LOST, Relaxed);
+    }
+
+    pub(in crate::engine) fn is_lost(&self) -> bool {
+        self.epoch.load(Relaxed) == LOST
+    }
+
+    /// Returns the largest allocation of the region, and restores the enclosing region's.
+    #[inline(always)]
+    pub(in crate::engine) fn restore_largest(&self, numbers: &Numbers) -> u64 {
+        let before = self.largest.load(Relaxed);
+        numbers.replace_largest(|largest| largest.max(before))
+    }
+
     pub(in crate::engine) fn set_words(&self, words: Option<&AllocWords>) {
         self.words
             .store(words.map_or(ptr::null_mut(), |words| ptr::from_ref(words).cast_mut()), Relaxed);
@@ -62,6 +82,13 @@ impl ThreadAllocs {
     /// Clears the pointer to the counters of the lane's earlier owner.
     pub(super) fn clear(&self) {
         self.numbers.store(ptr::null_mut(), Relaxed);
+    }
+
+    /// The thread's counters, if a region has looked for them.
+    #[inline(always)]
+    pub(in crate::engine) fn known(&self) -> Option<&'static Numbers> {
+        // SAFETY: the pointer is null, or the storage of the thread, which calls this and so exists.
+        unsafe { self.numbers.load(Relaxed).as_ref() }
     }
 
     /// The calling thread's counters. `None` if no allocator counts.

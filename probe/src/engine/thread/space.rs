@@ -7,7 +7,7 @@ use pfp_shm_layout::allocs::AllocWords;
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Cell, Measurement};
 use pfp_shm_layout::control::{self, Control};
-use pfp_shm_layout::geometry::{BLOCK, CELLS_PER_BLOCK, CHUNK, PAGE};
+use pfp_shm_layout::geometry::{ALLOC_CHUNKS, BLOCK, CELLS_PER_BLOCK, CHUNK, PAGE};
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::segment::{Chunk, Segment};
 use pfp_shm_layout::shared_cell::Entered;
@@ -73,19 +73,22 @@ impl Thread {
     #[inline(never)]
     fn new_allocs(&self, cell: &Cell) -> Option<&AllocWords> {
         if cell.allocs() == 0 {
-            cell.set_allocs(self.new_chunks(process::current()?, 1)?);
+            let chunks = ALLOC_CHUNKS as u64;
+            cell.set_allocs(self.new_chunks(process::current()?, chunks)?);
         }
         self.allocs_in(cell.allocs())
     }
 
-    /// The sums of allocations in a chunk; `None` for a number beyond the lane's chunks.
+    /// The sums of allocations from a chunk on; `None` if another process has forged the number.
     #[inline(always)]
     fn allocs_in(&self, chunk: u32) -> Option<&AllocWords> {
-        let chunk = self.chunk(chunk)?;
-        const { assert!(size_of::<AllocWords>() <= size_of::<Chunk>()) };
+        let first = self.chunk(chunk)?;
+        self.chunk(chunk.wrapping_add(ALLOC_CHUNKS as u32 - 1))?;
+        const { assert!(size_of::<AllocWords>() <= ALLOC_CHUNKS * CHUNK) };
         const { assert!(align_of::<AllocWords>() <= CHUNK) };
-        // SAFETY: a chunk has the words' size and alignment, and both consist of atomics.
-        Some(unsafe { &*ptr::from_ref(chunk).cast::<AllocWords>() })
+        // SAFETY: all chunks of the words are in the pool, as just tested. Chunks have the words'
+        // alignment, and both consist of atomics. The address was exposed with the segment's.
+        Some(unsafe { &*ptr::from_ref(first).cast::<AllocWords>() })
     }
 
     /// Takes the lane's next cell, which readers do not see yet.
@@ -150,8 +153,8 @@ impl Thread {
         self.chunk(cell.part(part))
     }
 
-    /// The next chunks of the lane, `count` (1 or [`SHARED_CELL`]) in a row and aligned to their
-    /// number. A signal handler may call this while it interrupts such a call.
+    /// The next chunks of the lane, `count` in a row and aligned to their number, a power of two up
+    /// to the chunks of a page. A signal handler may call this while it interrupts such a call.
     fn new_chunks(&self, process: &Process, count: u64) -> Option<u32> {
         let segment = &process.segment;
         let mut next = self.chunks.load(Relaxed);

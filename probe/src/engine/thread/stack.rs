@@ -15,7 +15,7 @@ use pfp_shm_layout::ring::DEPTH_SHIFT;
 use super::Thread;
 use super::allocs::AtBegin;
 use crate::engine::process::memory;
-use crate::engine::region::{AMOUNTS, BY_HAND, IS_PLACE, LEVEL, LEVELS, Region, level_of};
+use crate::engine::region::{ALLOCS, AMOUNTS, BY_HAND, IS_PLACE, LEVEL, LEVELS, Region, level_of};
 use crate::engine::regions::{Regions, Shared};
 use crate::point::Point;
 use crate::word;
@@ -25,16 +25,15 @@ use crate::word;
 const OWN_LEVELS: u64 = LEVELS / LEVEL;
 const LEVELS_OF_CONTEXT: u64 = 1024;
 
-/// Fields of an open region that few regions use. One follows the stack for each level.
-#[repr(C, align(64))]
-struct Beside {
-    allocs: AtBegin,
-    amounts: [AtomicU64; MAX_AMOUNTS],
-}
+type KeptAmounts = [AtomicU64; MAX_AMOUNTS];
 
-/// Bytes of a stack, with [`Beside`].
+/// Bytes of a stack and its amounts.
 const fn bytes(levels: u64) -> usize {
-    levels as usize * (size_of::<Region>() + size_of::<Beside>())
+    levels as usize * (size_of::<Region>() + size_of::<KeptAmounts>())
+}
+/// Bytes of what the counting regions of a stack store.
+const fn bytes_of_allocs(levels: u64) -> usize {
+    levels as usize * size_of::<AtBegin>()
 }
 /// Bytes of the pages for the stack of a thread's own context.
 pub(super) const STACK: usize = bytes(OWN_LEVELS).next_multiple_of(PAGE);
@@ -82,6 +81,19 @@ impl Regions {
         }
         true
     }
+
+    /// Maps memory for what counting regions store at their begin, unless memory runs out.
+    #[cold]
+    fn map_allocs(&self) {
+        let bytes = bytes_of_allocs(self.limit.load(Relaxed));
+        let Some(pages) = memory::pages(bytes) else { return };
+        let none = ptr::null_mut();
+        if self.allocs.compare_exchange(none, pages.cast(), Relaxed, Relaxed).is_err() {
+            // A signal handler was faster.
+            // SAFETY: the pages were mapped just now, and no other code has their address.
+            unsafe { libc::munmap(pages.cast(), bytes) };
+        }
+    }
 }
 
 impl Drop for Regions {
@@ -91,6 +103,11 @@ impl Drop for Regions {
         if !stack.is_null() {
             // SAFETY: the pages are from `map_stack`, and no thread uses the context any more.
             unsafe { libc::munmap(stack.cast(), bytes(LEVELS_OF_CONTEXT)) };
+        }
+        let allocs = *self.allocs.get_mut();
+        if !allocs.is_null() {
+            // SAFETY: as above, from `map_allocs`.
+            unsafe { libc::munmap(allocs.cast(), bytes_of_allocs(LEVELS_OF_CONTEXT)) };
         }
     }
 }
@@ -220,22 +237,51 @@ impl Thread {
         outwards.into_iter().find(|region| region.is_by_hand_of(point))
     }
 
-    fn beside(&self, tag: u64) -> &Beside {
+    /// The amounts of the region of a tag.
+    fn amounts(&self, tag: u64) -> &KeptAmounts {
         let levels = self.limit.load(Relaxed) / REGION;
         let behind = self.stack.load(Relaxed).wrapping_add(levels as usize);
-        // SAFETY: the stack has the level of the tag, and its regions are followed by one of these
-        // for each level.
-        unsafe { &*behind.cast::<Beside>().add(level_of(tag) as usize) }
+        // SAFETY: the stack has the level of the tag, and its regions are followed by one entry of
+        // amounts for each level.
+        unsafe { &*behind.cast::<KeptAmounts>().add(level_of(tag) as usize) }
     }
 
-    /// The amounts of the region of a tag.
-    fn amounts(&self, tag: u64) -> &[AtomicU64; MAX_AMOUNTS] {
-        &self.beside(tag).amounts
+    /// What the region of a tag has stored to count its allocations. `None` if no region of the
+    /// context has counted any.
+    #[inline(always)]
+    pub(in crate::engine) fn allocs_at_begin(&self, tag: u64) -> Option<&AtBegin> {
+        let regions = self.regions();
+        let first = regions.allocs.load(Relaxed);
+        let level = level_of(tag);
+        if first.is_null() || level >= regions.limit.load(Relaxed) {
+            return None;
+        }
+        // SAFETY: `map_allocs` has mapped one of these for each level of the context.
+        Some(unsafe { &*first.add(level as usize) })
     }
 
-    /// What the region of a tag stores to count its allocations.
-    pub(in crate::engine) fn allocs_at_begin(&self, tag: u64) -> &AtBegin {
-        &self.beside(tag).allocs
+    /// Like [`Self::allocs_at_begin`], for a region that begins to count: maps the memory for the
+    /// context's first one. `None` if memory runs out.
+    #[inline(always)]
+    pub(in crate::engine) fn allocs_to_begin(&self, tag: u64) -> Option<&AtBegin> {
+        self.allocs_at_begin(tag).or_else(|| {
+            self.regions().map_allocs();
+            self.allocs_at_begin(tag)
+        })
+    }
+
+    /// Gives the largest allocation of each counting region from a level on back to the enclosing
+    /// region. Called for regions that will not end.
+    pub(in crate::engine) fn restore_largest_from(&self, first: u64) {
+        let counting = |region: &&Region| region.tag() & ALLOCS != 0;
+        let inwards = (first..self.open_levels()).map(|level| self.region_at(level));
+        for region in inwards.rev().filter(|region| counting(&&**region)) {
+            if let (Some(numbers), Some(at_begin)) =
+                (self.allocs.known(), self.allocs_at_begin(region.tag()))
+            {
+                at_begin.restore_largest(numbers);
+            }
+        }
     }
 
     /// The amounts of the region of a tag, if the stack has them.
@@ -294,6 +340,7 @@ impl Thread {
 
     /// Abandons the open regions from a level on, so that their tags match no region.
     pub(in crate::engine) fn abandon_from(&self, first: u64) {
+        self.restore_largest_from(first);
         for level in first..self.open_levels() {
             self.region_at(level).close();
         }
