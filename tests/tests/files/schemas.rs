@@ -11,6 +11,7 @@ use pfp_tests::tools;
 use serde_json::{Value, json};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+const ALLOCATING: &str = env!("CARGO_BIN_EXE_allocating");
 /// Optional fields of snapshots, listed in docs/snapshot-format.md.
 const OPTIONAL: [&str; 23] = [
     ".ages",
@@ -40,6 +41,13 @@ const OPTIONAL: [&str; 23] = [
 /// Optional fields of snapshots with amounts.
 const OF_AMOUNTS: [&str; 4] =
     [".cells[].tuples", ".cells[].tuples[].each", ".cells[].tuples[].sums", ".points[].amounts"];
+/// Optional fields of snapshots with allocations.
+const OF_ALLOCS: [&str; 4] = [
+    ".cells[].allocs",
+    ".cells[].allocs.live_bytes",
+    ".cells[].allocs.live_samples",
+    ".points[].counts_allocs",
+];
 /// Optional fields of snapshots of several processes.
 const OF_SEVERAL: [&str; 3] = [".lanes[].process", ".points[].number", ".points[].process"];
 
@@ -98,6 +106,16 @@ fn snapshots_match_their_schema() {
     }
     let found = validated(&all, "snapshot.schema.json").expect("it is there");
     assert!(optional(&found).contains(&".process.members"), "{found}");
+
+    let allocs = place.path("allocs.json");
+    let run = ["run", "--once", "-o", allocs.to_str().unwrap(), "--", ALLOCATING, "nested"];
+    written(&place, "said", &[&run[..], &[place.path("noted").to_str().unwrap()]].concat());
+    let found = validated(&allocs, "snapshot.schema.json").expect("it is there");
+    let known = |place: &&str| {
+        OPTIONAL.contains(place) || OF_ALLOCS.contains(place) || *place == ".process.end"
+    };
+    assert!(optional(&found).iter().all(known), "{found}");
+    assert!(OF_ALLOCS.iter().all(|field| optional(&found).contains(field)), "{found}");
 
     // A value of the wrong type is as invalid as a missing one.
     let text = std::fs::read_to_string(&one).unwrap();
