@@ -11,7 +11,6 @@ pub(crate) use show::show;
 use std::io::{self, Write};
 use std::path::Path;
 
-use pfp_shm_layout::allocs::AllocSums;
 use pfp_shm_layout::amounts::Amounts;
 pub(crate) use pfp_shm_layout::atomic_file::Existing;
 use pfp_shm_layout::atomic_file::WholeFile;
@@ -349,7 +348,7 @@ fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> 
     json.name("histogram")?.list(cell.histogram.iter(), |json, bucket| {
         json.bare(format_args!("[{},{},{}]", bucket.low, bucket.width, bucket.count))
     })?;
-    if cell.allocs != AllocSums::default() {
+    if cell.allocs.is_any() {
         json.name("allocs")?
             .object(|json| cell.allocs.to_json(|name, value| json.plain(name, value)))?;
     }

@@ -14,9 +14,9 @@
 //! The lane's thread writes the sums with one more region to the next copy, and publishes that copy
 //! by one store to `seq`, whose lowest bits select the published copy. A copy stays as it is until
 //! the thread has published seven others, so that a reader has time to read it even if the regions
-//! are very short. So a reader finds complete sums at any time,
-//! also after the writer was killed. The sums belong to one reset epoch of the point: the first
-//! region of a later epoch starts from zeros.
+//! are very short. So a reader finds complete sums at any time, also after the writer was killed.
+//! The sums belong to one reset epoch of the point: the first region of a later epoch starts from
+//! zeros.
 //!
 //! The two words of `live` estimate the memory that regions of the point have allocated and that is
 //! not freed yet: see `probe/src/alloc/samples.rs`. Any thread may free it, so both words change by
@@ -65,6 +65,12 @@ pub struct AllocSums {
 }
 
 impl AllocSums {
+    /// Whether something was counted or is alive.
+    #[inline(always)]
+    pub fn is_any(&self) -> bool {
+        *self != Self::default()
+    }
+
     /// The sums of these and `more`.
     #[inline(always)]
     #[must_use]

@@ -696,16 +696,19 @@ struct Cycle {
     _payload: [u8; 480],
 }
 
-/// Four points: their memory is forgotten, is in a cycle of references, is freed by another thread,
-/// or is freed at once.
+/// Points whose memory is forgotten, is in a cycle of references, is freed by another thread, or is
+/// freed at once. Around them is a region that never ends; its memory is forgotten, too.
 fn leaks() {
+    static OPEN: Point = Point::new("open").counting_allocs();
     static KEPT: Point = Point::new("kept").counting_allocs();
     static CYCLE: Point = Point::new("cycle").counting_allocs();
     static HANDED: Point = Point::new("handed").counting_allocs();
     static CHURN: Point = Point::new("churn").counting_allocs();
     let (give, take) = mpsc::channel::<Vec<u8>>();
     let freeing = thread::spawn(move || take.into_iter().for_each(drop));
+    mem::forget(OPEN.measure());
     for _ in 0..4000 {
+        mem::forget(black_box(vec![0u8; 700]));
         {
             let _region = KEPT.measure();
             mem::forget(black_box(vec![0u8; 1000]));

@@ -80,17 +80,20 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     Some(to)
 }
 
-/// The growth of a cell from `before` to `now`. `None` if the cell has no new measurements.
+/// The growth of a cell from `before` to `now`. `None` if the cell has no figures in between.
 fn since(before: &Cell, now: &Cell) -> Option<Cell> {
     let (then, sum) = (before.total(), now.total());
-    let mut stats = sum.since(&then).filter(|grown| grown.count > 0)?;
+    let allocs = allocated(&before.allocs, &now.allocs);
+    let Some(mut stats) = sum.since(&then).filter(|grown| grown.count > 0) else {
+        let cell = Cell { point: now.point, lane: now.lane, allocs, ..Cell::default() };
+        return cell.has_figures().then_some(cell);
+    };
     let histogram = histogram::subtract(&now.histogram, &before.histogram);
     let shortest = histogram.first().map_or(sum.min, |bucket| bucket.low);
     let longest =
         histogram.last().map_or(sum.max, |b| b.low.saturating_add(b.width.saturating_sub(1)));
     stats.min = if sum.min < then.min { sum.min } else { shortest.max(sum.min) };
     stats.max = if sum.max > then.max { sum.max } else { longest.min(sum.max) };
-    let allocs = allocated(&before.allocs, &now.allocs);
     Some(Cell { stats, retired: Stats::default(), histogram, allocs, ..now.clone() })
 }
 
@@ -105,7 +108,7 @@ fn allocated(before: &Allocs, now: &Allocs) -> Allocs {
         allocs_inclusive: now.allocs_inclusive.saturating_sub(before.allocs_inclusive),
         bytes_inclusive: now.bytes_inclusive.saturating_sub(before.bytes_inclusive),
         freed_inclusive: now.freed_inclusive.saturating_sub(before.freed_inclusive),
-        largest: if now.allocs > before.allocs { now.largest } else { 0 },
+        largest: if now.allocs_inclusive > before.allocs_inclusive { now.largest } else { 0 },
         live_bytes: now.live_bytes,
         live_samples: now.live_samples,
     }
@@ -152,14 +155,30 @@ mod tests {
     fn a_window_has_the_allocations_of_its_calls() {
         let mut all = Synthetic::new().polls(2);
         let sums = |calls, bytes, largest| Allocs { calls, bytes, largest, ..Allocs::default() };
-        let more = Allocs { allocs: 1, live_bytes: 7, ..sums(5, 900, 64) };
+        let one = Allocs { allocs: 1, allocs_inclusive: 1, live_bytes: 7, ..Allocs::default() };
+        let more = Allocs { calls: 5, bytes: 900, largest: 64, ..one };
         for (snapshot, allocs) in all.iter_mut().zip([sums(3, 800, 64), more]) {
             let place = snapshot.cells.iter().position(|cell| cell.point == 1).unwrap();
             Arc::make_mut(&mut snapshot.cells[place]).allocs = allocs;
         }
         let window = between(&all[0], all[1].clone()).unwrap();
-        let expected = Allocs { allocs: 1, live_bytes: 7, ..sums(2, 100, 64) };
+        let expected = Allocs { calls: 2, bytes: 100, largest: 64, ..one };
         assert_eq!(window.cells_of(1)[0].allocs, expected);
+    }
+
+    /// A region that is open all the time has no new measurements, but its memory is alive.
+    #[test]
+    fn a_window_has_the_live_memory_of_open_regions() {
+        let all = Synthetic::new().polls(2);
+        let (from, mut to) = (all[0].clone(), all[0].clone());
+        to.elapsed_ticks = all[1].elapsed_ticks;
+        let place = to.cells.iter().position(|cell| cell.point == 1).unwrap();
+        let live = Allocs { live_bytes: 900, live_samples: 2, ..Allocs::default() };
+        Arc::make_mut(&mut to.cells[place]).allocs = live;
+        let window = between(&from, to).unwrap();
+        assert_eq!(window.cells.len(), 1, "nothing else has happened");
+        assert_eq!(window.cells[0].allocs, live);
+        assert_eq!(window.cells[0].total(), Stats::default());
     }
 
     #[test]

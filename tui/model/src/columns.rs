@@ -171,7 +171,8 @@ columns! {
     Live = "live", "Live B", 7, Count(|f, _| f.live_bytes()).exported("live_bytes").summed(),
         "allocated bytes that are not freed yet (live), estimated by samples";
     LiveGrowth = "live-growth", "Live +/s", 8, Rate(|f, _| f.live_growth())
-        .exported("live_bytes_per_s").summed(), "growth of the live bytes per second since the viewer attached";
+        .exported("live_bytes_per_s").summed(),
+        "growth of the live bytes per second since the viewer attached or the last reset";
     LargestAlloc = "largest-alloc", "Largest", 7, Count(|f, _| Some(f.allocs()?.largest as f64))
         .exported("largest_alloc"), "bytes of the largest allocation, also in nested regions";
     Imbalance = "imbalance", "Imbal", 7, Rate(|f, _| f.imbalance()).rank(9),

@@ -16,7 +16,7 @@ use super::row::PointRow;
 use super::threads::state_word;
 use super::window::Length;
 use pfp_read::snapshot::{
-    AMOUNTS, Allocs, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process,
+    AMOUNTS, Allocs, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointFlag, PointState, Process,
     ProcessState, Snapshot, Stats, total,
 };
 use pfp_read::waits::{PointReport, RUN_QUEUE, WaitTotals};
@@ -29,6 +29,8 @@ pub struct Figures {
     cells: Range<usize>,
     total: Stats,
     pub(super) state: PointState,
+    /// The point's flags, in the order of [`PointFlag::ALL`].
+    pub(super) flags: [bool; PointFlag::ALL.len()],
     pub(super) open: Option<OpenNow>,
     /// The sum of each amount over all measurements.
     amounts: [u128; AMOUNTS],
@@ -80,12 +82,49 @@ pub struct LaneFigures<'a> {
     pub total: Stats,
 }
 
+/// A summed point's figures in one of its processes.
+#[derive(Clone, Copy, Debug, Default)]
+struct ProcessSums {
+    count: u64,
+    exclusive: u64,
+    allocs: u64,
+    amounts: [u128; AMOUNTS],
+}
+
+impl ProcessSums {
+    fn add(&mut self, cell: &Arc<Cell>) {
+        for stats in [&cell.stats, &cell.retired] {
+            self.count = self.count.saturating_add(stats.count);
+            self.exclusive = self.exclusive.saturating_add(stats.exclusive);
+        }
+        self.allocs = self.allocs.saturating_add(cell.allocs.allocs);
+        for (sum, more) in self.amounts.iter_mut().zip(amounts(std::slice::from_ref(cell))) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
 /// The growth of a summed point's figures in one of its processes, per tick.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
     count: f64,
     exclusive: f64,
+    allocs: f64,
     amounts: [f64; AMOUNTS],
+}
+
+impl Pace {
+    fn between(then: &ProcessSums, now: &ProcessSums, ticks: u64) -> Self {
+        let pace = |then: u64, now: u64| now.saturating_sub(then) as f64 / ticks as f64;
+        Self {
+            count: pace(then.count, now.count),
+            exclusive: pace(then.exclusive, now.exclusive),
+            allocs: pace(then.allocs, now.allocs),
+            amounts: std::array::from_fn(|place| {
+                now.amounts[place].saturating_sub(then.amounts[place]) as f64 / ticks as f64
+            }),
+        }
+    }
 }
 
 /// What these cells' regions have allocated.
@@ -124,6 +163,7 @@ impl Figures {
                 total: total(&cells[range.clone()]),
                 cells: range.clone(),
                 state: point.state,
+                flags: PointFlag::ALL.map(|flag| point.has(flag)),
                 open: None,
                 amounts: amounts(&cells[range.clone()]),
                 allocs: allocs(&cells[range.clone()]),
@@ -194,7 +234,9 @@ impl Figures {
         });
         let grown = |now: u64, before: Option<u64>| Some(now.checked_sub(before?)? as f64);
         let allocs_before = before.map(|_| same.map_or(0, |old| old.allocs.allocs));
-        let allocs = grown(self.allocs.allocs, allocs_before).map(|more| more / seconds);
+        let allocs = of_interval(&|pace| pace.allocs)
+            .or_else(|| grown(self.allocs.allocs, allocs_before))
+            .map(|more| more / seconds);
         let (count_before, exclusive_before) =
             before.map(|(_, count, exclusive)| (count, exclusive)).unzip();
         let count =
@@ -212,10 +254,8 @@ impl Figures {
         let smooth = load.map(|now| smoothed(smooth.and_then(|it| it.load), now, weight));
         let settled = load.is_some();
         self.rates = Rates { rate, load: smooth, settled, amounts, allocs, paces };
-        let is_new = old.is_none();
+        self.first_live = self.first_live(old.as_ref(), began);
         if let Some(old) = old {
-            self.first_live =
-                old.first_live.or(Some((old.snapshot.elapsed_ticks, old.allocs.live_bytes as f64)));
             if old.total == self.total {
                 self.quantiles = old.quantiles;
             } else if old.point().resets == self.point().resets {
@@ -226,11 +266,23 @@ impl Figures {
             }
             self.history = old.history;
         }
-        if is_new {
-            self.first_live = Some((began, 0.0));
-        }
         let at_ticks = self.snapshot.elapsed_ticks;
         self.history.push(at_ticks.saturating_sub(ticks), Sample { at_ticks, load });
+    }
+
+    /// The moment from which the growth of live memory counts, and the live bytes then: the first
+    /// snapshot, or the first one after a reset. A point that appeared after `began` had none. In a
+    /// sum it may belong to a process that has just joined, so the growth counts from now.
+    fn first_live(&self, old: Option<&Self>, began: u64) -> Option<(u64, f64)> {
+        let now =
+            |figures: &Self| (figures.snapshot.elapsed_ticks, figures.allocs.live_bytes as f64);
+        Some(match old {
+            Some(old) if old.point().resets == self.point().resets => {
+                old.first_live.unwrap_or_else(|| now(old))
+            }
+            None if !self.is_of_sum() => (began, 0.0),
+            _ => now(self),
+        })
     }
 
     /// The pace of each process of a sum since `old`. A process that was not read again keeps its
@@ -253,40 +305,24 @@ impl Figures {
             };
             let had_ended = was.is_some_and(|was| known[was].state != ProcessState::Running);
             let then = was.and_then(|was| before.get(was)).copied().unwrap_or_default();
-            let (count, exclusive, amounts) = now[place];
             Some(match ticks {
                 _ if process.late_since_unix_ns.is_some() => Pace::default(),
                 // A sum may add the figures of other ended processes to a process that has ended.
                 _ if had_ended => Pace::default(),
                 0 if process.state != ProcessState::Running => Pace::default(),
                 0 => was.and_then(|was| old.rates.paces.get(was)).copied().unwrap_or_default(),
-                ticks => Pace {
-                    count: count.saturating_sub(then.0) as f64 / ticks as f64,
-                    exclusive: exclusive.saturating_sub(then.1) as f64 / ticks as f64,
-                    amounts: std::array::from_fn(|place| {
-                        amounts[place].saturating_sub(then.2[place]) as f64 / ticks as f64
-                    }),
-                },
+                ticks => Pace::between(&then, &now[place], ticks),
             })
         };
         members.map(pace).collect()
     }
 
-    /// Count, exclusive time and amounts of each process of a sum. `None` if a cell's process is
-    /// unknown.
-    fn of_each(&self) -> Option<Vec<(u64, u64, [u128; AMOUNTS])>> {
-        let mut of_each =
-            vec![(0_u64, 0_u64, [0_u128; AMOUNTS]); self.snapshot.process.members.len()];
+    /// The sums of each process of a sum. `None` if a cell's process is unknown.
+    fn of_each(&self) -> Option<Vec<ProcessSums>> {
+        let mut of_each = vec![ProcessSums::default(); self.snapshot.process.members.len()];
         for cell in self.cells() {
             let place = self.lane(cell.lane)?.process?;
-            let (count, exclusive, sums) = of_each.get_mut(place as usize)?;
-            for stats in [&cell.stats, &cell.retired] {
-                *count = count.saturating_add(stats.count);
-                *exclusive = exclusive.saturating_add(stats.exclusive);
-            }
-            for (sum, more) in sums.iter_mut().zip(amounts(std::slice::from_ref(cell))) {
-                *sum = sum.saturating_add(more);
-            }
+            of_each.get_mut(place as usize)?.add(cell);
         }
         Some(of_each)
     }
@@ -390,6 +426,11 @@ impl Figures {
         self.state
     }
 
+    /// Whether the point has a flag, including changes that the user has just made.
+    pub fn has(&self, flag: PointFlag) -> bool {
+        self.flags[flag as usize]
+    }
+
     /// Sums over all lanes and threads.
     pub fn total(&self) -> &Stats {
         &self.total
@@ -408,8 +449,7 @@ impl Figures {
     /// What the point's regions have allocated. `None` if they do not count it and have not done so
     /// since the last reset.
     pub fn allocs(&self) -> Option<&Allocs> {
-        let is_known = self.allocs.calls > 0 || self.allocs != Allocs::default();
-        is_known.then_some(&self.allocs)
+        self.allocs.is_any().then_some(&self.allocs)
     }
 
     /// A figure of the allocations for each region that has counted them.
@@ -430,7 +470,8 @@ impl Figures {
         (samples > 0).then(|| 1.0 / (samples as f64).sqrt())
     }
 
-    /// Growth of [`Self::live_bytes`] per second, since the first snapshot of the process.
+    /// Growth of [`Self::live_bytes`] per second, since the first snapshot of the process or, if
+    /// that is later, the point's last reset.
     pub fn live_growth(&self) -> Option<f64> {
         let (ticks, bytes) = self.first_live?;
         let ticks = self.snapshot.elapsed_ticks.checked_sub(ticks).filter(|ticks| *ticks > 0)?;
@@ -489,7 +530,7 @@ impl Figures {
     pub fn imbalance(&self) -> Option<f64> {
         let of_each: Vec<u128> = match self.point() {
             _ if self.is_of_sum() => {
-                self.of_each()?.iter().map(|(_, exclusive, _)| u128::from(*exclusive)).collect()
+                self.of_each()?.iter().map(|sums| u128::from(sums.exclusive)).collect()
             }
             point if point.domain() == Some(OPENMP) && point.name.ends_with(" busy") => {
                 let totals = self.lanes().map(|part| part.total);

@@ -68,7 +68,7 @@ pub use window::{Length, PointWindow};
 pub use window_history::{HistogramWindow, WindowHistory, WindowStats};
 
 use interval::{Interval, of_place, own_intervals, seconds};
-use pfp_read::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
+use pfp_read::snapshot::{LaneKind, PointFlag, PointState, ProcessState, Snapshot};
 
 /// Default time constant of the smoothed load, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
@@ -315,6 +315,13 @@ impl Model {
     pub fn expect_state(&mut self, id: u32, state: PointState) {
         if let Ok(place) = self.place(id) {
             self.points[place].state = state;
+        }
+    }
+
+    /// Shows a change of a point's flag at once; the next snapshot confirms it.
+    pub fn expect_flag(&mut self, id: u32, flag: PointFlag, on: bool) {
+        if let Ok(place) = self.place(id) {
+            self.points[place].flags[flag as usize] = on;
         }
     }
 

@@ -2,7 +2,7 @@
 //! change of a process between two polls.
 
 use super::*;
-use pfp_read::snapshot::{Cell, Loss, Stats, total};
+use pfp_read::snapshot::{Cell, Loss, Process, Stats, total};
 use pfp_read::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 use pfp_read::source::{Change, Source};
 
@@ -241,6 +241,49 @@ fn a_point_that_appears_counts_from_zero() {
     next(&mut source, &mut model);
     let figures = model.point(3).unwrap();
     assert_eq!(figures.rate(), Some(figures.total().count as f64));
+}
+
+/// Snapshots are a second apart.
+#[test]
+fn live_memory_grows_since_the_first_snapshot_or_the_last_reset() {
+    let mut source = Synthetic::new();
+    let mut with_live = |bytes: u64, reset: bool| {
+        if reset {
+            source.act(Change::Reset(1)).unwrap();
+        }
+        let mut snapshot = source.poll().unwrap();
+        let place = snapshot.cells.iter().position(|cell| cell.point == 1).unwrap();
+        Arc::make_mut(&mut snapshot.cells[place]).allocs.live_bytes = bytes;
+        snapshot
+    };
+    let snapshots =
+        [(9_000, false), (11_000, false), (10_000, false), (10_000, true), (5_000, false)];
+    let snapshots = snapshots.map(|(bytes, reset)| with_live(bytes, reset));
+    let growth_of = |snapshots: &[Snapshot]| {
+        let mut model = Model::default();
+        let growth = snapshots.iter().map(|snapshot| {
+            model.fold(snapshot.clone());
+            model.point(1).and_then(|figures| figures.live_growth())
+        });
+        growth.collect::<Vec<_>>()
+    };
+    let growth = [None, Some(2_000.0), Some(500.0), None, Some(-5_000.0)];
+    assert_eq!(growth_of(&snapshots), growth);
+
+    // A point that appears had no memory before. In a sum, it may be of a process that has just
+    // joined, with memory of any age.
+    let without = |snapshot: &Snapshot| {
+        let mut snapshot = snapshot.clone();
+        snapshot.points.retain(|point| point.id != 1);
+        snapshot.cells.retain(|cell| cell.point != 1);
+        snapshot
+    };
+    let mut later = [without(&snapshots[0]), snapshots[1].clone(), snapshots[2].clone()];
+    assert_eq!(growth_of(&later), [None, Some(11_000.0), Some(5_000.0)]);
+    for snapshot in &mut later {
+        snapshot.process.members = vec![Process::default(), Process::default()];
+    }
+    assert_eq!(growth_of(&later), [None, None, Some(-1_000.0)]);
 }
 
 #[test]

@@ -125,11 +125,14 @@ pub fn count(value: u64) -> String {
     if value < 1000 { text(|out| push_whole(out, value)) } else { si(value as f64) }
 }
 
-/// Any number in at most five columns: `0.50`, `9.80k`.
+/// Any number in at most five columns, with its sign if it is negative: `0.50`, `9.80k`, `-1.20M`.
 pub fn si(value: f64) -> String {
     const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
-    if !value.is_finite() || value < 0.0 {
+    if !value.is_finite() {
         return NONE.into();
+    }
+    if value < 0.0 {
+        return format!("-{}", si(-value));
     }
     let mut scaled = value;
     for prefix in PREFIXES {

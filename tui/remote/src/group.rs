@@ -230,7 +230,7 @@ impl GroupSource {
         let is_to_keep = |m: &&mut GroupMember| !m.is_kept && m.source.has_died();
         for member in self.members.iter_mut().filter(is_to_keep) {
             member.source.add_records(&mut member.last);
-            member.keep();
+            member.keep(self.wanted.sum);
             self.finder.let_go(&member.segment_id);
         }
     }

@@ -31,12 +31,12 @@ pub struct Cell {
     pub tuples: Vec<AmountTuple>,
     /// What the regions have allocated, of `stats` and `retired` together. Zeros if they have not
     /// counted it.
-    #[serde(default, with = "AllocFigures", skip_serializing_if = "is_none")]
+    #[serde(default, with = "AllocFigures", skip_serializing_if = "has_no_allocs")]
     pub allocs: Allocs,
 }
 
-fn is_none(allocs: &Allocs) -> bool {
-    *allocs == Allocs::default()
+fn has_no_allocs(allocs: &Allocs) -> bool {
+    !allocs.is_any()
 }
 
 /// How a snapshot file represents [`Allocs`].
@@ -62,6 +62,11 @@ impl Cell {
     #[inline]
     pub fn key(&self) -> (u32, u32) {
         (self.point, self.lane)
+    }
+
+    /// Whether it has measurements, or allocations of a region that is still open.
+    pub fn has_figures(&self) -> bool {
+        self.stats.count > 0 || self.retired.count > 0 || self.allocs.is_any()
     }
 
     /// The figures of all measurements, also by ended threads.

@@ -24,11 +24,17 @@ impl Source for DeadSource {
 
 impl GroupMember {
     /// Drops the source, and renumbers the last picture with the group's ids. So the group passes
-    /// on the picture's own cells, without renumbered copies.
-    pub(super) fn keep(&mut self) {
+    /// on the picture's own cells, without renumbered copies. In a sum of processes, the memory of
+    /// this one no longer counts as alive.
+    pub(super) fn keep(&mut self, is_of_sum: bool) {
         self.source = Box::new(DeadSource);
         self.is_kept = true;
         let Self { last, points, lanes, cells, .. } = self;
+        let has_live = |cell: &&mut Arc<Cell>| cell.allocs.live_samples > 0;
+        for cell in last.cells.iter_mut().filter(|_| is_of_sum).filter(has_live) {
+            let allocs = &mut Arc::make_mut(cell).allocs;
+            (allocs.live_bytes, allocs.live_samples) = (0, 0);
+        }
         let is_known = last.points.iter().all(|point| points.contains_key(&point.id))
             && last.lanes.iter().all(|lane| lanes.contains_key(&lane.id));
         // If the picture was never merged, the group has no ids for its points and lanes.

@@ -179,7 +179,7 @@ impl CellCache {
         }
         let whole = self.order.iter().filter(|place| !picture.cells[**place].is_part);
         let cells = whole.map(|place| &self.converted[*place][0]);
-        cells.filter(|cell| cell.stats.count > 0 || cell.retired.count > 0).cloned().collect()
+        cells.filter(|cell| cell.has_figures()).cloned().collect()
     }
 }
 
