@@ -23,7 +23,7 @@ use pfp_model::span;
 use pfp_model::span::Span;
 use pfp_read::snapshot::Snapshot;
 use pfp_read::source::{self, Moment, Refusal};
-use pfp_read::text::warn;
+use pfp_read::text::{counted, warn};
 use pfp_read::units;
 
 /// Maximum time to wait for new figures over a slow connection.
@@ -107,7 +107,7 @@ pub struct GateArgs {
     #[arg(long)]
     json: bool,
     /// Print Markdown, for a pull request; with --exact.
-    #[arg(long, conflicts_with_all = ["json", "max_regress"])]
+    #[arg(long, requires = "exact", conflicts_with = "json")]
     markdown: bool,
 }
 
@@ -188,8 +188,13 @@ pub(super) fn run(gate: &GateArgs) -> Result<u8> {
 fn print_exact(gate: &GateArgs, compared: &ExactComparison) -> Result<bool> {
     if compared.is_empty() {
         bail!(Refusal::NoTarget(format!(
-            "expected a point that was called{}, found none",
-            if gate.filter.is_on() { " and that passes the filter" } else { "" }
+            "expected a number that is the same in all baseline runs{}, found none; {} in these \
+             runs",
+            if gate.filter.is_on() { ", of a point that passes the filter" } else { "" },
+            match compared.varying.len() {
+                0 => "no point was called".to_owned(),
+                many => counted(many, "number") + " varied",
+            }
         )));
     }
     print(&match () {

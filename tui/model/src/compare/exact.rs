@@ -1,5 +1,5 @@
-//! Compares the exact figures of a program's runs: calls, calls by caller, and allocations. A program that does the same work has the same numbers in every run, so no test is
-//! needed:
+//! Compares the exact figures of a program's runs: calls, calls by caller, and allocations. A
+//! program that does the same work has the same numbers in every run, so no test is needed:
 //!
 //! ```text
 //! baseline  5 5 5   now  5 5   equal
@@ -112,9 +112,9 @@ impl ExactComparison {
         self.differences.is_empty()
     }
 
-    /// Whether no figure was compared.
+    /// Whether no figure was judged.
     pub fn is_empty(&self) -> bool {
-        self.points == 0
+        self.equal == 0 && self.differences.is_empty()
     }
 }
 
@@ -145,9 +145,8 @@ pub fn compare(
         }
     }
     result.notes.extend(uncounted(&sides, only));
-    let paths = Callers::of(&sides);
     for row in result.differences.iter_mut().filter(|row| row.grew()) {
-        row.path = paths.path(row);
+        row.path = path(row, &sides);
     }
     result.differences.sort_by(|a, b| {
         let ((falls, change, size), (other_falls, other_change, other_size)) = (a.rank(), b.rank());
@@ -199,7 +198,7 @@ impl Numbers {
         }
         let admitted = numbers.all_edges.iter().filter(|(name, _)| admits(name));
         numbers.edges = admitted.map(|(name, callers)| (name.clone(), callers.clone())).collect();
-        numbers.losses = snapshot.losses.iter().filter(|(kind, _)| is_of_calls(*kind)).collect();
+        numbers.losses = snapshot.losses.iter().filter(|(kind, _)| makes_inexact(*kind)).collect();
         let unplaced = |lane: &Lane| lane.unplaced;
         numbers.unplaced = snapshot.lanes.iter().map(unplaced).fold(0, u64::saturating_add);
         numbers
@@ -224,8 +223,9 @@ fn names_of(snapshot: &Snapshot) -> HashMap<u32, String> {
     points.map(|point| (point.id, point.shown_name())).collect()
 }
 
-/// Whether losses of this kind make numbers of calls inexact.
-fn is_of_calls(kind: Loss) -> bool {
+/// Whether losses of this kind make numbers of calls or allocations inexact. The threads of the
+/// overflow lane count calls, but no allocations.
+fn makes_inexact(kind: Loss) -> bool {
     matches!(
         kind,
         Loss::PointsRefused
@@ -233,6 +233,7 @@ fn is_of_calls(kind: Loss) -> bool {
             | Loss::MismatchedEnds
             | Loss::BeginsRefused
             | Loss::BeginsMissed
+            | Loss::LanesOverflowed
     )
 }
 
@@ -320,7 +321,7 @@ fn has_allocs((_, allocs): &(u64, Allocs)) -> bool {
     allocs.calls > 0
 }
 
-/// A sentence for each side that lacks calls.
+/// A sentence for each side that lacks calls or allocations.
 fn losses(sides: &Sides) -> Vec<String> {
     let mut notes = Vec::new();
     for (runs, side) in sides.iter().zip(SIDES) {
@@ -336,65 +337,48 @@ fn losses(sides: &Sides) -> Vec<String> {
             lost.push(counted(unplaced as usize, "call") + " without a known caller");
         }
         if !lost.is_empty() {
-            notes.push(format!("{side} may lack calls: {}", lost.join(", ")));
+            notes.push(format!("{side} may lack calls or allocations: {}", lost.join(", ")));
         }
     }
     notes
 }
 
-/// The callers of each point, in the first run of each side.
-struct Callers<'a>(HashMap<&'a str, Vec<Caller<'a>>>);
-
-/// A caller of a point, with its calls before and now.
-struct Caller<'a> {
-    name: Option<&'a str>,
-    before: u64,
-    now: u64,
-}
-
-impl<'a> Callers<'a> {
-    fn of(sides: &'a Sides) -> Self {
-        let [before, now] = sides.each_ref().map(|runs| runs.first().map(|run| &run.all_edges));
-        let mut points = HashMap::new();
-        for (point, callers) in now.into_iter().flatten() {
-            let known = before.and_then(|before| before.get(point));
-            let caller = |(name, now): (&'a Option<String>, &u64)| Caller {
-                name: name.as_deref(),
-                before: known.and_then(|known| known.get(name)).copied().unwrap_or(0),
-                now: *now,
-            };
-            points.insert(point.as_str(), callers.iter().map(caller).collect());
-        }
-        Self(points)
-    }
-
-    /// The path to the calls of a row: from each point to the caller whose calls grew most or, if
-    /// no number grew, to the caller with most calls. Empty if the path is no longer than the row's
-    /// own names, or if the row does not count calls.
-    fn path(&self, row: &ExactRow) -> Vec<String> {
-        let point = row.point.as_str();
-        let (mut names, first, own) = match row.of {
-            CountOf::Calls => (vec![point], self.caller(point, &[point]), 1),
-            CountOf::CallsByCaller => (vec![point], row.caller.as_deref(), 2),
-            _ => return Vec::new(),
+/// The path to the calls of a row, by the runs of each side that have the most calls: from each
+/// point to the caller whose calls grew most or, if no number grew, to the caller with most calls.
+/// Empty if the path is no longer than the row's own names, or if the row does not count calls.
+fn path(row: &ExactRow, sides: &Sides) -> Vec<String> {
+    let point = row.point.as_str();
+    let [before, now] = [(&row.before, &sides[0]), (&row.now, &sides[1])].map(|(calls, runs)| {
+        let of_each = calls.iter().zip(runs);
+        of_each.max_by_key(|(calls, _)| **calls).map(|(_, run)| &run.all_edges)
+    });
+    let calls_before = |point: &str, caller: &Option<String>| {
+        before.and_then(|edges| edges.get(point)?.get(caller)).copied().unwrap_or(0)
+    };
+    // The caller to name, unless it is in `known`, as in a recursion.
+    let caller_of = |point: &str, known: &[&str]| {
+        let callers = now.and_then(|edges| edges.get(point)).into_iter().flatten();
+        let others =
+            callers.filter(|(name, _)| name.as_deref().is_none_or(|it| !known.contains(&it)));
+        let grown = |(name, calls): &(&Option<String>, &u64)| {
+            (calls.saturating_sub(calls_before(point, name)), **calls)
         };
-        let mut next = first;
-        while let Some(caller) = next {
-            names.push(caller);
-            next = self.caller(caller, &names);
-        }
-        if names.len() <= own {
-            return Vec::new();
-        }
-        names.iter().rev().map(|name| (*name).to_owned()).collect()
+        others.max_by_key(grown)?.0.as_deref()
+    };
+    let (mut names, first, own) = match row.of {
+        CountOf::Calls => (vec![point], caller_of(point, &[point]), 1),
+        CountOf::CallsByCaller => (vec![point], row.caller.as_deref(), 2),
+        _ => return Vec::new(),
+    };
+    let mut next = first;
+    while let Some(caller) = next {
+        names.push(caller);
+        next = caller_of(caller, &names);
     }
-
-    /// The caller to name, unless it is in `known`, as in a recursion.
-    fn caller(&self, point: &str, known: &[&str]) -> Option<&'a str> {
-        let callers = self.0.get(point).into_iter().flatten();
-        let others = callers.filter(|caller| caller.name.is_none_or(|it| !known.contains(&it)));
-        others.max_by_key(|caller| (caller.now.saturating_sub(caller.before), caller.now))?.name
+    if names.len() <= own {
+        return Vec::new();
     }
+    names.iter().rev().map(|name| (*name).to_owned()).collect()
 }
 
 #[cfg(test)]

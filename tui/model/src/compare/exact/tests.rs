@@ -305,8 +305,7 @@ fn lost_calls_are_named() {
     lossy.losses[Loss::RecordsLost] = 9;
     lossy.lanes[0].unplaced = 1;
     let found = all(&small().runs(&mut dice, 1), &ProgramRun::all(vec![lossy]));
-    let expected =
-        "the new runs may lack calls: 3 begins not measured, 1 call without a known caller";
+    let expected = "the new runs may lack calls or allocations: 3 begins not measured, 1 call without a known caller";
     assert_eq!(found.notes, [expected]);
 }
 
