@@ -5,7 +5,8 @@
 //! `load` is the share of one CPU. A text that a spreadsheet would take for a formula begins with
 //! an apostrophe ([`pfp_read::text::cell`]). A missing figure is an empty field. Three fields have
 //! all amounts of a point, as in `bytes=2400;flops=200`: their sums, the sums per second of
-//! exclusive time, and the sums per second of wall-clock time. The model computes rates and loads.
+//! exclusive time, and the sums per second of wall-clock time. Fields of allocations are empty if
+//! none were counted. The model computes rates and loads.
 //! For a file, or a single poll of a process, rates and loads are averages over the whole life of
 //! the process, or over the time since the point's reset.
 
@@ -16,13 +17,13 @@ use std::sync::Arc;
 use super::rows::Value;
 use super::subject::{ExportedPoint, Subject};
 use pfp_model::{Length, amounts, histogram};
-use pfp_read::snapshot::{Cell, Lane, Point, Stats};
+use pfp_read::snapshot::{Allocs, Cell, Lane, Point, Stats};
 use pfp_read::text::cell;
 
 /// A title, and the function for the values of its column.
 type CsvColumn = (&'static str, fn(&CsvRow<'_>) -> Value);
 
-const COLUMNS: [CsvColumn; 40] = [
+const COLUMNS: [CsvColumn; 47] = [
     ("process", |row| text(&row.subject.process(row.shown.figures).name)),
     ("pid", |row| row.subject.process(row.shown.figures).pid.into()),
     ("id", |row| row.shown.figures.number().into()),
@@ -66,6 +67,13 @@ const COLUMNS: [CsvColumn; 40] = [
     ("amounts", |row| text(&row.amounts[0])),
     ("amounts_per_cpu_second", |row| text(&row.amounts[1])),
     ("amounts_per_second", |row| text(&row.amounts[2])),
+    ("allocs", |row| row.allocated(|allocs| allocs.allocs)),
+    ("alloc_bytes", |row| row.allocated(|allocs| allocs.bytes)),
+    ("freed_bytes", |row| row.allocated(|allocs| allocs.freed)),
+    ("allocs_inclusive", |row| row.allocated(|allocs| allocs.allocs_inclusive)),
+    ("alloc_bytes_inclusive", |row| row.allocated(|allocs| allocs.bytes_inclusive)),
+    ("largest_alloc", |row| row.allocated(|allocs| allocs.largest)),
+    ("live_bytes", |row| row.allocated(|allocs| allocs.live_bytes)),
 ];
 
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -82,6 +90,7 @@ struct CsvRow<'a> {
     /// The sums of the amounts; the sums per second of exclusive time; the sums per second of
     /// wall-clock time.
     amounts: [String; 3],
+    allocs: Allocs,
 }
 
 impl<'a> CsvRow<'a> {
@@ -101,6 +110,7 @@ impl<'a> CsvRow<'a> {
                 listed(amounts().map(|one| (one.name, one.per_cpu_second))),
                 listed(amounts().map(|one| (one.name, one.per_second))),
             ],
+            allocs: figures.allocs().copied().unwrap_or_default(),
         }
     }
 
@@ -126,6 +136,7 @@ impl<'a> CsvRow<'a> {
                 listed(names.zip(of_lane.map(rate))),
                 String::new(),
             ],
+            allocs: cell.allocs,
             sums,
         }
     }
@@ -145,6 +156,11 @@ impl<'a> CsvRow<'a> {
     /// `None` for wall-clock spans.
     fn exclusive(&self) -> Option<u64> {
         (!self.point().wall).then_some(self.sums.exclusive)
+    }
+
+    /// A figure of the allocations, if some were counted.
+    fn allocated(&self, of: fn(&Allocs) -> u64) -> Value {
+        self.allocs.is_any().then(|| of(&self.allocs)).into()
     }
 
     fn measured<T>(&self, figure: T) -> Option<T> {

@@ -319,20 +319,27 @@ impl Exposition {
 
     /// Writes what regions have allocated; nothing if no point counts it.
     fn allocs(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        type Family = (&'static str, &'static str, fn(&Allocs) -> u64);
-        const FAMILIES: [Family; 3] = [
-            ("pfp_allocs", "Allocations, without nested calls.", |allocs| allocs.allocs),
-            ("pfp_alloc_bytes", "Allocated bytes, without nested calls.", |allocs| allocs.bytes),
-            ("pfp_freed_bytes", "Freed bytes, without nested calls.", |allocs| allocs.freed),
+        type Family = (&'static str, &'static str, MetricType, fn(&Allocs) -> u64);
+        use MetricType::{Counter, Gauge};
+        const FAMILIES: [Family; 4] = [
+            ("pfp_allocs", "Allocations, without nested calls.", Counter, |allocs| allocs.allocs),
+            ("pfp_alloc_bytes", "Allocated bytes, without nested calls.", Counter, |it| it.bytes),
+            ("pfp_freed_bytes", "Freed bytes, without nested calls.", Counter, |it| it.freed),
+            (
+                "pfp_live_bytes",
+                "Allocated bytes that are not freed yet, estimated by samples.",
+                Gauge,
+                |allocs| allocs.live_bytes,
+            ),
         ];
-        let has_any = |part: &ProcessSeries| allocs(&part.snapshot.cells).calls > 0;
+        let has_any = |part: &ProcessSeries| allocs(&part.snapshot.cells).is_any();
         if !self.parts.iter().any(has_any) {
             return Ok(());
         }
-        for (name, help, of) in FAMILIES {
-            self.family(encoder, &(name, help, None), MetricType::Counter, |part, add| {
+        for (name, help, kind, of) in FAMILIES {
+            self.family(encoder, &(name, help, None), kind, |part, add| {
                 part.each(|labels, _, cells| match allocs(cells) {
-                    sum if sum.calls == 0 => Ok(()),
+                    sum if !sum.is_any() => Ok(()),
                     sum => add(labels, Number::Whole(of(&sum))),
                 })
             })?;

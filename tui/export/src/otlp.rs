@@ -15,6 +15,7 @@
 //! | `pfp.freed_bytes` | sum | By | point, thread | `pfp_freed_bytes_total` |
 //! | `pfp.wait` | sum | s | point, reason | `pfp_wait_seconds_total` |
 //! | `pfp.call.exclusive` | exponential histogram | s | point, thread | `pfp_call_exclusive_seconds` |
+//! | `pfp.live_bytes` | gauge | By | point, thread | `pfp_live_bytes` |
 //! | `pfp.load` | gauge | `{cpu}` | point | `pfp_load` |
 //! | `pfp.enabled` | gauge | | point | `pfp_enabled` |
 //! | `pfp.overhead` | sum | s | | `pfp_overhead_seconds_total` |
@@ -27,8 +28,7 @@
 //! `service.instance.id`, `process.pid`, `process.executable.name` and `.path`,
 //! `host.name`), whose instance is the random id of its segment. Attributes: `pfp.point`
 //! (and `pfp.device` or `pfp.wall`), `thread.name` and `pfp.lane`, `pfp.amount.name`,
-//! `pfp.wait.reason` and `pfp.wait.name`,
-//! `pfp.loss.kind`, `pfp.process.state`, `pfp.clock`.
+//! `pfp.wait.reason` and `pfp.wait.name`, `pfp.loss.kind`, `pfp.process.state`, `pfp.clock`.
 //!
 //! Sums begin with the segment. If a point was reset before this program first read it, its sums
 //! begin at that first reading (see [`Begin`](super::Begin)).
@@ -76,7 +76,7 @@ const fn gauge(name: &'static str, unit: &'static str, about: &'static str) -> M
 }
 
 /// The metrics that are numbers, in the order of [`NumberKind`].
-const FAMILIES: [MetricInfo; 17] = [
+const FAMILIES: [MetricInfo; 18] = [
     sum("pfp.calls", "{call}", "Finished measurements."),
     sum("pfp.exclusive", "s", "Time on a CPU, nested regions taken out."),
     sum("pfp.inclusive", "s", "Time on a CPU with nested regions; recursion counted once."),
@@ -87,6 +87,7 @@ const FAMILIES: [MetricInfo; 17] = [
     sum("pfp.alloc_bytes", "By", "Allocated bytes, without nested calls."),
     sum("pfp.freed_bytes", "By", "Freed bytes, without nested calls."),
     sum("pfp.wait", "s", "Time that threads waited in the point, or were queued; sampled."),
+    gauge("pfp.live_bytes", "By", "Allocated bytes that are not freed yet, estimated by samples."),
     gauge("pfp.load", "{cpu}", "Share of one CPU that the point takes, nested regions taken out."),
     gauge("pfp.enabled", "", "Whether the point measures."),
     sum("pfp.overhead", "s", "Time that measuring took: calls by the calibrated time of each."),
@@ -113,6 +114,7 @@ enum NumberKind {
     AllocBytes,
     FreedBytes,
     Wait,
+    LiveBytes,
     Load,
     Enabled,
     Overhead,
@@ -275,7 +277,7 @@ impl ProcessMetrics {
             );
         }
         let sums = allocs(cells);
-        if sums.calls > 0 {
+        if sums.is_any() {
             for (of, value) in [
                 (NumberKind::Allocs, sums.allocs),
                 (NumberKind::AllocBytes, sums.bytes),
@@ -283,6 +285,7 @@ impl ProcessMetrics {
             ] {
                 self.sum(of, begin, attributes.clone(), whole(value));
             }
+            self.gauge(NumberKind::LiveBytes, attributes.clone(), whole(sums.live_bytes));
         }
         if !part.histograms {
             return;
