@@ -165,6 +165,18 @@ fn points_are_switched_reset_and_averaged_by_scripts() {
     assert_eq!(said, format!("enabled 1 of {all} points, 1 was on already\n"));
     wait_for("ticks", || count_in(&now(), "tick") > later);
 
+    let counts = |name: &str| point(&now(), name).expect("it is there")["counts_allocs"].as_bool();
+    let output = place.pfp_top(&["enable", "--alloc", "-p", &pid, "work"]);
+    assert_eq!(out(&output), format!("count allocations of 1 of {all} points\n"));
+    assert!(err(&output).contains("no point has counted an allocation so far"), "{output:?}");
+    assert_eq!((counts("work"), counts("tick")), (Some(true), None));
+    let said = good(&place, &["disable", "--alloc", "-p", &pid, "*"]);
+    let rest = all - 1;
+    let expected = format!(
+        "no longer count allocations of 1 of {all} points, {rest} were not counted already\n"
+    );
+    assert_eq!((said, counts("work")), (expected, None));
+
     let before = count_in(&now(), "work").unwrap();
     assert_eq!(good(&place, &["reset", "-p", &pid, "wor*"]), format!("reset 1 of {all} points\n"));
     let after = now();

@@ -220,6 +220,11 @@ impl App {
             Change::Disable(_) => switch(false, PointState::Off),
             _ => session.act(change),
         };
+        if let Change::SetFlag(_, flag, on) = change
+            && done.as_ref().err().is_none_or(Refusal::is_partly)
+        {
+            self.common.model.expect_flag(id, flag, on);
+        }
         match &done {
             Ok(Acted::Made(_)) => self.log_change(change, None),
             Ok(Acted::Requested) => {
@@ -259,7 +264,7 @@ impl App {
             }),
             Change::Reset(_) => None,
             Change::SetAlpha(..) => Some(Change::SetAlpha(id, found.point().alpha)),
-            Change::SetFlag(_, flag, _) => Some(Change::SetFlag(id, flag, found.point().has(flag))),
+            Change::SetFlag(_, flag, _) => Some(Change::SetFlag(id, flag, found.has(flag))),
         }
     }
 }

@@ -111,7 +111,7 @@ impl App {
     /// Sets or clears a flag of the point that the keys act on.
     pub(super) fn turn_flag(&mut self, flag: PointFlag) {
         let Some((id, _, name)) = self.point_meant() else { return };
-        let is_on = self.common.model.point(id).is_some_and(|figures| figures.point().has(flag));
+        let is_on = self.common.model.point(id).is_some_and(|figures| figures.has(flag));
         let (what, said) = match (flag, is_on) {
             (PointFlag::Fenced, true) => ("removed the fences of", "is no longer fenced"),
             (PointFlag::Fenced, false) => ("fenced", "is fenced: times of short regions are exact"),
@@ -120,7 +120,7 @@ impl App {
             }
             (PointFlag::CountsAllocs, false) => (
                 "counted allocations of",
-                "counts its allocations, if the program has an allocator that counts (run --alloc)",
+                "counts its allocations, if an allocator does: run --alloc or pfp::Alloc",
             ),
         };
         let done = self.make(&format!("{what} {name}"), &[Change::SetFlag(id, flag, !is_on)]);

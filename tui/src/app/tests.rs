@@ -473,6 +473,29 @@ fn one_key_shows_the_columns_about_time_by_the_clock() {
 }
 
 #[test]
+fn a_key_counts_allocations_and_another_one_shows_them() {
+    let mut desk = desk();
+    let counts = |desk: &Desk| desk.process.made().points.iter().any(|point| point.counts_allocs);
+    desk.press("A");
+    assert!(counts(&desk));
+    assert!(desk.said().is_some_and(|said| said.contains("counts its allocations")));
+    desk.press("A");
+    assert!(!counts(&desk));
+    let set = |desk: &mut Desk, allocs: u64| {
+        for cell in &mut desk.process.made().cells {
+            Arc::make_mut(cell).allocs.allocs = allocs;
+        }
+        desk.wait(1);
+    };
+    set(&mut desk, 7);
+    desk.press("TT");
+    assert_eq!(desk.screens.points.columns(), Column::ALLOCS);
+    // Another program may count none.
+    set(&mut desk, 0);
+    assert_eq!(desk.screens.points.columns(), Column::DEFAULT);
+}
+
+#[test]
 fn sorting_walks_through_the_columns_of_every_table_and_returns() {
     for (screen, columns) in [
         (Screen::Points, 11),

@@ -11,6 +11,7 @@ use pfp_model::filter::Filter;
 use pfp_model::{Figures, Model};
 use pfp_read::snapshot::{PointFlag, PointState, ProcessState};
 use pfp_read::source::{Change, Refusal, change_each};
+use pfp_read::text::warn;
 
 /// Which points of which process.
 #[derive(Args, Clone, Debug)]
@@ -135,6 +136,14 @@ pub(super) fn run(points: &PointsArgs, command: PointCommand) -> Result<u8> {
         n => format!(", {n} {} {rest} already", if n == 1 { "was" } else { "were" }),
     };
     print(&format!("{done} {changed} of {all} points{how}{already}\n"))?;
+    if command == PointCommand::CountAllocs(true)
+        && model.points().iter().all(|figures| figures.allocs().is_none())
+    {
+        warn(
+            "no point has counted an allocation so far; the program needs an allocator that \
+             counts: start it by `pfp-top run --alloc`, or use pfp::Alloc (docs/allocs.md)",
+        );
+    }
     is_done.map(|()| missing(source.as_ref()))
 }
 

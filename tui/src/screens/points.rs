@@ -121,6 +121,12 @@ impl PointsView {
 
     /// Sorts the points, or keeps their places while the cursor moves.
     pub(crate) fn order(&mut self, common: &mut Common) {
+        let shows_allocs = self.table.shown() == Column::ALLOCS.map(Column::word);
+        if shows_allocs && common.model.snapshot().is_some() && !Available::of(&common.model).allocs
+        {
+            // The columns may be from an earlier program that counted allocations.
+            self.show_next(false);
+        }
         self.idle.look(common.model.points(), common.filter.is_on());
         let points = common.model.points().iter();
         self.loads.follow(points.map(|figures| (figures.id(), figures.load())));

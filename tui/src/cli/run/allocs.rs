@@ -21,9 +21,10 @@ const SANITIZERS: [(&str, &str); 4] = [
     ("__lsan_init", "LeakSanitizer"),
 ];
 
-/// Variables that switch on the count of all points, and that make CPython allocate each object by
-/// `malloc` instead of its own allocator.
-pub(super) const ENVIRONMENT: [(&str, &str); 2] = [("PFP_ALLOCS", "1"), ("PYTHONMALLOC", "malloc")];
+/// Switches on the count of all points.
+const COUNT_ALL: (&str, &str) = ("PFP_ALLOCS", "1");
+/// Makes CPython allocate each object by `malloc` instead of its own allocator.
+const PYTHON_MALLOC: (&str, &str) = ("PYTHONMALLOC", "malloc");
 
 /// The library, or a list of the places that were searched.
 pub(in crate::cli) fn find() -> Result<PathBuf, String> {
@@ -73,10 +74,11 @@ fn obstacle(program: &Path) -> Option<String> {
     None
 }
 
-/// [`ENVIRONMENT`] without the variables that the user has set.
+/// [`COUNT_ALL`], and [`PYTHON_MALLOC`] unless the user has set it.
 pub(super) fn environment() -> impl Iterator<Item = (&'static str, OsString)> {
-    let unset = ENVIRONMENT.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
-    unset.map(|(name, value)| (name, value.into()))
+    let (name, value) = PYTHON_MALLOC;
+    let unset = std::env::var_os(name).is_none().then_some((name, value));
+    [COUNT_ALL].into_iter().chain(unset).map(|(name, value)| (name, value.into()))
 }
 
 #[cfg(test)]

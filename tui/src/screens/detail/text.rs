@@ -12,7 +12,7 @@ use pfp_model::columns::{self, state_word};
 use pfp_model::histogram::HistogramBar;
 use pfp_model::threads::own_name;
 use pfp_model::{CallEnd, Calls, HistogramWindow, Related, WindowStats, histogram, lost};
-use pfp_read::snapshot::{Allocs, Stats};
+use pfp_read::snapshot::{Allocs, PointFlag, Stats};
 use pfp_read::text::counted;
 use pfp_read::waits::RUNNING;
 
@@ -205,10 +205,9 @@ impl Pane<'_> {
         };
         let inside = (total.inclusive > 0).then(|| total.exclusive as f64 / total.inclusive as f64);
         let rate = figures.rate().map_or(NONE.into(), units::si);
-        let point = figures.point();
         let mut flags = String::new();
-        flags += if point.fenced { ", fenced" } else { "" };
-        flags += if point.counts_allocs { ", allocations counted" } else { "" };
+        flags += if figures.has(PointFlag::Fenced) { ", fenced" } else { "" };
+        flags += if figures.has(PointFlag::CountsAllocs) { ", allocations counted" } else { "" };
         let rate = format!("  {rate}/s{flags}");
         let load = figures.load().map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
         let is_wall = figures.point().wall;
