@@ -1,4 +1,4 @@
-//! Thread-local storage of the counters. It is reached without a call of `__tls_get_addr`, which
+//! Thread-local storage of the counters. It is reached without a call of the dynamic linker, which
 //! might allocate.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -129,7 +129,7 @@ fn a_short_region_does_not_have_the_wait_after_it() {
     let points = list(&report, "points");
     for point in points.iter().filter(|point| point["name"] == "inner" || point["name"] == "work") {
         let [wall, waited] = ["wall_s", "waited_s"].map(|key| number(point, key));
-        assert!(waited < 0.5 * wall, "{point}");
+        assert!(waited <= 0.5 * wall, "{point}");
     }
 }
 

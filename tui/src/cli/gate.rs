@@ -107,7 +107,7 @@ pub struct GateArgs {
     #[arg(long)]
     json: bool,
     /// Print Markdown, for a pull request; with --exact.
-    #[arg(long, requires = "exact", conflicts_with = "json")]
+    #[arg(long, requires = "exact", conflicts_with_all = ["json", "max_regress"])]
     markdown: bool,
 }
 
