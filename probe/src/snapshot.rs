@@ -172,8 +172,7 @@ impl Taken<'_> {
         json.name("points")?.list(whole, |json, of| json.object(|json| self.point(json, of)))?;
         json.name("lanes")?
             .list(&self.picture.lanes, |json, of| json.object(|json| self.lane(json, of)))?;
-        let has_any =
-            |cell: &&CellReading| !cell.is_part && (cell.live.count > 0 || cell.retired.count > 0);
+        let has_any = |cell: &&CellReading| !cell.is_part && cell.has_figures();
         let mut cells = heap::collect(self.picture.cells.iter().filter(has_any))?;
         cells.sort_unstable_by_key(|cell| (cell.point, cell.lane));
         json.name("cells")?
@@ -193,7 +192,8 @@ impl Taken<'_> {
                 json.plain("lane", lane)?;
                 json.plain("count", edge.sums.count)?;
                 json.plain("exclusive", edge.sums.exclusive)?;
-                json.plain("inclusive", edge.sums.inclusive)
+                json.plain("inclusive", edge.sums.inclusive)?;
+                edge.allocs.to_json(|name, value| json.plain(name, value))
             })
         })?;
         let created = self.facts.created_ticks;

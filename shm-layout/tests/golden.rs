@@ -10,7 +10,7 @@
 mod figures;
 
 use figures::{buckets, cell, none, reader, sums};
-use pfp_shm_layout::calls::{CallSums, OpenPicture, ROOT};
+use pfp_shm_layout::calls::{CallAllocs, CallSums, OpenPicture, ROOT};
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::geometry::{BLOCK, CELLS_PER_BLOCK, PAGE, RING_SLOTS};
@@ -247,6 +247,7 @@ fn the_calls_read_as_they_were_written() {
         caller,
         callee,
         sums: CallSums { count, exclusive, inclusive },
+        allocs: CallAllocs::default(),
     };
     let end = 1_125_899_918_069_524 + 50;
     let open = |point, start| OpenPicture { point, start, off: 1_000_000 };

@@ -270,14 +270,22 @@ fn the_documentation_has_every_field() {
     snapshot.lanes[0].amiss[Loss::MismatchedEnds] = 1;
     snapshot.lanes[0].open = vec![Open { point: 0, start: 0, on_cpu: Some(1) }];
     snapshot.lanes[0].unplaced = 1;
-    snapshot.edges.push(Edge { caller: Some(0), ..Edge::default() });
+    snapshot.edges.push(Edge {
+        caller: Some(0),
+        allocs: 1,
+        alloc_bytes: 1,
+        alloc_bytes_inclusive: 1,
+        ..Edge::default()
+    });
     let Point { process, number, .. } = &mut snapshot.points[0];
     (*process, *number) = (Some(0), Some(0));
     (snapshot.points[0].device, snapshot.points[0].wall) = (true, true);
     snapshot.points[0].amounts = vec!["bytes".into()];
     let point = &mut snapshot.points[0];
     (point.fenced, point.left_over, point.since_ticks) = (true, true, Some(0));
+    point.counts_allocs = true;
     let cell = std::sync::Arc::make_mut(&mut snapshot.cells[0]);
+    cell.allocs.calls = 1;
     let (each, sums) = (vec![1], vec![1]);
     cell.tuples = vec![pfp_read::snapshot::AmountTuple { each, sums, ..Default::default() }];
 

@@ -13,15 +13,17 @@
 //! ```
 //!
 //! A region of a point that does not count allocations takes nothing, so its allocations count for
-//! the enclosing region. The sums of a point on a lane are in the segment, beside its cell. The end
-//! of a region adds to them at once: its record has no room for allocations.
+//! the enclosing region. The sums of a point on a lane are in the segment, beside its cell; those of
+//! its calls by each caller are beside the edges. The end of a region adds to them at once: its record
+//! has no room for allocations.
 
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::allocs::{AllocSums, AllocWords};
+use pfp_shm_layout::calls::CallAllocs;
 
-use super::region::{ALLOCS, Region, level_of};
+use super::region::{ALLOCS, LEVELS, Region, level_of};
 use super::thread::Thread;
 use super::thread::allocs::{Counts, get, minus, plus, put};
 use super::{current, process_page};
@@ -67,7 +69,7 @@ pub(super) fn end(thread: &Thread, region: &Region, point: &Point, is_call: bool
         // The context came from another thread, and this thread had no cell of the point then.
         at_begin.set_words(words_of(thread, point));
     }
-    if thread.busy(|| end_marked(thread, region, is_call)).flatten().is_none()
+    if thread.busy(|| end_marked(thread, region, point, is_call)).flatten().is_none()
         && let Some(numbers) = thread.allocs.numbers()
     {
         at_begin.restore_largest(numbers);
@@ -76,7 +78,12 @@ pub(super) fn end(thread: &Thread, region: &Region, point: &Point, is_call: bool
 
 /// [`end`] on a thread that is [marked](crate::marker).
 #[inline(always)]
-pub(super) fn end_marked(thread: &Thread, region: &Region, is_call: bool) -> Option<()> {
+pub(super) fn end_marked(
+    thread: &Thread,
+    region: &Region,
+    point: &Point,
+    is_call: bool,
+) -> Option<()> {
     let at_begin = thread.allocs_at_begin(region.tag())?;
     let (numbers, words) = (thread.allocs.numbers()?, at_begin.words()?);
     let now = numbers.counts();
@@ -104,6 +111,11 @@ pub(super) fn end_marked(thread: &Thread, region: &Region, is_call: bool) -> Opt
     // Checked as late as possible: a child that a signal handler has forked must write nothing.
     if thread.is_alive() {
         words.publish(epoch, &sums.plus(&more));
+    }
+    if allocs != 0 || bytes_inclusive != 0 {
+        let names = thread.open_at(region.tag() & LEVELS).names(point.offset().bytes());
+        let of_edge = CallAllocs { allocs, bytes, bytes_inclusive };
+        thread.add_call_allocs(thread.entry(point), names, epoch, of_edge);
     }
     Some(())
 }

@@ -175,7 +175,7 @@ fn end_counting(thread: &Thread, tag: u64, place: u64, end: End) {
     // SAFETY: a region that is open has begun.
     let point = unsafe { region.point_of_open() };
     let slow = |marked, now| end_of(tag, now, end.covered, marked);
-    let when_marked = || _ = allocs::end_marked(thread, region, true);
+    let when_marked = || _ = allocs::end_marked(thread, region, point, true);
     measure::record::<false, SCOPE>(
         thread,
         region,

@@ -23,11 +23,16 @@
 //! unpublished copy. One store to `seq` publishes that copy, together with the number of records
 //! that the copy holds.
 //!
+//! **Allocations of edges.** Once a region of the lane's thread has counted its allocations, the lane
+//! has an array beside its calls, with an entry for each edge, by the same numbers. An entry has the
+//! layout of an edge without a key. Its sums are allocations, bytes and inclusive bytes. The end of a
+//! region adds to them, and its `seq` counts these additions.
+//!
 //! | site | pairs with | makes visible |
 //! |---|---|---|
 //! | `edge-open` fence | `edge-recheck` fence | a reader that saw a new sum in an outdated copy sees the `seq` that outdated the copy |
 //! | `edge-close` store | `edge-enter` load | the published copy is complete |
-//! | `edge-announce` store | `edge-seen` load | the keys of the edges below that number |
+//! | `edge-announce` store | `edge-seen` load | the keys of the edges below that number, or their entries for allocations |
 //! | `open-begin` store | `open-enter` load | the point of a region that has a start |
 //! | `open-resume` store | `open-resumed` load | what the regions below that level show |
 
@@ -125,6 +130,79 @@ pub struct Edge {
     sums: [[AtomicU64; 2]; 3],
 }
 
+/// The allocations of a lane's edges: entry `n` belongs to edge `n`.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct EdgeAllocs([Edge; MAX_EDGES]);
+
+impl EdgeAllocs {
+    /// The entry of an edge.
+    #[inline(always)]
+    #[must_use]
+    pub fn of(&self, edge: usize) -> Option<&Edge> {
+        self.0.get(edge)
+    }
+
+    /// Copies the first `count` entries of another lane.
+    pub(crate) fn take(&self, from: &Self, count: usize, tries: usize) {
+        for (to, from) in self.0.iter().zip(&from.0).take(count) {
+            to.take(from, tries);
+        }
+    }
+}
+
+/// Allocations of the calls of one point by another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallAllocs {
+    /// Allocations, without nested regions that count theirs.
+    pub allocs: u64,
+    /// Allocated bytes, without nested regions that count theirs.
+    pub bytes: u64,
+    /// Allocated bytes with nested regions, recursion counted once.
+    pub bytes_inclusive: u64,
+}
+
+impl CallAllocs {
+    /// As an entry of [`EdgeAllocs`] stores them.
+    #[inline(always)]
+    #[must_use]
+    pub fn to_sums(self) -> CallSums {
+        let Self { allocs, bytes, bytes_inclusive } = self;
+        CallSums { count: allocs, exclusive: bytes, inclusive: bytes_inclusive }
+    }
+
+    /// The figures in an entry of [`EdgeAllocs`].
+    #[must_use]
+    pub fn of_sums(CallSums { count, exclusive, inclusive }: CallSums) -> Self {
+        Self { allocs: count, bytes: exclusive, bytes_inclusive: inclusive }
+    }
+
+    /// Calls `field` with the name that each figure has in a snapshot file, and its value, unless
+    /// all are 0.
+    ///
+    /// # Errors
+    ///
+    /// The first error that `field` returns.
+    pub fn to_json<E>(
+        self,
+        mut field: impl FnMut(&'static str, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self == Self::default() {
+            return Ok(());
+        }
+        field("allocs", self.allocs)?;
+        field("alloc_bytes", self.bytes)?;
+        field("alloc_bytes_inclusive", self.bytes_inclusive)
+    }
+
+    /// Adds other figures.
+    pub fn add(&mut self, more: Self) {
+        self.allocs = self.allocs.wrapping_add(more.allocs);
+        self.bytes = self.bytes.wrapping_add(more.bytes);
+        self.bytes_inclusive = self.bytes_inclusive.wrapping_add(more.bytes_inclusive);
+    }
+}
+
 /// Sums over the calls of one point by another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallSums {
@@ -159,6 +237,8 @@ pub struct EdgePicture {
     pub folded: u64,
     /// Sums over the calls.
     pub sums: CallSums,
+    /// Allocations of the calls.
+    pub allocs: CallAllocs,
 }
 
 /// A region that is open.
@@ -337,7 +417,8 @@ impl Edge {
         self.key.store(key, Ordering::Relaxed);
     }
 
-    /// The edge holds the lane's records below this number.
+    /// The edge holds the lane's records below this number. For an entry of [`EdgeAllocs`], the
+    /// number of additions.
     #[must_use]
     pub fn folded(&self) -> u64 {
         self.seq.load(Ordering::Relaxed) >> 1
@@ -407,7 +488,9 @@ impl Edge {
         let (seq, words) = self.words()?;
         let (sums, epoch) = sums(words[(seq & 1) as usize]);
         let of = What { names: self.key(), place: 0 };
-        Some(EdgePicture { caller: of.caller(), callee: of.point(), epoch, folded: seq >> 1, sums })
+        let (caller, callee) = (of.caller(), of.point());
+        let allocs = CallAllocs::default();
+        Some(EdgePicture { caller, callee, epoch, folded: seq >> 1, sums, allocs })
     }
 
     /// The sequence word and both copies; the published copy is whole. `None` if the edge was

@@ -1,6 +1,6 @@
 //! The sizes of a segment, and where each section begins.
 
-use crate::layout::calls::Calls;
+use crate::layout::calls::{Calls, EdgeAllocs};
 use crate::layout::cell::Cell;
 use crate::layout::lane::Lane;
 use crate::layout::point::PointEntry;
@@ -24,6 +24,8 @@ pub const RING_SLOTS: usize = RING_BLOCKS as usize * BLOCK / size_of::<Slot>();
 /// Blocks of a lane's calls.
 pub const CALLS_BLOCKS: u64 = (size_of::<Calls>() / BLOCK) as u64;
 const _: () = assert!(size_of::<Calls>().is_multiple_of(BLOCK));
+/// Blocks of the allocations of a lane's edges.
+pub const EDGE_ALLOCS_BLOCKS: u64 = size_of::<EdgeAllocs>().div_ceil(BLOCK) as u64;
 /// Cells in a block of cells.
 pub const CELLS_PER_BLOCK: usize = (BLOCK - 1) / size_of::<Cell>();
 

@@ -28,7 +28,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"pfp-seg\0");
 /// Major part of the layout version: a reader cannot read a segment with another one.
 pub const MAJOR: u16 = 3;
 /// Minor part of the layout version: a higher one only adds fields.
-pub const MINOR: u16 = 0;
+pub const MINOR: u16 = 1;
 /// A machine of the other byte order reads another number.
 const BYTE_ORDER: u32 = 0x0102_0304;
 

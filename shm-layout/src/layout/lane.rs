@@ -6,7 +6,7 @@
 //!     | calls block | ...                                           |
 //! 128 +-------------------------------------------------------------+
 //!     | written | folded | folding | switches | mismatched | refused |  as it runs
-//!     | anomalies | unrecorded | edges | unplaced | ...             |
+//!     | anomalies | unrecorded | edges | unplaced | edge allocs[2]  |
 //! 256 +-------------------------------------------------------------+
 //! ```
 //!
@@ -89,7 +89,11 @@ pub struct LaneCounters {
     pub edges: AtomicU64,
     /// Records that found no room for an edge.
     pub unplaced: AtomicU64,
-    spare: [AtomicU64; 6],
+    /// First block of the allocations of edges, 0 for none.
+    pub edge_allocs_block: AtomicU64,
+    /// Number of edges that have an entry for allocations; see [`crate::layout::calls`].
+    pub edge_allocs: AtomicU64,
+    spare: [AtomicU64; 4],
 }
 
 /// The state of a lane.
@@ -180,6 +184,8 @@ impl Lane {
                 unrecorded: zero(),
                 edges: zero(),
                 unplaced: zero(),
+                edge_allocs_block: zero(),
+                edge_allocs: zero(),
                 spare: core::array::from_fn(|_| zero()),
             },
         }

@@ -38,7 +38,7 @@ use crate::discovery::name::Name;
 use crate::discovery::object::{self, NoSpace, Object};
 use crate::layout::allocs::AllocWords;
 use crate::layout::amounts::SumWords;
-use crate::layout::calls::Calls;
+use crate::layout::calls::{Calls, EdgeAllocs};
 use crate::layout::cell::Cell;
 pub use crate::layout::chain::CellBlock;
 use crate::layout::geometry::{
@@ -79,6 +79,8 @@ unsafe impl Shared for PointEntry {}
 unsafe impl Shared for Slot {}
 // SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for Calls {}
+// SAFETY: `repr(C)`, with atomics as its only fields.
+unsafe impl Shared for EdgeAllocs {}
 // SAFETY: `repr(C)`, with atomics and cells as its only fields.
 unsafe impl Shared for CellBlock {}
 // SAFETY: `repr(C)`, with atomics as its only fields.
@@ -460,6 +462,12 @@ impl Segment {
     /// The calls of a lane by the number of their first block; `None` outside the pool.
     #[must_use]
     pub fn calls(&self, block: u64) -> Option<&Calls> {
+        self.at(self.block_offset(block)?)
+    }
+
+    /// The allocations of a lane's edges by the number of their first block; `None` outside the pool.
+    #[must_use]
+    pub fn edge_allocs(&self, block: u64) -> Option<&EdgeAllocs> {
         self.at(self.block_offset(block)?)
     }
 

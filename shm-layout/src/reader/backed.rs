@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU8;
 use crate::heap::{self, NoMemory};
 use crate::layout::allocs::AllocWords;
 use crate::layout::amounts::SumWords;
-use crate::layout::calls::{self, Calls};
+use crate::layout::calls::{self, Calls, Edge, EdgeAllocs};
 use crate::layout::cell::Cell;
 use crate::layout::chain::CellBlock;
 use crate::layout::geometry::{Config, Geometry, PAGE};
@@ -237,6 +237,17 @@ impl<'a> Sparse<'a> {
             !first.is_multiple_of(PAGE) && *edge != 0 || self.has(first..first + 1)
         };
         (0..edges).take_while(is_there).count()
+    }
+
+    /// The allocations of a lane's edges, and the number of edges that have memory for them.
+    pub(crate) fn edge_allocs(self, counters: &LaneCounters) -> Option<(&'a EdgeAllocs, usize)> {
+        let count = calls::announced(&counters.edge_allocs);
+        let block = counters.edge_allocs_block.load(Ordering::Relaxed);
+        let found = self.segment.edge_allocs(block).filter(|_| count != 0 && block != 0)?;
+        let at = self.segment.offset_of(slice::from_ref(found));
+        let bytes = count * size_of::<Edge>();
+        let pages = (0..bytes).step_by(PAGE).take_while(|page| self.has(at + page..at + page + 1));
+        Some((found, count.min(pages.count() * PAGE / size_of::<Edge>())))
     }
 
     pub(crate) fn chunk(self, chunk: u32) -> Option<&'a Chunk> {

@@ -9,7 +9,7 @@ use super::keys::CacheKey;
 use super::poll::{Reader, or_end, point_of};
 use super::reading::CellReading;
 use crate::heap::{self, Grow, NoMemory};
-use crate::layout::calls::{self, CallSums, Calls, EdgePicture, OpenPicture};
+use crate::layout::calls::{self, CallAllocs, CallSums, Calls, Edge, EdgePicture, OpenPicture};
 use crate::layout::control::Control;
 use crate::layout::geometry::RING_BLOCKS;
 use crate::layout::ring::{self, Addition, Record, Slot, Written};
@@ -46,6 +46,8 @@ pub struct Call {
     pub callee: u32,
     /// Sums over the calls.
     pub sums: CallSums,
+    /// Allocations of the calls.
+    pub allocs: CallAllocs,
 }
 
 impl<S: std::borrow::Borrow<Segment>> Reader<S> {
@@ -88,9 +90,19 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
             for _ in 0..COPY_ATTEMPTS {
                 let folded = ring::folded(&lane.counters.folded);
                 let count = sparse.edges(reading.lane.calls_block, &lane.counters);
+                let allocs = sparse.edge_allocs(&lane.counters);
+                let read = |edge: &Edge| (0..COPY_ATTEMPTS).find_map(|_| edge.read());
+                let allocs_of = |number: usize| {
+                    let (allocs, _) = allocs.filter(|(_, count)| number < *count)?;
+                    read(allocs.of(number)?)
+                };
                 let edges_of_lane = (0..count).filter_map(|number| {
-                    let edge = calls.edge(number)?;
-                    (0..COPY_ATTEMPTS).find_map(|_| edge.read())
+                    let mut edge = read(calls.edge(number)?)?;
+                    let allocs = allocs_of(number);
+                    if let Some(found) = allocs.filter(|it| epochs.has(edge.callee, it.epoch)) {
+                        edge.allocs = CallAllocs::of_sums(found.sums);
+                    }
+                    Some(edge)
                 });
                 let mut sums = EdgeSums::new(edges_of_lane, &epochs)?;
                 let mut added = Ok(());
@@ -205,6 +217,11 @@ impl Epochs<'_> {
         Some(Control(self.segment.control_word(point as usize)?).epoch())
     }
 
+    /// Whether an edge's epoch is the present one of its callee.
+    fn has(&self, callee: u32, epoch: u32) -> bool {
+        self.now(callee).map(calls::short_epoch) == Some(epoch)
+    }
+
     /// The metered point of a tuple, or the point itself.
     fn whole(&self, point: u32) -> u32 {
         point_of(self.tuples, point).unwrap_or(point)
@@ -240,11 +257,8 @@ impl EdgeSums {
         edges: impl Iterator<Item = EdgePicture>,
         epochs: &Epochs<'_>,
     ) -> Result<Self, NoMemory> {
-        let is_current = |edge: &EdgePicture| {
-            epochs.now(edge.callee).map(calls::short_epoch) == Some(edge.epoch)
-        };
         let of = |mut edge: EdgePicture| {
-            if !is_current(&edge) {
+            if !epochs.has(edge.callee, edge.epoch) {
                 edge.sums = CallSums::default();
             }
             ((edge.caller, edge.callee), edge)
@@ -280,16 +294,20 @@ impl EdgeSums {
         Ok(())
     }
 
-    /// The edges with measurements, by caller and callee. `point` maps a tuple to its metered
+    /// The edges with measurements or allocations, by caller and callee. `point` maps a tuple to its metered
     /// point, and any other point to itself.
     fn sum_up(self, point: impl Fn(u32) -> u32) -> Result<Vec<Call>, NoMemory> {
-        let mut sums = HashMap::<_, CallSums>::new();
+        let mut sums = HashMap::<_, (CallSums, CallAllocs)>::new();
         sums.try_reserve(self.0.len())?;
-        for edge in self.0.into_values().filter(|edge| edge.sums.count > 0) {
-            sums.entry((point(edge.caller), point(edge.callee))).or_default().add(edge.sums);
+        let is_any = |edge: &EdgePicture| edge.sums.count > 0 || edge.allocs.allocs > 0;
+        for edge in self.0.into_values().filter(is_any) {
+            let (sums, allocs) = sums.entry((point(edge.caller), point(edge.callee))).or_default();
+            sums.add(edge.sums);
+            allocs.add(edge.allocs);
         }
         let calls = sums.into_iter();
-        let calls = calls.map(|((caller, callee), sums)| Call { caller, callee, sums });
+        let calls =
+            calls.map(|((caller, callee), (sums, allocs))| Call { caller, callee, sums, allocs });
         let mut calls = heap::collect(calls)?;
         calls.sort_unstable_by_key(|call| (call.caller, call.callee));
         Ok(calls)

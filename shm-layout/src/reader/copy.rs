@@ -267,6 +267,12 @@ impl SegmentCopy {
                     COPY_ATTEMPTS,
                 );
             }
+            if let Some((allocs, count)) = sparse.edge_allocs(&lane.counters)
+                && let block = lane.counters.edge_allocs_block.load(Ordering::Relaxed)
+                && let Some(own) = self.segment.edge_allocs(block)
+            {
+                own.take(allocs, count, COPY_ATTEMPTS);
+            }
             for cell in LaneCells::new(sparse, entry.cells_block, &mut visited) {
                 self.take_cell(from, cell, &mut parts_left);
             }

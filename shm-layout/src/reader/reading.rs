@@ -74,6 +74,12 @@ impl CellReading {
         }
     }
 
+    /// Whether the cell has measurements, or allocations of a region that is still open.
+    #[must_use]
+    pub fn has_figures(&self) -> bool {
+        self.live.count > 0 || self.retired.count > 0 || self.allocs.is_any()
+    }
+
     /// The figures and sums of amounts of all owners of the lane.
     #[must_use]
     pub fn all_owners(&self) -> (Sums, Amounts) {

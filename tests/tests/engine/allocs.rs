@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use pfp_read::files::json;
-use pfp_read::snapshot::{Allocs, Snapshot};
+use pfp_read::snapshot::{Allocs, Point, Snapshot};
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, pfp_top, text};
 use pfp_tests::{lacks, together};
@@ -38,14 +38,35 @@ fn run(place: &Place, by: By, file: &Path) -> Command {
     command
 }
 
-/// What the regions of each point have allocated, by the file of a process.
+/// What the regions of each point have allocated, by the file of a process. If each call has an
+/// edge, the edges of a point have the same sums.
 fn of_file(file: &Path) -> BTreeMap<String, Allocs> {
     let snapshot: Snapshot = json::read(file).expect("it was written");
-    let of = |id| {
-        let cells = snapshot.cells.iter().filter(|cell| cell.point == id);
-        cells.fold(Allocs::default(), |sum, cell| sum.plus(&cell.allocs))
+    let has_all = snapshot.lanes.iter().all(|lane| lane.unplaced == 0);
+    let by_caller = by_caller(&snapshot);
+    let of = |point: &Point| {
+        let cells = snapshot.cells_of(point.id);
+        let sum = cells.iter().fold(Allocs::default(), |sum, cell| sum.plus(&cell.allocs));
+        let of_edges = by_caller.iter().filter(|((callee, _), _)| *callee == point.name);
+        let of_edges = of_edges.fold([0; 3], |sum, (_, of)| [0, 1, 2].map(|at| sum[at] + of[at]));
+        if has_all {
+            assert_eq!(of_edges, [sum.allocs, sum.bytes, sum.bytes_inclusive], "{}", point.name);
+        }
+        sum
     };
-    snapshot.points.iter().map(|point| (point.name.clone(), of(point.id))).collect()
+    snapshot.points.iter().map(|point| (point.name.clone(), of(point))).collect()
+}
+
+/// Allocations, bytes and inclusive bytes by the names of callee and caller.
+fn by_caller(snapshot: &Snapshot) -> BTreeMap<(String, Option<String>), [u64; 3]> {
+    let name = |id| snapshot.point(id).expect("it has the point").name.clone();
+    let mut sums = BTreeMap::new();
+    for edge in &snapshot.edges {
+        let sum = sums.entry((name(edge.point), edge.caller.map(name))).or_insert([0; 3]);
+        let more = [edge.allocs, edge.alloc_bytes, edge.alloc_bytes_inclusive];
+        *sum = [0, 1, 2].map(|at| sum[at] + more[at]);
+    }
+    sums
 }
 
 /// Runs a program, and checks that its table has the same figures as its file.
@@ -250,6 +271,12 @@ fn an_allocator_in_c_that_calls_pfp_is_counted() {
             ..alone(1002, 1001, sum + 1, sum, 1000)
         };
         assert_eq!(eight(found["outer"]), eight(outer), "{link:?}");
+        let snapshot = json::read(&place.path("figures.json")).expect("it was written");
+        let of = |name: &str, caller: Option<&str>| {
+            by_caller(&snapshot)[&(name.to_owned(), caller.map(str::to_owned))]
+        };
+        assert_eq!(of("inner", Some("outer")), [2000, 7000, 7000]);
+        assert_eq!(of("outer", None), [1001, sum + 1, sum + 7001]);
     }
 }
 

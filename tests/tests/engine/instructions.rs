@@ -43,7 +43,7 @@ const RECORDED: [(&str, f64); 22] = [
     ("amounts_last", 192.0),
     ("amounts_rest", 1008.0),
     ("amounts_off", 9.0),
-    ("allocs", 460.0),
+    ("allocs", 494.0),
     ("average", 180.0),
     ("numeric", 164.0),
     ("by_hand", 152.0),

@@ -42,10 +42,13 @@ const OPTIONAL: [&str; 23] = [
 const OF_AMOUNTS: [&str; 4] =
     [".cells[].tuples", ".cells[].tuples[].each", ".cells[].tuples[].sums", ".points[].amounts"];
 /// Optional fields of snapshots with allocations.
-const OF_ALLOCS: [&str; 4] = [
+const OF_ALLOCS: [&str; 7] = [
     ".cells[].allocs",
     ".cells[].allocs.live_bytes",
     ".cells[].allocs.live_samples",
+    ".edges[].alloc_bytes",
+    ".edges[].alloc_bytes_inclusive",
+    ".edges[].allocs",
     ".points[].counts_allocs",
 ];
 /// Optional fields of snapshots of several processes.

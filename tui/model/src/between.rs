@@ -38,11 +38,9 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     let edges: HashMap<_, &Edge> = from.edges.iter().map(|edge| (edge.key(), edge)).collect();
     to.edges.retain_mut(|edge| {
         if let Some(before) = edges.get(&edge.key()).filter(|_| !reset.contains(&edge.point)) {
-            edge.count = edge.count.saturating_sub(before.count);
-            edge.exclusive = edge.exclusive.saturating_sub(before.exclusive);
-            edge.inclusive = edge.inclusive.saturating_sub(before.inclusive);
+            *edge = edge.combined(before, u64::saturating_sub);
         }
-        edge.count > 0
+        edge.has_figures()
     });
     for lane in &mut to.lanes {
         if let Some(before) = from.lane(lane.id) {

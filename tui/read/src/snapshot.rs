@@ -531,7 +531,19 @@ pub struct Edge {
     pub exclusive: u64,
     /// Inclusive ticks; recursion counted once.
     pub inclusive: u64,
+    /// Allocations, without nested regions that count theirs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub allocs: u64,
+    /// Allocated bytes, without nested regions that count theirs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub alloc_bytes: u64,
+    /// Allocated bytes with nested regions; recursion counted once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub alloc_bytes_inclusive: u64,
 }
+
+/// Number of figures of an edge.
+const EDGE_FIGURES: usize = 6;
 
 impl Edge {
     /// The order of a snapshot's edges.
@@ -539,11 +551,45 @@ impl Edge {
         (self.point, self.caller, self.lane)
     }
 
+    /// All figures, in a fixed order.
+    pub fn figures(&self) -> [u64; EDGE_FIGURES] {
+        let Self { count, exclusive, inclusive, allocs, alloc_bytes, .. } = *self;
+        [count, exclusive, inclusive, allocs, alloc_bytes, self.alloc_bytes_inclusive]
+    }
+
+    /// This edge with other figures, in the order of [`Self::figures`].
+    #[must_use]
+    pub fn with_figures(&self, figures: [u64; EDGE_FIGURES]) -> Self {
+        let [count, exclusive, inclusive, allocs, alloc_bytes, alloc_bytes_inclusive] = figures;
+        let Self { point, caller, lane, .. } = *self;
+        Self {
+            point,
+            caller,
+            lane,
+            count,
+            exclusive,
+            inclusive,
+            allocs,
+            alloc_bytes,
+            alloc_bytes_inclusive,
+        }
+    }
+
     /// Adds the measurements of another edge.
     pub fn add(&mut self, other: &Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.exclusive = self.exclusive.saturating_add(other.exclusive);
-        self.inclusive = self.inclusive.saturating_add(other.inclusive);
+        *self = self.combined(other, u64::saturating_add);
+    }
+
+    /// Combines each figure with the same one of another edge.
+    #[must_use]
+    pub fn combined(&self, other: &Self, with: fn(u64, u64) -> u64) -> Self {
+        let (own, others) = (self.figures(), other.figures());
+        self.with_figures(std::array::from_fn(|at| with(own[at], others[at])))
+    }
+
+    /// Whether it has measurements or allocations.
+    pub fn has_figures(&self) -> bool {
+        self.count > 0 || self.allocs > 0 || self.alloc_bytes_inclusive > 0
     }
 }
 

@@ -8,8 +8,12 @@ use std::sync::atomic::{
 };
 
 use pfp_shm_layout::allocs::AllocWords;
+use pfp_shm_layout::calls::{self, Edge, EdgeAllocs, MAX_EDGES};
+use pfp_shm_layout::geometry::{EDGE_ALLOCS_BLOCKS, PAGE};
+use pfp_shm_layout::lane::LaneCounters;
 
 use crate::alloc::{self, Numbers};
+use crate::engine::process::Process;
 
 /// Maximum number of attempts to read the counters while signal handlers interrupt.
 const ATTEMPTS: u32 = 8;
@@ -76,12 +80,25 @@ pub(in crate::engine) struct ThreadAllocs {
     numbers: AtomicPtr<Numbers>,
     /// The sums of the exclusive figures of all ended regions.
     pub(in crate::engine) taken: CountWords,
+    /// The allocations of the lane's edges; null before there are any.
+    edges: AtomicPtr<EdgeAllocs>,
+    /// Number of edges whose allocations have memory.
+    edges_backed: AtomicU64,
 }
 
 impl ThreadAllocs {
     /// Clears the pointer to the counters of the lane's earlier owner.
     pub(super) fn clear(&self) {
         self.numbers.store(ptr::null_mut(), Relaxed);
+    }
+
+    /// The allocations of an edge, if they have memory.
+    #[inline(always)]
+    pub(in crate::engine) fn of_edge(&self, number: usize) -> Option<&Edge> {
+        let is_backed = (number as u64) < self.edges_backed.load(Relaxed);
+        // SAFETY: the pointer is null, or leads to blocks of the segment, which is never unmapped.
+        let edges = unsafe { self.edges.load(Relaxed).as_ref() };
+        edges.filter(|_| is_backed)?.of(number)
     }
 
     /// The thread's counters, if a region has looked for them.
@@ -101,6 +118,32 @@ impl ThreadAllocs {
         // SAFETY: the pointer is null, or the calling thread's storage, which lasts as long as the
         // thread.
         unsafe { numbers.as_ref() }
+    }
+
+    /// Backs the allocations of the edges up to `number`. `None` if memory runs out.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn back_edges(
+        &self,
+        process: &Process,
+        counters: &LaneCounters,
+        number: usize,
+    ) -> Option<()> {
+        const PER_PAGE: usize = PAGE / size_of::<Edge>();
+        if self.edges.load(Relaxed).is_null() {
+            let block = process.take_blocks(EDGE_ALLOCS_BLOCKS)?;
+            let edges = process.segment.edge_allocs(block)?;
+            counters.edge_allocs_block.store(block, Relaxed);
+            self.edges.store(ptr::from_ref(edges).cast_mut(), Relaxed);
+        }
+        let start = self.edges.load(Relaxed).addr() - process.segment.base().addr();
+        let (first, pages) = (self.edges_backed.load(Relaxed) as usize, number / PER_PAGE + 1);
+        let from = first.div_ceil(PER_PAGE) * PAGE;
+        process.back(start + from, pages * PAGE - from)?;
+        let backed = (pages * PER_PAGE).min(MAX_EDGES) as u64;
+        self.edges_backed.store(backed, Relaxed);
+        calls::announce(&counters.edge_allocs, backed);
+        Some(())
     }
 
     #[cold]

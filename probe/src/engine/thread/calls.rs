@@ -4,7 +4,9 @@ use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-use pfp_shm_layout::calls::{self, CallSums, Calls, ELSEWHERE, Edge, MAX_EDGES, OpenRegion};
+use pfp_shm_layout::calls::{
+    self, CallAllocs, CallSums, Calls, ELSEWHERE, Edge, MAX_EDGES, OpenRegion,
+};
 use pfp_shm_layout::cell;
 use pfp_shm_layout::geometry::PAGE;
 use pfp_shm_layout::ring::{DEPTH_SHIFT, What};
@@ -167,6 +169,35 @@ impl Thread {
         }
         edge.add(staged, epoch, more, folded);
         true
+    }
+
+    /// Adds allocations of a reset epoch to the edge of `names`; `entry` belongs to the point. Adds
+    /// nothing if no edge is left, or if memory runs out. Not inlined, so that the end of a region
+    /// that has allocated nothing needs no registers for it.
+    #[inline(never)]
+    pub(in crate::engine) fn add_call_allocs(
+        &self,
+        entry: &Entry,
+        names: u64,
+        epoch: u32,
+        more: CallAllocs,
+    ) {
+        let known = self.known_edge(entry).filter(|edge| edge.key() == names);
+        let Some(edge) = known.or_else(|| self.find_edge(names)) else { return };
+        let first = self.calls.load(Relaxed).addr() + Calls::edge_offset(0);
+        let number = (ptr::from_ref(edge).addr() - first) / size_of::<Edge>();
+        let known = self.allocs.of_edge(number);
+        if let Some(allocs) = known.or_else(|| self.new_edge_allocs(number)) {
+            let additions = allocs.folded() + 1;
+            self.add_to_edge(allocs, Some(epoch), more.to_sums(), additions);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn new_edge_allocs(&self, number: usize) -> Option<&Edge> {
+        self.allocs.back_edges(process::current()?, self.counters(), number)?;
+        self.allocs.of_edge(number)
     }
 
     /// Whether the edge of `names` exists and lacks the record of this number.

@@ -203,7 +203,7 @@ pub fn cell(point: u32, lane: u32, [count, exclusive, inclusive]: [u64; 3]) -> A
 /// An edge with `sums`: the count, the exclusive and the inclusive ticks.
 pub fn edge(point: u32, caller: Option<u32>, lane: u32, sums: [u64; 3]) -> Edge {
     let [count, exclusive, inclusive] = sums;
-    Edge { point, caller, lane, count, exclusive, inclusive }
+    Edge { point, caller, lane, count, exclusive, inclusive, ..Edge::default() }
 }
 
 /// The empty bucket for a value. As in a segment's histogram, each octave of `value + 32` has 32

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use pfp_shm_layout::calls::{self, CallSums};
+use pfp_shm_layout::calls::{self, CallAllocs, CallSums};
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::copy::Note;
 use pfp_shm_layout::header::{self, Facts};
@@ -95,8 +95,18 @@ pub(super) fn add_calls(snapshot: &mut Snapshot, reader: &Reader, facts: &Facts)
                 caller => Some(caller),
             };
             let CallSums { count, exclusive, inclusive } = call.sums;
-            let (point, lane) = (call.callee, of_lane.lane);
-            Some(Edge { point, caller, lane, count, exclusive, inclusive })
+            let CallAllocs { allocs, bytes, bytes_inclusive } = call.allocs;
+            Some(Edge {
+                point: call.callee,
+                caller,
+                lane: of_lane.lane,
+                count,
+                exclusive,
+                inclusive,
+                allocs,
+                alloc_bytes: bytes,
+                alloc_bytes_inclusive: bytes_inclusive,
+            })
         }));
     }
     snapshot.edges.sort_unstable_by_key(Edge::key);

@@ -44,8 +44,8 @@ struct GrownBucket {
 struct GrownEdge {
     /// Number of edges of the previous picture between the previous entry's edge and this one.
     skipped: u32,
-    /// Changes of its count, and of its exclusive and inclusive ticks.
-    changes: [i64; 3],
+    /// Changes of its figures, in the order of [`Edge::figures`].
+    changes: [i64; 6],
 }
 
 impl Growth {
@@ -107,10 +107,10 @@ impl Growth {
             let old = nth(&before.edges, &mut place, grown.skipped)?;
             let found = snapshot.edges.binary_search_by_key(&old.key(), Edge::key);
             let edge = &mut snapshot.edges[found.ok().context("an edge that is gone has grown")?];
-            let [count, exclusive, inclusive] = grown.changes;
-            edge.count = old.count.wrapping_add_signed(count);
-            edge.exclusive = old.exclusive.wrapping_add_signed(exclusive);
-            edge.inclusive = old.inclusive.wrapping_add_signed(inclusive);
+            let figures = old.figures();
+            *edge = old.with_figures(std::array::from_fn(|at| {
+                figures[at].wrapping_add_signed(grown.changes[at])
+            }));
         }
         Ok(())
     }
@@ -124,13 +124,8 @@ fn nth<'a, T>(entries: &'a [T], place: &mut usize, skipped: u32) -> Result<&'a T
     entries.get(at).context("the growth names an entry that does not exist")
 }
 
-fn changes(old: &Edge, new: &Edge) -> [i64; 3] {
-    let change = |old: u64, new: u64| new.wrapping_sub(old).cast_signed();
-    [
-        change(old.count, new.count),
-        change(old.exclusive, new.exclusive),
-        change(old.inclusive, new.inclusive),
-    ]
+fn changes(old: &Edge, new: &Edge) -> [i64; 6] {
+    new.combined(old, u64::wrapping_sub).figures().map(u64::cast_signed)
 }
 
 impl GrownCell {
