@@ -13,7 +13,7 @@ use std::io::{self, Write};
 
 use super::escape;
 use super::subject::Subject;
-use pfp_model::{Frame, Stacks, Weight, share_out};
+use pfp_model::{Frame, Stacks, WeighedBy, Weight, share_out};
 
 /// Frame for unknown callers.
 pub(super) const OTHERS: &str = "[other callers]";
@@ -45,7 +45,7 @@ pub fn line<'a>(frames: impl Iterator<Item = &'a str>) -> String {
 /// point's time on that thread.
 pub(super) fn stacks(subject: &Subject<'_>) -> Vec<(Vec<Frame>, u64)> {
     let (snapshot, open) = (subject.snapshot(), subject.model().open_regions());
-    let stacks = Stacks::of(snapshot, open, |id| subject.point(id).is_some());
+    let stacks = Stacks::of(snapshot, WeighedBy::Time, open, |id| subject.point(id).is_some());
     let path = |weight: &Weight| stacks.path(weight);
     let mut paths = Vec::new();
     let ends = |path: &[Frame]| (path[0], path[path.len() - 1]);

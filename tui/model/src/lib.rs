@@ -62,7 +62,7 @@ pub use open::{OpenNow, OpenRegion};
 pub use point_warning::PointWarning;
 pub(crate) use row::PointRow;
 pub use stacks::share_out;
-pub use stacks::{Stacks, Weight};
+pub use stacks::{Stacks, WeighedBy, Weight};
 pub use tree::Frame;
 pub use window::{Length, PointWindow};
 pub use window_history::{HistogramWindow, WindowHistory, WindowStats};

@@ -1,4 +1,4 @@
-//! Exclusive time and calls by call path.
+//! Exclusive time and calls by call path, or allocated bytes and allocations.
 //!
 //! The cells have the exact time of each point on each thread, and the edges divide that time by
 //! the direct caller. Nothing divides the time by the callers further out. So the last two frames
@@ -20,12 +20,47 @@ use std::sync::Arc;
 
 use super::open::OpenRegion;
 use super::tree::{Frame, Tree};
-use pfp_read::snapshot::{Cell, Edge, Lane, Snapshot, Stats};
+use pfp_read::snapshot::{Cell, Edge, Lane, Snapshot};
 
 /// Maximum number of frames of a path, below its thread.
 const DEEPEST: usize = 128;
 /// Minimum part of an edge that gets a path of its own, as a divisor.
 const MIN_PART: u64 = 100;
+
+/// What the paths are weighed by. Allocations are counted as time is: by points in cells, and by
+/// callers in edges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeighedBy {
+    /// Exclusive ticks, and calls.
+    #[default]
+    Time,
+    /// Allocated bytes, and allocations.
+    AllocBytes,
+}
+
+impl WeighedBy {
+    fn cell(self, cell: &Cell) -> (Share, u64) {
+        let (total, allocs) = (cell.total(), &cell.allocs);
+        match self {
+            Self::Time => {
+                (Share { exclusive: total.exclusive, count: total.count }, total.inclusive)
+            }
+            Self::AllocBytes => {
+                (Share { exclusive: allocs.bytes, count: allocs.allocs }, allocs.bytes_inclusive)
+            }
+        }
+    }
+
+    fn edge(self, edge: &Edge) -> (Share, u64) {
+        match self {
+            Self::Time => (Share { exclusive: edge.exclusive, count: edge.count }, edge.inclusive),
+            Self::AllocBytes => (
+                Share { exclusive: edge.alloc_bytes, count: edge.allocs },
+                edge.alloc_bytes_inclusive,
+            ),
+        }
+    }
+}
 
 /// The paths of all threads, with their weights.
 #[derive(Debug, Default)]
@@ -35,14 +70,14 @@ pub struct Stacks {
     weights: Vec<Weight>,
 }
 
-/// A path with the time and calls of its last frame.
+/// A path with the figures of its last frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight {
     /// The path; see [`Stacks::path`].
     pub node: u32,
-    /// Exclusive ticks.
+    /// Exclusive ticks, or allocated bytes.
     pub exclusive: u64,
-    /// Calls that have ended.
+    /// Calls that have ended, or allocations.
     pub count: u64,
 }
 
@@ -51,9 +86,11 @@ pub struct Weight {
 struct ThreadCalls<'a> {
     /// The edges by their callee.
     edges: HashMap<u32, Vec<&'a Edge>>,
-    /// The open regions, each with its caller and its age in ticks.
+    by: WeighedBy,
+    /// The open regions, each with its caller and its weight among the callers: its age in ticks, or
+    /// a byte.
     open: Vec<(Option<u32>, u32, u64)>,
-    /// Inclusive ticks of points.
+    /// Inclusive ticks or bytes of points.
     inclusive: HashMap<u32, u64>,
     /// Whether some calls found no room for an edge.
     has_unplaced: bool,
@@ -61,24 +98,30 @@ struct ThreadCalls<'a> {
 
 impl Stacks {
     /// The paths of a snapshot whose last point satisfies `passes`, including the time of open
-    /// regions so far.
+    /// regions so far, unless `open` is empty.
     ///
     /// Weights are grouped by thread, and within it by the last point.
-    pub fn of(snapshot: &Snapshot, open: &[OpenRegion], passes: impl Fn(u32) -> bool) -> Self {
+    pub fn of(
+        snapshot: &Snapshot,
+        by: WeighedBy,
+        open: &[OpenRegion],
+        passes: impl Fn(u32) -> bool,
+    ) -> Self {
         let mut threads: HashMap<u32, ThreadCalls<'_>> = HashMap::new();
+        let new = || ThreadCalls { by, ..ThreadCalls::default() };
         for edge in &snapshot.edges {
-            let thread = threads.entry(edge.lane).or_default();
+            let thread = threads.entry(edge.lane).or_insert_with(new);
             thread.edges.entry(edge.point).or_default().push(edge);
         }
         for lane in snapshot.lanes.iter().filter(|lane| !lane.open.is_empty() || lane.unplaced > 0)
         {
-            let thread = threads.entry(lane.id).or_default();
+            let thread = threads.entry(lane.id).or_insert_with(new);
             thread.see_open(lane, snapshot.elapsed_ticks);
             thread.has_unplaced = lane.unplaced > 0;
         }
         for cell in &snapshot.cells {
             if let Some(thread) = threads.get_mut(&cell.lane) {
-                thread.inclusive.insert(cell.point, cell.total().inclusive);
+                thread.inclusive.insert(cell.point, by.cell(cell).1);
             }
         }
         let mut cells: Vec<&Arc<Cell>> =
@@ -91,7 +134,7 @@ impl Stacks {
             while let Some(open) = open.next_if(|open| open[0].lane < lane) {
                 stacks.add_open(open, &passes);
             }
-            stacks.add_thread(cells, &threads.remove(&lane).unwrap_or_default());
+            stacks.add_thread(cells, &threads.remove(&lane).unwrap_or_else(new));
             if let Some(open) = open.next_if(|open| open[0].lane == lane) {
                 stacks.add_open(open, &passes);
             }
@@ -113,13 +156,12 @@ impl Stacks {
     /// Adds the paths that end with the points of a thread.
     fn add_thread(&mut self, cells: &[&Arc<Cell>], thread: &ThreadCalls<'_>) {
         for cell in cells {
-            let Stats { exclusive, count, .. } = cell.total();
-            let all = Share { exclusive, count };
+            let (all, _) = thread.by.cell(cell);
             let edges = thread.edges.get(&cell.point).map_or(&[][..], Vec::as_slice);
             let mut paths = Paths { thread, found: Vec::new() };
             let mut rest = all;
             for edge in edges {
-                let share = Share { exclusive: edge.exclusive, count: edge.count };
+                let (share, _) = thread.by.edge(edge);
                 rest = rest.less(share);
                 paths.extend(&mut vec![cell.point], edge.caller, share, share);
             }
@@ -217,19 +259,23 @@ impl ThreadCalls<'_> {
         for open in &lane.open {
             let span = now.saturating_sub(open.start);
             // Count at least one tick: a region that has just begun may already have callees.
-            self.open.push((caller, open.point, open.on_cpu.unwrap_or(span).min(span).max(1)));
+            let weight = match self.by {
+                WeighedBy::Time => open.on_cpu.unwrap_or(span).min(span).max(1),
+                WeighedBy::AllocBytes => 1,
+            };
+            self.open.push((caller, open.point, weight));
             caller = Some(open.point);
         }
     }
 
-    /// The callers of a point with the point's inclusive ticks in each, and its ticks in unknown
-    /// callers. If all are zero, returns numbers of calls in place of ticks.
+    /// The callers of a point with the point's inclusive ticks or bytes in each, and in unknown
+    /// callers. If all are zero, returns numbers of calls in their place.
     fn callers(&self, point: u32) -> (Vec<(Option<u32>, u64)>, u64) {
         let edges = self.edges.get(&point).map_or(&[][..], Vec::as_slice);
         let open = self.open.iter().filter(|(_, inside, _)| *inside == point);
         let open = open.map(|(caller, _, ticks)| (*caller, *ticks));
-        let inclusive = edges.iter().map(|edge| (edge.caller, edge.inclusive));
-        let known = edges.iter().fold(0_u64, |sum, edge| sum.saturating_add(edge.inclusive));
+        let inclusive = edges.iter().map(|edge| (edge.caller, self.by.edge(edge).1));
+        let known = inclusive.clone().fold(0_u64, |sum, (_, more)| sum.saturating_add(more));
         let all = self.inclusive.get(&point).copied().unwrap_or(0);
         let others = all.saturating_sub(known);
         // As in `add_thread`, the edges may lack a few of the latest calls.
@@ -314,7 +360,7 @@ mod tests {
         let cells = [(1, [1, 10, 1000]), (2, [100, 990, 990])];
         snapshot.cells = cells.map(|(point, sums)| cell(point, 0, sums)).into();
         let others = |snapshot: &Snapshot| {
-            let stacks = Stacks::of(snapshot, &[], |_| true);
+            let stacks = Stacks::of(snapshot, WeighedBy::Time, &[], |_| true);
             let all: u64 = stacks.weights().iter().map(|weight| weight.exclusive).sum();
             assert_eq!(all, 1000);
             stacks.weights().iter().any(|weight| stacks.path(weight).contains(&Frame::Others))
@@ -342,7 +388,7 @@ mod tests {
         ];
         let cells = [(1, [1, 5, 35]), (2, [1, 5, 15]), (3, [4, 40, 40]), (4, [20, 0, 0])];
         snapshot.cells = cells.map(|(point, sums)| cell(point, 0, sums)).into();
-        let stacks = Stacks::of(&snapshot, &[], |_| true);
+        let stacks = Stacks::of(&snapshot, WeighedBy::Time, &[], |_| true);
         let mut found: Vec<_> = stacks
             .weights()
             .iter()

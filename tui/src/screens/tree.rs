@@ -8,8 +8,8 @@
 //!   46.5   46.5 ####       910 ms  910 ms   48k       lex
 //! ```
 //!
-//! The weights are CPU time, computed from the program's edges, or samples of open stacks, which
-//! include waiting.
+//! The weights are CPU time or allocated bytes, computed from the program's edges, or samples of open
+//! stacks, which include waiting.
 
 mod draw;
 mod flame;
@@ -20,10 +20,11 @@ use std::sync::Arc;
 use ratatui::Frame as Canvas;
 
 use crate::screens::prelude::*;
+use pfp_model::columns::Available;
 use pfp_model::compare::Baseline;
 use pfp_model::recent::Recent;
 use pfp_model::tree::{Direction, Samples, Tree, TreeRow};
-use pfp_model::{Frame, Model, OpenRegion, Stacks};
+use pfp_model::{Frame, Model, OpenRegion, Stacks, WeighedBy};
 use pfp_read::waits::WaitsReport;
 
 /// Number of lines above the rows: the heading, and the titles of the columns.
@@ -35,12 +36,12 @@ groups! {
     TREE = own {
         Flame [Char('f')] "flame/lines", "as a flame graph, or as lines";
         Callers [Char('i')] "callers", "callers below each point, or callees";
-        TreeSource [Char('v')] "source", "CPU time, or samples of open regions"
-            + "CPU time is measured by the program; samples of the open regions are taken many \
-               times a second, and include waiting threads, with what they wait for if that is \
-               known";
-        Window [Char('H')] "window", "CPU time: all, the last 10 s, since the mark";
-        Moment [Char('m')] "", "mark: show the CPU time since now";
+        TreeSource [Char('v')] "source", "CPU time, samples of open regions, or allocated bytes"
+            + "CPU time and allocations are measured by the program; samples of the open regions \
+               are taken many times a second, and include waiting threads, with what they wait \
+               for if that is known";
+        Window [Char('H')] "window", "CPU time or bytes: all, the last 10 s, since the mark";
+        Moment [Char('m')] "", "mark: show the CPU time or bytes since now";
         ByThread [Char('T')] "", "a tree for each thread, or one for all";
     }
 
@@ -60,17 +61,25 @@ enum WeightSource {
     Time,
     /// Sampled stacks of open regions.
     Samples,
+    /// The edges and cells of the snapshot: allocated bytes.
+    AllocBytes,
 }
 
-/// The window of the CPU time.
+impl WeightSource {
+    fn weighed_by(self) -> WeighedBy {
+        if self == Self::AllocBytes { WeighedBy::AllocBytes } else { WeighedBy::Time }
+    }
+}
+
+/// The window of the CPU time or the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum TreeWindow {
-    /// The time since the process began.
+    /// From the start of the process.
     #[default]
     All,
     /// The last seconds.
     Recent,
-    /// The time since the moment that the user marked.
+    /// From the moment that the user marked.
     Mark,
 }
 
@@ -130,17 +139,17 @@ impl TreeView {
                     }
                 }
             }
-            (WeightSource::Time, TreeWindow::All) => {
+            (_, TreeWindow::All) => {
                 let open = common.model.open_regions();
-                self.add_time(&mut tree, &common.model, &common.filter, snapshot, open);
+                self.add_measured(&mut tree, &common.model, &common.filter, snapshot, open);
                 self.seconds =
                     Some(snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second);
             }
-            (WeightSource::Time, window) => {
+            (_, window) => {
                 let model = &common.model;
                 if let Some(window) = self.recent.window(model, window == TreeWindow::Mark) {
                     let (snapshot, open) = (&window.snapshot, &window.open);
-                    self.add_time(&mut tree, model, &common.filter, snapshot, open);
+                    self.add_measured(&mut tree, model, &common.filter, snapshot, open);
                     self.seconds = Some(window.seconds);
                 }
             }
@@ -153,7 +162,7 @@ impl TreeView {
         self.lay_out();
     }
 
-    fn add_time(
+    fn add_measured(
         &self,
         tree: &mut Tree,
         model: &Model,
@@ -161,7 +170,10 @@ impl TreeView {
         from: &Snapshot,
         open: &[OpenRegion],
     ) {
-        let stacks = Stacks::of(from, open, |id| admits(model, filter, Some(Frame::Point(id))));
+        let by = self.source.weighed_by();
+        let open = if by == WeighedBy::Time { open } else { &[] };
+        let passes = |id| admits(model, filter, Some(Frame::Point(id)));
+        let stacks = Stacks::of(from, by, open, passes);
         for weight in stacks.weights() {
             tree.add(self.frames(&stacks.path(weight)), weight.exclusive, weight.count);
         }
@@ -174,7 +186,7 @@ impl TreeView {
         let Some(model) = self.baseline.as_ref().filter(|_| !self.by_thread) else { return };
         let Some(snapshot) = model.snapshot() else { return };
         let mut tree = Tree::new(self.direction);
-        self.add_time(&mut tree, model, &common.filter, snapshot, model.open_regions());
+        self.add_measured(&mut tree, model, &common.filter, snapshot, model.open_regions());
         let all = tree.total().max(1) as f64;
         let share = |row: TreeRow| {
             let path = tree.path(row.node);
@@ -307,7 +319,9 @@ impl TreeView {
             TreeWindow::Recent if self.recent.is_marked() => TreeWindow::Mark,
             TreeWindow::Recent | TreeWindow::Mark => TreeWindow::All,
         };
-        self.source = WeightSource::Time;
+        if self.source == WeightSource::Samples {
+            self.source = WeightSource::Time;
+        }
     }
 }
 
@@ -364,7 +378,7 @@ impl View for TreeView {
     fn wait_needs(&self) -> WaitNeeds {
         match self.source {
             WeightSource::Samples => WaitNeeds::Stacks,
-            WeightSource::Time => WaitNeeds::Summary,
+            WeightSource::Time | WeightSource::AllocBytes => WaitNeeds::Summary,
         }
     }
 
@@ -472,8 +486,12 @@ impl View for TreeView {
                         self.samples = Samples::default();
                         WeightSource::Samples
                     }
-                    WeightSource::Samples => WeightSource::Time,
+                    WeightSource::Samples if Available::of(&common.model).allocs => {
+                        WeightSource::AllocBytes
+                    }
+                    WeightSource::Samples | WeightSource::AllocBytes => WeightSource::Time,
                 };
+                self.look_at_baseline(common);
                 self.rebuild(common);
             }
             Action::Window => {

@@ -15,6 +15,9 @@ pub(super) const TOTAL: &str = "total";
 const WAS: &str = "was";
 const BAR: &str = "bar";
 const CALLS: &str = "calls";
+const BYTES: &str = "alloc-bytes";
+const SELF_BYTES: &str = "self-alloc-bytes";
+const ALLOCS: &str = "allocs";
 const NAME: &str = "name";
 
 /// The figures of a frame for its columns.
@@ -39,6 +42,12 @@ pub(super) static TABLE: Table<FrameFigures, Scale> = table! {
     BAR, "", 10, Picture(|_, _| None).left(10).rank(3), "the shares as a bar";
     "time", "Total", 7, Sum(|it, _| Some(it.inclusive as f64)).rank(2), "CPU time, with callees";
     "self-time", "Self", 7, Sum(|it, _| Some(it.exclusive as f64)).rank(5), "CPU time of the frame itself";
+    BYTES, "Alloc B", 7, Count(|it, _| Some(it.inclusive as f64)).rank(2),
+        "allocated bytes, with callees";
+    SELF_BYTES, "Self B", 7, Count(|it, _| Some(it.exclusive as f64)).rank(5),
+        "allocated bytes of the frame itself";
+    ALLOCS, "Allocs", 7, Count(|it, _| Some(it.count as f64)).rank(4),
+        "allocations of the frame itself";
     CALLS, "Calls", 7, Rate(|it, _| Some(it.count as f64).filter(|count| *count > 0.0)).rank(4), "calls";
     "samples", "Samples", 8, Count(|it, _| Some(it.inclusive as f64)).rank(0),
         "samples, with callees";
@@ -52,6 +61,10 @@ pub(super) fn offers(tree: &TreeView, key: &str) -> bool {
         "self" => tree.direction == Direction::Callees,
         "self-time" => tree.direction == Direction::Callees && tree.source == WeightSource::Time,
         "time" | CALLS => tree.source == WeightSource::Time,
+        BYTES | ALLOCS => tree.source == WeightSource::AllocBytes,
+        SELF_BYTES => {
+            tree.direction == Direction::Callees && tree.source == WeightSource::AllocBytes
+        }
         "samples" => tree.source == WeightSource::Samples,
         _ => true,
     }
@@ -112,6 +125,10 @@ pub(super) fn head(tree: &TreeView, canvas: &mut Canvas, body: Rect, common: &Co
 }
 
 fn source_in_words(tree: &TreeView, common: &Common) -> String {
+    let what = match tree.source {
+        WeightSource::AllocBytes => "allocated bytes",
+        WeightSource::Time | WeightSource::Samples => "CPU time",
+    };
     let mut text = match (tree.source, tree.window, tree.seconds) {
         (WeightSource::Samples, ..) => {
             let (taken, outside) = (tree.samples.taken(), tree.samples.outside());
@@ -121,14 +138,20 @@ fn source_in_words(tree: &TreeView, common: &Common) -> String {
                  regions"
             )
         }
-        (_, TreeWindow::All, _) => " CPU time since the start".into(),
-        (_, TreeWindow::Recent, Some(seconds)) => format!(" CPU time of the last {seconds:.0} s"),
-        (_, TreeWindow::Mark, Some(seconds)) => format!(" CPU time since the mark, {seconds:.0} s"),
-        (_, _, None) => " CPU time".into(),
+        (_, TreeWindow::All, _) => format!(" {what} since the start"),
+        (_, TreeWindow::Recent, Some(seconds)) => format!(" {what} of the last {seconds:.0} s"),
+        (_, TreeWindow::Mark, Some(seconds)) => format!(" {what} since the mark, {seconds:.0} s"),
+        (_, _, None) => format!(" {what}"),
     };
     if let Some(seconds) = tree.seconds.filter(|seconds| *seconds > 0.0) {
-        let cpus = tree.tree.total() as f64 / common.scale().ticks_per_second / seconds;
-        text += &format!(", {} % of one CPU", units::percent(cpus));
+        let all = tree.tree.total() as f64 / seconds;
+        text += &match tree.source {
+            WeightSource::AllocBytes => format!(", {} B/s", units::si(all)),
+            _ => {
+                let cpus = all / common.scale().ticks_per_second;
+                format!(", {} % of one CPU", units::percent(cpus))
+            }
+        };
     }
     if tree.direction == Direction::Callers {
         text += "; callers below";
@@ -147,6 +170,7 @@ pub(super) fn selected(tree: &TreeView, common: &Common) -> String {
     let time = |weight: u64| match tree.source {
         WeightSource::Time => common.scale().ticks(weight as f64),
         WeightSource::Samples => units::count(weight),
+        WeightSource::AllocBytes => format!("{} B", units::si(weight as f64)),
     };
     let mut text = format!(
         " {}: {} % {}",
@@ -158,7 +182,8 @@ pub(super) fn selected(tree: &TreeView, common: &Common) -> String {
         text += &format!(", self {} % {}", share(node.exclusive), time(node.exclusive));
     }
     if node.count > 0 {
-        text += &format!(", {} calls", units::si(node.count as f64));
+        let of = if tree.source == WeightSource::AllocBytes { "allocations" } else { "calls" };
+        text += &format!(", {} {of}", units::si(node.count as f64));
     }
     text
 }
@@ -170,7 +195,12 @@ pub(super) fn empty(tree: &TreeView, canvas: &mut Canvas, area: Rect, common: &C
         _ if common.filter.is_on() => " no region ends with a point that passes the filter",
         (WeightSource::Samples, _) => " no region was open at any poll yet; v shows CPU time",
         (WeightSource::Time, TreeWindow::All) => " no region has ended yet; v shows which are open",
-        (WeightSource::Time, _) => " nothing was measured in this window yet; H shows another",
+        (WeightSource::AllocBytes, TreeWindow::All) => {
+            " no region has allocated yet; v shows CPU time"
+        }
+        (WeightSource::Time | WeightSource::AllocBytes, _) => {
+            " nothing was measured in this window yet; H shows another"
+        }
     };
     canvas.render_widget(Line::styled(text, styles.theme.faint), area);
 }
