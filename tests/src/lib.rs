@@ -43,6 +43,7 @@ pub mod own;
 pub mod place;
 pub mod prometheus;
 pub mod pty;
+pub mod python;
 pub mod random;
 pub mod screen;
 pub mod script;

@@ -14,6 +14,7 @@ use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::Segment;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
+use pfp_tests::python;
 use pfp_tests::stand_in::StandIn;
 use pfp_tests::target::Target;
 use pfp_tests::{skipped, tools};
@@ -232,22 +233,14 @@ sys.stdin.readline()";
         return;
     };
     let folder = Place::new();
-    let package = folder.path("packages").join("pfp");
-    fs::create_dir_all(&package).expect("there is room");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../probe/python/pfp");
-    for entry in fs::read_dir(source).expect("it is there").flatten() {
-        if entry.path().extension().is_some_and(|extension| extension == "py") {
-            fs::copy(entry.path(), package.join(entry.file_name())).expect("there is room");
-        }
-    }
-    fs::copy(c::python(), package.join("_pfp.abi3.so")).expect("there is room");
+    let packages = python::package(&folder);
     check(&Program {
         name: "trusted-Python",
         // The link is resolved, since a copied link would not find the packages of its virtual
         // environment.
         path: fs::canonicalize(python).expect("it is there"),
         arguments: ["-B", "-c", SCRIPT].map(str::to_owned).to_vec(),
-        variables: vec![("PYTHONPATH", folder.path("packages"))],
+        variables: vec![("PYTHONPATH", packages)],
         all: Effects { cuda_library: false, tracing: false, fold_digits: false, ..Effects::ALL },
     });
 }

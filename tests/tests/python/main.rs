@@ -12,6 +12,7 @@ use pfp_read::files::json;
 use pfp_read::snapshot::{Loss, Point, ProcessState, Snapshot};
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, count, pfp_top};
+use pfp_tests::python::{self, script};
 use pfp_tests::{size, tools};
 
 /// Interpreters other than Debian's own.
@@ -56,22 +57,9 @@ fn other(name: &str) -> Option<PathBuf> {
     versions.flatten().map(|its| its.path().join("bin").join(name)).find(|path| path.exists())
 }
 
-fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(name)
-}
-
-/// Assembles the package as a wheel does, next to the third-party program.
+/// The package as a wheel installs it, next to the third-party program.
 fn packages(place: &Place, pygments: &Path) -> PathBuf {
-    let folder = place.path("packages");
-    let own = folder.join("pfp");
-    std::fs::create_dir_all(&own).expect("there is room");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../probe/python/pfp");
-    for entry in std::fs::read_dir(source).expect("it is there").flatten() {
-        if entry.path().extension().is_some_and(|extension| extension == "py") {
-            std::fs::copy(entry.path(), own.join(entry.file_name())).expect("there is room");
-        }
-    }
-    std::fs::copy(c::python(), own.join("_pfp.abi3.so")).expect("there is room");
+    let folder = python::package(place);
     // The link may exist already.
     let _ = std::os::unix::fs::symlink(pygments, folder.join("pygments"));
     folder
@@ -114,7 +102,7 @@ fn each_call_is_counted_as_cprofile_counts_it() {
     let Some(pythons) = pythons("a program of others") else { return };
     for python in &pythons.all {
         let place = Place::new();
-        let input = file("regions.py");
+        let input = script("regions.py");
         let mut measured = pythons.command(&place, python, python);
         measured.env("PFP_SNAPSHOT", place.path("snapshot.json"));
         let arguments = |out: &str| ["-m", "pygments", "-f", "html", "-o", out].map(str::to_owned);
@@ -133,7 +121,7 @@ fn each_call_is_counted_as_cprofile_counts_it() {
         assert!(results[0] == results[1] && results[0] == results[2], "{python:?}");
 
         let listed =
-            c::run(pythons.command(&place, python, python).arg(file("counts.py")).arg(&stats));
+            c::run(pythons.command(&place, python, python).arg(script("counts.py")).arg(&stats));
         let expected = |file: &str, line: u32, name: &str| {
             listed.lines().find_map(|row| {
                 let parts: Vec<&str> = row.split('\t').collect();
@@ -163,7 +151,7 @@ fn regions_and_functions_are_counted_exactly() {
         let snapshot = place.path("snapshot.json");
         let mut command = pythons.command(&place, python, python);
         command.args(is_watched.then_some(["-m", "pfp"]).into_iter().flatten());
-        command.arg(file("regions.py")).arg(&snapshot).args(is_watched.then_some("regions"));
+        command.arg(script("regions.py")).arg(&snapshot).args(is_watched.then_some("regions"));
         let output = command.output().expect("it starts");
         assert!(output.status.success(), "{python:?}, {is_watched}: {}", said(&output));
         assert!(said(&output).contains("all is as it was to be"), "{}", said(&output));
@@ -181,7 +169,8 @@ fn code_that_is_made_again_and_again_is_one_point() {
         let place = Place::new();
         let mut command = pythons.command(&place, python, python);
         command.env("PFP_SNAPSHOT", place.path("snapshot.json"));
-        let output = command.args(["-m", "pfp"]).arg(file("made.py")).output().expect("it starts");
+        let output =
+            command.args(["-m", "pfp"]).arg(script("made.py")).output().expect("it starts");
         assert!(output.status.success(), "{python:?}: {}", said(&output));
         assert!(said(&output).contains("all is as it was to be"), "{}", said(&output));
         // One point is the script's own module, the other one is all code that the script compiles.
@@ -201,7 +190,7 @@ fn each_function_survives_an_exhausted_heap() {
         let mut command = pythons.command(&place, python, python);
         command.env("LD_PRELOAD", &refuses).current_dir(place.folder());
         command.args(is_watched.then_some(["-m", "pfp"]).into_iter().flatten());
-        let output = command.arg(file("no_heap.py")).output().expect("it starts");
+        let output = command.arg(script("no_heap.py")).output().expect("it starts");
         assert_eq!(said(&output), "all is as it was to be\n", "{python:?}, {is_watched}");
     }
 }
@@ -225,7 +214,7 @@ fn greenlets_have_regions_of_their_own() {
         let place = Place::new();
         let mut command = pythons.command(&place, python, python);
         command.args(is_watched.then_some(["-m", "pfp"]).into_iter().flatten());
-        command.arg(file("greenlets.py")).arg(if is_watched { "greenlets" } else { "" });
+        command.arg(script("greenlets.py")).arg(if is_watched { "greenlets" } else { "" });
         command.args(is_replaced.then_some("replaced"));
         command.env("PFP_SNAPSHOT", place.path("snapshot.json"));
         let output = command.output().expect("it starts");
@@ -253,7 +242,7 @@ fn children_are_a_group_and_the_status_is_the_programs() {
         command.args(is_watched.then_some(["-m", "pfp"]).into_iter().flatten());
         // The script's path is relative here, but new interpreters of `multiprocessing` see it as
         // an absolute path.
-        command.current_dir(file("")).args(["workers.py", way]);
+        command.current_dir(script("")).args(["workers.py", way]);
         let output = command.output().expect("it starts");
         let log = std::fs::read_to_string(place.path("log")).unwrap_or_default();
         let which = format!("{python:?}, {way}, {is_watched}");
@@ -283,7 +272,7 @@ fn forked_children_end_in_order_and_write_their_snapshots() {
         let place = Place::new();
         let mut command = pythons.command(&place, python, python);
         command.env("PFP_SNAPSHOT", place.path("last-%p.json"));
-        let output = command.arg(file("ends.py")).arg(way).output().expect("it starts");
+        let output = command.arg(script("ends.py")).arg(way).output().expect("it starts");
         assert!(output.status.success(), "{python:?}, {way}: {}", said(&output));
         let files = std::fs::read_dir(place.folder()).expect("it is there").flatten();
         let written = files.map(|file| file.path()).filter(|path| path.extension().is_some());
@@ -306,7 +295,7 @@ fn forked_children_end_in_order_and_write_their_snapshots() {
         }
         let one = place.path("one.json");
         let mut command = pythons.command(&place, python, python);
-        let program = command.env("PFP_SNAPSHOT", &one).arg(file("ends.py")).arg(way).spawn();
+        let program = command.env("PFP_SNAPSHOT", &one).arg(script("ends.py")).arg(way).spawn();
         let mut program = program.expect("it starts");
         assert!(program.wait().expect("it ends").success(), "{python:?}, {way}");
         let snapshot = json::read(&one).expect("it can be read");
