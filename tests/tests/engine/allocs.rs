@@ -1,6 +1,8 @@
 //! Allocations of regions equal, to the unit, those that a program notes itself, that valgrind
 //! counts, or that follow by arithmetic.
 
+mod foreign;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -71,8 +73,18 @@ fn by_caller(snapshot: &Snapshot) -> BTreeMap<(String, Option<String>), [u64; 3]
 
 /// Runs a program, and checks that its table has the same figures as its file.
 fn figures(place: &Place, by: By, program: &[&str]) -> BTreeMap<String, Allocs> {
+    figures_with(place, by, program, &[])
+}
+
+/// [`figures`] of a program with these environment variables.
+fn figures_with(
+    place: &Place,
+    by: By,
+    program: &[&str],
+    variables: &[(&str, &str)],
+) -> BTreeMap<String, Allocs> {
     let file = place.path("figures.json");
-    let table = c::run(run(place, by, &file).args(program));
+    let table = c::run(run(place, by, &file).args(program).envs(variables.iter().copied()));
     let table: serde_json::Value = serde_json::from_str(&table).expect("it is JSON");
     let figures = of_file(&file);
     for row in table["points"].as_array().expect("it has points") {
@@ -179,9 +191,10 @@ fn live_memory_is_estimated() {
 }
 
 /// Allocations and allocated bytes of a program, by valgrind.
-fn by_valgrind(place: &Place, program: &[&str]) -> [u64; 2] {
+fn by_valgrind(place: &Place, program: &[&str], variables: &[(&str, &str)]) -> [u64; 2] {
     let mut command = place.command("valgrind");
     command.args(["--tool=memcheck", "--leak-check=no"]).args(program);
+    command.envs(variables.iter().copied());
     let output = command.output().expect("valgrind ran just now");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -194,15 +207,14 @@ fn by_valgrind(place: &Place, program: &[&str]) -> [u64; 2] {
     [allocs, bytes]
 }
 
-/// Compares `rounds` rounds of a program's region with valgrind's counts: those of twice as many
-/// rounds have that many more.
-fn compare_with_valgrind(program: &[&str], rounds: u64, name: &str) {
-    let place = Place::new();
+/// Compares `rounds` rounds of a program's region `work` with valgrind's counts: those of twice as
+/// many rounds have that many more.
+fn compare_with_valgrind(place: &Place, program: &[&str], variables: &[(&str, &str)], rounds: u64) {
     let [few, many] = [rounds, 2 * rounds].map(|rounds| rounds.to_string());
     let with = |rounds| [program, &[rounds]].concat();
-    let found = figures(&place, By::Preload, &with(&few))[name];
+    let found = figures_with(place, By::Preload, &with(&few), variables)["work"];
     assert_eq!(found.calls, rounds);
-    let [few, many] = [&few, &many].map(|rounds| by_valgrind(&place, &with(rounds)));
+    let [few, many] = [&few, &many].map(|rounds| by_valgrind(place, &with(rounds), variables));
     let expected = [many[0] - few[0], many[1] - few[1]];
     assert!(expected[0] >= 10 * rounds, "{expected:?}");
     assert_eq!([found.allocs_inclusive, found.bytes_inclusive], expected);
@@ -216,14 +228,14 @@ fn a_program_in_c_allocates_as_valgrind_counts() {
     }
     let flags = ["-lpthread", "-fno-builtin"];
     let program = c::compile(Compiler::C, "allocates", &["allocates.c"], Link::Static, flags);
-    compare_with_valgrind(&[text(&program)], 20, "work");
+    compare_with_valgrind(&Place::new(), &[text(&program)], &[], 20);
     if lacks("allocations of C++", Compiler::CXX.name) {
         return;
     }
     let sources = ["allocates.cpp"];
     let program =
         c::compile(Compiler::CXX, "allocates-cxx", &sources, Link::Shared, ["-std=c++17"]);
-    compare_with_valgrind(&[text(&program)], 20, "work");
+    compare_with_valgrind(&Place::new(), &[text(&program)], &[], 20);
 }
 
 #[test]
