@@ -2,6 +2,7 @@
 //! counts, or that follow by arithmetic.
 
 mod foreign;
+mod leaks;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -122,13 +123,27 @@ fn alone(calls: u64, allocs: u64, bytes: u64, freed: u64, largest: u64) -> Alloc
     }
 }
 
+/// Asserts that live memory is estimated to within five standard errors.
+#[track_caller]
+fn assert_live(found: Allocs, bytes: u64, what: &str) {
+    assert!(found.live_samples > 40, "{what}: {bytes} {found:?}");
+    let error = bytes as f64 / (found.live_samples as f64).sqrt();
+    let is_near = (found.live_bytes as f64 - bytes as f64).abs() < 5.0 * error;
+    assert!(is_near, "{what}: {bytes} {found:?}");
+}
+
+/// The figures that [`ALLOCATING`] has written.
+fn noted_in(file: &Path) -> BTreeMap<String, [u64; 8]> {
+    let noted = std::fs::read_to_string(file).expect("it was written");
+    serde_json::from_str(&noted).expect("it is JSON")
+}
+
 /// Runs a case of a program that notes its allocations itself, and compares all figures.
 fn compare(case: &str, by: By) {
     let place = Place::new();
     let noted = place.path("noted.json");
     let figures = figures(&place, by, &[ALLOCATING, case, text(&noted)]);
-    let noted = std::fs::read_to_string(noted).expect("it was written");
-    let noted: BTreeMap<String, [u64; 8]> = serde_json::from_str(&noted).expect("it is JSON");
+    let noted = noted_in(&noted);
     assert!(noted.values().any(|figures| figures[1] > 0), "{case} allocates");
     for (name, mut expected) in noted {
         let mut found = eight(figures[&name]);
@@ -160,34 +175,6 @@ fn tasks_show_what_they_have_noted() {
 #[test]
 fn a_region_that_moves_to_a_new_thread_keeps_its_allocations() {
     compare("moved", By::Itself);
-}
-
-/// The memory that nothing frees is estimated to within a few standard errors, and freed memory is
-/// not part of it.
-#[test]
-fn live_memory_is_estimated() {
-    together([By::Itself, By::Preload], |by| {
-        let place = Place::new();
-        let file = place.path("figures.json");
-        let noted = place.path("noted.json");
-        let program = [ALLOCATING, "leaks", text(&noted)];
-        c::run(run(&place, by, &file).env("PFP_ALLOC_SAMPLE", "8192").args(program));
-        let figures = of_file(&file);
-        for name in ["kept", "cycle", "open"] {
-            let Allocs { bytes, live_bytes, live_samples, .. } = figures[name];
-            // A region that is still open has no sums.
-            let bytes = if name == "open" { 4000 * 700 } else { bytes };
-            assert!(bytes > 2_000_000, "{name}: {bytes}");
-            let error = bytes as f64 / (live_samples as f64).sqrt();
-            let is_near = (live_bytes as f64 - bytes as f64).abs() < 5.0 * error;
-            assert!(is_near, "{name}, by {by:?}: {bytes} {live_bytes} {live_samples}");
-        }
-        for name in ["handed", "churn"] {
-            let Allocs { bytes, live_bytes, live_samples, .. } = figures[name];
-            assert!(bytes > 2_000_000, "{name}: {bytes}");
-            assert_eq!((live_bytes, live_samples), (0, 0), "{name}, by {by:?}");
-        }
-    });
 }
 
 /// Allocations and allocated bytes of a program, by valgrind.
@@ -339,9 +326,7 @@ fn regions_that_do_not_end_change_nothing_of_others() {
     assert_eq!(six(&figures, "jumped out of"), [0; 6]);
     assert_eq!(six(&figures, "of the next thread"), [3, 0, 0, 0, 0, 0]);
     // The children have freed their copies only, and the copy loaded later takes no samples over.
-    let Allocs { bytes, live_bytes, live_samples, .. } = figures["kept"];
-    assert_eq!(bytes, 2 * 4000 * 4096);
-    let error = bytes as f64 / (live_samples as f64).sqrt();
-    assert!((live_bytes as f64 - bytes as f64).abs() < 5.0 * error, "{live_bytes}");
-    assert!(live_samples > 40, "{live_samples}");
+    let kept = figures["kept"];
+    assert_eq!(kept.bytes, 2 * 4000 * 4096);
+    assert_live(kept, kept.bytes, "kept");
 }

@@ -9,21 +9,21 @@
 //!             pfp's count    this program's count
 //! ```
 
+mod leaks;
+
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::hint::black_box;
-use std::mem;
 use std::panic::{catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::ptr;
-use std::rc::Rc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-use std::sync::{Barrier, Mutex, mpsc};
+use std::sync::{Barrier, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
@@ -690,46 +690,6 @@ fn threads() {
     }
 }
 
-/// A reference to itself, which is never freed.
-struct Cycle {
-    own: RefCell<Option<Rc<Cycle>>>,
-    _payload: [u8; 480],
-}
-
-/// Points whose memory is forgotten, is in a cycle of references, is freed by another thread, or is
-/// freed at once. Around them is a region that never ends; its memory is forgotten, too.
-fn leaks() {
-    static OPEN: Point = Point::new("open").counting_allocs();
-    static KEPT: Point = Point::new("kept").counting_allocs();
-    static CYCLE: Point = Point::new("cycle").counting_allocs();
-    static HANDED: Point = Point::new("handed").counting_allocs();
-    static CHURN: Point = Point::new("churn").counting_allocs();
-    let (give, take) = mpsc::channel::<Vec<u8>>();
-    let freeing = thread::spawn(move || take.into_iter().for_each(drop));
-    mem::forget(OPEN.measure());
-    for _ in 0..4000 {
-        mem::forget(black_box(vec![0u8; 700]));
-        {
-            let _region = KEPT.measure();
-            mem::forget(black_box(vec![0u8; 1000]));
-        }
-        {
-            let _region = CYCLE.measure();
-            let cycle = Rc::new(Cycle { own: RefCell::new(None), _payload: [0; 480] });
-            *cycle.own.borrow_mut() = Some(Rc::clone(black_box(&cycle)));
-        }
-        let handed = {
-            let _region = HANDED.measure();
-            black_box(vec![0u8; 2000])
-        };
-        give.send(handed).expect("the other thread takes it");
-        let _region = CHURN.measure();
-        (0..20).for_each(|_| drop(black_box(vec![0u8; 3000])));
-    }
-    drop(give);
-    freeing.join().expect("it only frees");
-}
-
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let [case, file] = [(); 2].map(|()| arguments.next().expect("allocating CASE FILE"));
@@ -747,7 +707,8 @@ fn main() {
         "moved" => moved(),
         "metered" => metered(),
         "threads" => threads(),
-        "leaks" => leaks(),
+        "leaks" => leaks::leaks(),
+        "cache" => leaks::cache(),
         _ => panic!("there is no case {case}"),
     }
     let of = |known: &&Known| {
