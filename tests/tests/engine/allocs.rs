@@ -172,6 +172,12 @@ fn tasks_show_what_they_have_noted() {
     together([By::Itself, By::Preload], |by| compare("contexts", by));
 }
 
+/// Tasks of a server are stolen by other threads while their regions are open.
+#[test]
+fn a_server_shows_what_its_requests_have_noted() {
+    together([By::Itself, By::Preload], |by| compare("server", by));
+}
+
 #[test]
 fn a_region_that_moves_to_a_new_thread_keeps_its_allocations() {
     compare("moved", By::Itself);

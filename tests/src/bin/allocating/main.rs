@@ -10,6 +10,7 @@
 //! ```
 
 mod leaks;
+mod server;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -707,6 +708,7 @@ fn main() {
         "moved" => moved(),
         "metered" => metered(),
         "threads" => threads(),
+        "server" => server::serve(),
         "leaks" => leaks::leaks(),
         "cache" => leaks::cache(),
         _ => panic!("there is no case {case}"),
