@@ -252,6 +252,7 @@ fn runs_are_compared_as_numbers() {
             cell.stats.exclusive += run;
             cell.allocs.calls = cell.stats.count;
             cell.allocs.allocs = 2 * cell.stats.count;
+            cell.allocs.bytes = 50 * cell.stats.count;
             change(cell, &mut snapshot.edges);
         }
         let path = folder.path().join(format!("{run}.json"));
@@ -306,6 +307,15 @@ fn runs_are_compared_as_numbers() {
         let (status, _, errors) = gate(&[more, &["--", &same]].concat());
         assert!(status == Some(2) && errors.contains("cannot be used with"), "{more:?} {errors}");
     }
+    let folded = pfp_top(&["export", "folded", "--alloc", &a]);
+    let lines = String::from_utf8(folded.stdout).unwrap();
+    let bytes: u64 =
+        lines.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
+    let snapshot = json::read(Path::new(&a)).unwrap();
+    assert!(bytes > 1_000);
+    assert_eq!(bytes, snapshot.cells.iter().map(|cell| cell.allocs.bytes).sum::<u64>());
+    let refused = pfp_top(&["export", "csv", "--alloc", &a]);
+    assert!(complaint(&refused).contains("--alloc works with folded only"));
     let limits = ["gate", "--markdown", "--max-regress", "p50=5%", "--baseline", &a, "--", &same];
     assert_eq!(pfp_top(&limits).status.code(), Some(2));
 }

@@ -2,7 +2,8 @@
 //!
 //! The numbers are nanoseconds of exclusive time on a CPU. For a point and thread, they add up to
 //! the point's time on that thread since its last reset, open regions included if known; for a
-//! point and its direct caller, they add up to the point's time inside that caller. Outer frames
+//! point and its direct caller, they add up to the point's time inside that caller. On request, the
+//! numbers are allocated bytes, which add up in the same way, without open regions. Outer frames
 //! are an estimate (see [`Stacks`]). Unknown callers are `[other callers]`. Threads of the same
 //! name have the same lines, which readers add up.
 //!
@@ -21,7 +22,7 @@ pub(super) const OTHERS: &str = "[other callers]";
 /// Writes the stacks.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let process = subject.snapshot().process.name.as_str();
-    for (path, exclusive_ns) in stacks(subject) {
+    for (path, weight) in stacks(subject, subject.weighed_by) {
         let frames = path.into_iter().map(|frame| match frame {
             Frame::Thread(lane) => subject.thread(lane),
             Frame::Point(id) => name(subject, id),
@@ -30,7 +31,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         });
         let frames: Vec<String> = frames.collect();
         let line = line(std::iter::once(process).chain(frames.iter().map(String::as_str)));
-        writeln!(out, "{line} {exclusive_ns}")?;
+        writeln!(out, "{line} {weight}")?;
     }
     Ok(())
 }
@@ -41,11 +42,15 @@ pub fn line<'a>(frames: impl Iterator<Item = &'a str>) -> String {
     escaped.join(";")
 }
 
-/// The call paths with their exclusive nanoseconds. For a point and thread, they add up to the
-/// point's time on that thread.
-pub(super) fn stacks(subject: &Subject<'_>) -> Vec<(Vec<Frame>, u64)> {
-    let (snapshot, open) = (subject.snapshot(), subject.model().open_regions());
-    let stacks = Stacks::of(snapshot, WeighedBy::Time, open, |id| subject.point(id).is_some());
+/// The call paths with their exclusive nanoseconds, or with their allocated bytes. For a point and
+/// thread, they add up to those of the point on that thread.
+pub(super) fn stacks(subject: &Subject<'_>, by: WeighedBy) -> Vec<(Vec<Frame>, u64)> {
+    let passes = |id| subject.point(id).is_some();
+    let open = match by {
+        WeighedBy::Time => subject.model().open_regions(),
+        WeighedBy::AllocBytes => &[],
+    };
+    let stacks = Stacks::of(subject.snapshot(), by, open, passes);
     let path = |weight: &Weight| stacks.path(weight);
     let mut paths = Vec::new();
     let ends = |path: &[Frame]| (path[0], path[path.len() - 1]);
@@ -53,9 +58,12 @@ pub(super) fn stacks(subject: &Subject<'_>) -> Vec<(Vec<Frame>, u64)> {
     for of_point in weights.chunk_by(|(one, _), (next, _)| ends(one) == ends(next)) {
         let ticks: Vec<u64> = of_point.iter().map(|(_, weight)| weight.exclusive).collect();
         let all = ticks.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
-        let ns = share_out(subject.whole_ns(all), &ticks);
-        let paths_ns = of_point.iter().zip(ns).filter(|(_, ns)| *ns > 0);
-        paths.extend(paths_ns.map(|((path, _), ns)| (path.clone(), ns)));
+        let weights = match by {
+            WeighedBy::Time => share_out(subject.whole_ns(all), &ticks),
+            WeighedBy::AllocBytes => ticks,
+        };
+        let weighed = of_point.iter().zip(weights).filter(|(_, weight)| *weight > 0);
+        paths.extend(weighed.map(|((path, _), weight)| (path.clone(), weight)));
     }
     paths
 }

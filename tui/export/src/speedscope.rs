@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::folded::{OTHERS, name, stacks};
 use super::subject::Subject;
 use super::tracks::{SliceEdge, tracks};
-use pfp_model::Frame;
+use pfp_model::{Frame, WeighedBy};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -90,7 +90,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
 
 /// The profile of all threads.
 fn call_paths(subject: &Subject<'_>, frames: &Frames<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let stacks = stacks(subject);
+    let stacks = stacks(subject, WeighedBy::Time);
     let all = stacks.iter().fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
     write!(
         out,

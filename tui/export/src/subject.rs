@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pfp_model::{Figures, Model};
+use pfp_model::{Figures, Model, WeighedBy};
 use pfp_read::snapshot::{Process, Snapshot};
 
 /// Plausible rates of a clock, ticks per second.
@@ -17,6 +17,8 @@ pub struct Subject<'a> {
     points: Vec<ExportedPoint<'a>>,
     /// Whether to export figures thread by thread.
     pub per_thread: bool,
+    /// What `folded` weighs stacks by.
+    pub weighed_by: WeighedBy,
     /// With figures thread by thread, in formats that number lanes: this lane and all later ones
     /// are exported as one.
     pub lanes_apart: u32,
@@ -86,6 +88,7 @@ impl<'a> Subject<'a> {
             snapshot,
             points,
             per_thread,
+            weighed_by: WeighedBy::Time,
             lanes_apart,
             histograms: true,
             begin,

@@ -103,8 +103,14 @@ impl RecentSnapshot {
     fn of(model: &Model) -> Option<Self> {
         let whole = model.snapshot()?;
         let lean = |cell: &Arc<Cell>| {
-            let (stats, retired) = (cell.stats.clone(), cell.retired.clone());
-            Arc::new(Cell { point: cell.point, lane: cell.lane, stats, retired, ..Cell::default() })
+            Arc::new(Cell {
+                point: cell.point,
+                lane: cell.lane,
+                stats: cell.stats.clone(),
+                retired: cell.retired.clone(),
+                allocs: cell.allocs,
+                ..Cell::default()
+            })
         };
         let snapshot = Snapshot {
             cells: whole.cells.iter().map(lean).collect(),
@@ -126,6 +132,7 @@ mod tests {
         snapshot.elapsed_ticks = (seconds * snapshot.clock.ticks_per_second) as u64;
         let sums = [calls, 7 * calls, 7 * calls];
         snapshot.cells = vec![cell(1, 0, sums)];
+        Arc::make_mut(&mut snapshot.cells[0]).allocs.bytes = 9 * calls;
         snapshot.edges = vec![edge(1, None, 0, sums)];
         let mut model = Model::default();
         model.fold(snapshot);
@@ -134,6 +141,8 @@ mod tests {
 
     fn window(recent: &Recent, model: &Model, since_mark: bool) -> Option<(u64, u64, f64)> {
         let window = recent.window(model, since_mark)?;
+        let cell = &window.snapshot.cells[0];
+        assert_eq!(cell.allocs.bytes, 9 * cell.stats.count);
         let cells = window.snapshot.cells.iter().map(|cell| cell.stats.count).sum();
         Some((cells, window.snapshot.edges.iter().map(|edge| edge.count).sum(), window.seconds))
     }

@@ -350,6 +350,7 @@ pub fn share_out(number: u64, weights: &[u64]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pfp_read::snapshot::Open;
     use pfp_read::source::synthetic::{Synthetic, cell, edge};
 
     #[test]
@@ -371,6 +372,38 @@ mod tests {
         snapshot.lanes[0].unplaced = 0;
         snapshot.edges[1] = edge(2, Some(1), 0, [90, 900, 900]);
         assert!(others(&snapshot), "so late is no edge");
+    }
+
+    /// Point 2 allocates 30 bytes for point 1 and 10 for point 3, which counts no allocations. Point
+    /// 1 is open.
+    #[test]
+    fn allocated_bytes_have_the_paths_of_time() {
+        let mut snapshot = Synthetic::new().snapshot_mut().clone();
+        snapshot.lanes.iter_mut().for_each(|lane| lane.open.clear());
+        snapshot.lanes[0].open = vec![Open { point: 1, start: 0, on_cpu: None }];
+        let of = |allocs, alloc_bytes, edge: Edge| Edge {
+            allocs,
+            alloc_bytes,
+            alloc_bytes_inclusive: alloc_bytes,
+            ..edge
+        };
+        snapshot.edges = vec![
+            of(3, 30, edge(2, Some(1), 0, [1, 5, 5])),
+            of(1, 10, edge(2, Some(3), 0, [1, 5, 5])),
+            edge(3, None, 0, [1, 5, 10]),
+        ];
+        snapshot.cells =
+            vec![cell(2, 0, [2, 10, 10]), cell(3, 0, [1, 5, 10]), cell(4, 0, [9, 9, 9])];
+        let allocs = &mut Arc::make_mut(&mut snapshot.cells[0]).allocs;
+        (allocs.allocs, allocs.bytes, allocs.bytes_inclusive) = (4, 40, 40);
+        let stacks = Stacks::of(&snapshot, WeighedBy::AllocBytes, &[], |_| true);
+        let found: Vec<_> = stacks
+            .weights()
+            .iter()
+            .map(|weight| (stacks.path(weight)[1..].to_vec(), weight.exclusive, weight.count))
+            .collect();
+        let [one, two, three] = [1, 2, 3].map(Frame::Point);
+        assert_eq!(found, [(vec![one, two], 30, 3), (vec![three, two], 10, 1)]);
     }
 
     #[test]

@@ -12,10 +12,10 @@ use super::output::{check_new, print_by, write_file};
 use super::target::{LIVE, TargetArgs};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use pfp_export::{Format, Subject};
-use pfp_model::Model;
 use pfp_model::filter::Filter;
 use pfp_model::span;
 use pfp_model::span::Span;
+use pfp_model::{Figures, Model, WeighedBy};
 use pfp_read::source::Moment;
 
 /// What to export, and where to.
@@ -58,6 +58,9 @@ pub struct ExportArgs {
     /// Export each thread separately (csv and openmetrics only).
     #[arg(long)]
     per_thread: bool,
+    /// Weigh stacks by allocated bytes, not by time (folded only).
+    #[arg(long)]
+    alloc: bool,
 }
 
 pub(super) fn run(export: &ExportArgs) -> Result<u8> {
@@ -67,6 +70,9 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
             "--per-thread works with csv and openmetrics only; {} has no figures by thread",
             word(export.format)
         );
+    }
+    if export.alloc && export.format != Format::Folded {
+        bail!("--alloc works with folded only; csv and openmetrics have allocations without it");
     }
     if to_stdout && export.format.is_binary() && io::stdout().is_terminal() {
         bail!("{} is not text for a terminal: give -o FILE, or a pipe", word(export.format));
@@ -91,8 +97,18 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
         }
     };
     let model = Model::of(snapshot);
-    let subject = Subject::new(&model, |figures| export.filter.admits(figures), export.per_thread)
-        .context("the process has no figures")?;
+    let passes = |figures: &Figures| export.filter.admits(figures);
+    let mut subject =
+        Subject::new(&model, passes, export.per_thread).context("the process has no figures")?;
+    if export.alloc {
+        subject.weighed_by = WeighedBy::AllocBytes;
+        if model.points().iter().all(|figures| figures.allocs().is_none()) {
+            bail!(
+                "expected a point that has counted allocations, found none: see `pfp-top run \
+                 --alloc`, or pfp::Alloc"
+            );
+        }
+    }
     if export.filter.is_on() && subject.points().is_empty() {
         bail!(
             "no point passes the filter {:?}: `pfp-top --once` shows their names",

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::gate::ProgramRun;
 use crate::lost;
-use pfp_read::snapshot::{Allocs, Lane, Loss, Snapshot};
+use pfp_read::snapshot::{Allocs, Edge, Lane, Loss, Snapshot};
 use pfp_read::text::{counted, first_names};
 
 /// What a figure counts.
@@ -53,8 +53,8 @@ pub struct ExactRow {
     /// Calls that counted allocations, before and now: the divisors of allocations per call. `None`
     /// for other figures, and if the calls vary between the runs of a side.
     pub calls: Option<[u64; 2]>,
-    /// Where there are more calls than before: the names of the points on the call path, the
-    /// outermost first. Empty if unknown.
+    /// Where there are more calls or allocations than before: the names of the points on the call
+    /// path, the outermost first. Empty if unknown.
     pub path: Vec<String>,
 }
 
@@ -163,7 +163,10 @@ pub fn compare(
 type Sides = [Vec<Numbers>; 2];
 
 /// The calls of points by their callers, by the name of the point and of the caller.
-type Edges = BTreeMap<String, BTreeMap<Option<String>, u64>>;
+type Edges = BTreeMap<String, BTreeMap<Option<String>, Edge>>;
+
+/// A figure of an edge.
+type EdgeFigure = fn(&Edge) -> u64;
 
 /// The exact figures of one run, by the names of points.
 #[derive(Default)]
@@ -193,8 +196,8 @@ impl Numbers {
             let Some(name) = names.get(&edge.point) else { continue };
             let caller = edge.caller.and_then(|caller| names.get(&caller).cloned());
             let callers = numbers.all_edges.entry(name.clone()).or_default();
-            let calls = callers.entry(caller).or_default();
-            *calls = calls.saturating_add(edge.count);
+            let sum = callers.entry(caller).or_default();
+            *sum = sum.combined(edge, u64::saturating_add);
         }
         let admitted = numbers.all_edges.iter().filter(|(name, _)| admits(name));
         numbers.edges = admitted.map(|(name, callers)| (name.clone(), callers.clone())).collect();
@@ -209,7 +212,7 @@ impl Numbers {
     }
 
     fn calls_by(&self, name: &str, caller: &Option<String>) -> u64 {
-        self.edges.get(name).and_then(|callers| callers.get(caller)).copied().unwrap_or(0)
+        self.edges.get(name).and_then(|callers| callers.get(caller)).map_or(0, |edge| edge.count)
     }
 
     fn allocs(&self, name: &str) -> Allocs {
@@ -343,37 +346,48 @@ fn losses(sides: &Sides) -> Vec<String> {
     notes
 }
 
-/// The path to the calls of a row, by the runs of each side that have the most calls: from each
-/// point to the caller whose calls grew most or, if no number grew, to the caller with most calls.
-/// Empty if the path is no longer than the row's own names, or if the row does not count calls.
+/// The path to what a row counts, by the runs of each side that have most of it: from each point to
+/// the caller whose part grew most or, if no call grew, to the caller with most calls. Empty if the
+/// path is no longer than the row's own names, and if the row counts allocations of which no caller
+/// is known to have more.
 fn path(row: &ExactRow, sides: &Sides) -> Vec<String> {
     let point = row.point.as_str();
-    let [before, now] = [(&row.before, &sides[0]), (&row.now, &sides[1])].map(|(calls, runs)| {
-        let of_each = calls.iter().zip(runs);
-        of_each.max_by_key(|(calls, _)| **calls).map(|(_, run)| &run.all_edges)
+    let [before, now] = [(&row.before, &sides[0]), (&row.now, &sides[1])].map(|(numbers, runs)| {
+        let of_each = numbers.iter().zip(runs);
+        of_each.max_by_key(|(number, _)| **number).map(|(_, run)| &run.all_edges)
     });
-    let calls_before = |point: &str, caller: &Option<String>| {
-        before.and_then(|edges| edges.get(point)?.get(caller)).copied().unwrap_or(0)
+    let edge_before = |point: &str, caller: &Option<String>| {
+        before.and_then(|edges| edges.get(point)?.get(caller)).copied().unwrap_or_default()
     };
-    // The caller to name, unless it is in `known`, as in a recursion.
-    let caller_of = |point: &str, known: &[&str]| {
+    // The caller to name, and how much its part grew; no caller in `known`, as in a recursion.
+    let caller_of = |point: &str, known: &[&str], of: EdgeFigure| {
         let callers = now.and_then(|edges| edges.get(point)).into_iter().flatten();
         let others =
             callers.filter(|(name, _)| name.as_deref().is_none_or(|it| !known.contains(&it)));
-        let grown = |(name, calls): &(&Option<String>, &u64)| {
-            (calls.saturating_sub(calls_before(point, name)), **calls)
-        };
-        others.max_by_key(grown)?.0.as_deref()
+        let grown = others.map(|(name, edge)| {
+            let grown = of(edge).saturating_sub(of(&edge_before(point, name)));
+            ((grown, edge.count), name.as_deref())
+        });
+        grown.max_by_key(|(grown, _)| *grown)
     };
-    let (mut names, first, own) = match row.of {
-        CountOf::Calls => (vec![point], caller_of(point, &[point]), 1),
-        CountOf::CallsByCaller => (vec![point], row.caller.as_deref(), 2),
+    // Further out, allocations of nested regions count, too.
+    let (first, outer): (EdgeFigure, EdgeFigure) = match row.of {
+        CountOf::Calls | CountOf::CallsByCaller => (|edge| edge.count, |edge| edge.count),
+        CountOf::Allocs => (|edge| edge.allocs, |edge| edge.alloc_bytes_inclusive),
+        CountOf::AllocBytes => (|edge| edge.alloc_bytes, |edge| edge.alloc_bytes_inclusive),
+        CountOf::CallsWithAllocs => return Vec::new(),
+    };
+    let found = caller_of(point, &[point], first);
+    let (mut next, own) = match (row.of, found) {
+        (CountOf::CallsByCaller, _) => (row.caller.as_deref(), 2),
+        (CountOf::Calls, found) => (found.and_then(|(_, name)| name), 1),
+        (_, Some(((grown, _), name))) if grown > 0 => (name, 1),
         _ => return Vec::new(),
     };
-    let mut next = first;
+    let mut names = vec![point];
     while let Some(caller) = next {
         names.push(caller);
-        next = caller_of(caller, &names);
+        next = caller_of(caller, &names, outer).and_then(|(_, name)| name);
     }
     if names.len() <= own {
         return Vec::new();

@@ -210,6 +210,41 @@ fn a_difference_is_a_sentence() {
     assert_eq!(changed(|it| it.points[1][2] = 144_360), "p2 allocates 120 B per call, 80 before");
 }
 
+/// `p3` allocates once more for `p2` and once less for `p1`.
+#[test]
+fn the_path_to_more_allocations_is_named() {
+    let mut program = small();
+    program.edges.truncate(2);
+    program.points[2] = [6, 10, 100];
+    let run = |dice: &mut Dice, allocs: [u64; 2]| {
+        let mut snapshot = program.run(dice);
+        let id = |name: &str| snapshot.points.iter().find(|it| it.name == name).unwrap().id;
+        let [p1, p2, p3] = ["p1", "p2", "p3"].map(id);
+        for (caller, allocs, count) in [(p1, allocs[0], 2), (p2, allocs[1], 4)] {
+            let (point, caller) = (p3, Some(caller));
+            snapshot.edges.push(Edge { point, caller, count, allocs, ..Edge::default() });
+        }
+        snapshot.edges.sort_by_key(Edge::key);
+        let more = allocs[0] + allocs[1] - 10;
+        let is_first = |cell: &&mut Arc<Cell>| cell.point == p3 && cell.lane == 0;
+        let cell = snapshot.cells.iter_mut().find(is_first).unwrap();
+        Arc::make_mut(cell).allocs.allocs += more;
+        ProgramRun::all(vec![snapshot])
+    };
+    let mut dice = Dice(7);
+    let before = run(&mut dice, [8, 2]);
+    let found = all(&before, &run(&mut dice, [7, 5]));
+    let sentences: Vec<String> = found.differences.iter().map(sentence).collect();
+    assert_eq!(sentences, ["p3 allocates 2 times per call, 1.67 before (p1 -> p2 -> p3)"]);
+    // No caller is known to allocate more.
+    let mut unknown = program.clone();
+    unknown.points[2][1] = 12;
+    let now = unknown.runs(&mut dice, 1);
+    let found = all(&program.runs(&mut dice, 1), &now);
+    let sentences: Vec<String> = found.differences.iter().map(sentence).collect();
+    assert_eq!(sentences, ["p3 allocates 2 times per call, 1.67 before"]);
+}
+
 #[test]
 fn a_long_call_path_is_cut_at_its_begin() {
     let path = (1..=9).map(|id| format!("p{id}")).collect();
