@@ -29,6 +29,10 @@ pub struct Related {
     pub exclusive: u64,
     /// Inclusive ticks of the callee; recursion counted once.
     pub inclusive: u64,
+    /// Allocations of the callee, without nested regions that count theirs.
+    pub allocs: u64,
+    /// Allocated bytes of the callee, the same.
+    pub alloc_bytes: u64,
 }
 
 /// A caller or callee.
@@ -51,6 +55,7 @@ impl Calls {
         let mut callers =
             sum_up(own.map(|edge| (edge.caller.map_or(CallEnd::Top, CallEnd::Point), edge)));
         let total = figures.total();
+        let allocs = figures.allocs().copied().unwrap_or_default();
         let rest = |all: u64, of: fn(&Related) -> u64| {
             callers.iter().fold(all, |rest, caller| rest.saturating_sub(of(caller)))
         };
@@ -59,6 +64,8 @@ impl Calls {
             count: rest(total.count, |caller| caller.count),
             exclusive: rest(total.exclusive, |caller| caller.exclusive),
             inclusive: rest(total.inclusive, |caller| caller.inclusive),
+            allocs: rest(allocs.allocs, |caller| caller.allocs),
+            alloc_bytes: rest(allocs.bytes, |caller| caller.alloc_bytes),
         };
         // If all lanes had room for all edges, a few calls without an edge only mean that the edges
         // were read a moment before the cells, and do not count as calls by unknown callers.
@@ -78,12 +85,14 @@ impl Calls {
 fn sum_up<'a>(edges: impl Iterator<Item = (CallEnd, &'a Edge)>) -> Vec<Related> {
     let mut sums = BTreeMap::new();
     for (who, edge) in edges {
-        let sum = sums.entry(who).or_insert(Related { who, count: 0, exclusive: 0, inclusive: 0 });
-        sum.count = sum.count.saturating_add(edge.count);
-        sum.exclusive = sum.exclusive.saturating_add(edge.exclusive);
-        sum.inclusive = sum.inclusive.saturating_add(edge.inclusive);
+        let sum: &mut Edge = sums.entry(who).or_default();
+        sum.add(edge);
     }
-    let mut sums: Vec<_> = sums.into_values().collect();
+    let related = |(who, sum): (CallEnd, Edge)| {
+        let Edge { count, exclusive, inclusive, allocs, alloc_bytes, .. } = sum;
+        Related { who, count, exclusive, inclusive, allocs, alloc_bytes }
+    };
+    let mut sums: Vec<_> = sums.into_iter().map(related).collect();
     sums.sort_by_key(|sum| std::cmp::Reverse((sum.inclusive, sum.count)));
     sums
 }
@@ -106,7 +115,7 @@ mod tests {
     }
 
     fn related(who: CallEnd, [count, exclusive, inclusive]: [u64; 3]) -> Related {
-        Related { who, count, exclusive, inclusive }
+        Related { who, count, exclusive, inclusive, allocs: 0, alloc_bytes: 0 }
     }
 
     #[test]

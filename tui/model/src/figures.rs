@@ -80,6 +80,8 @@ pub struct LaneFigures<'a> {
     pub id: u32,
     /// The lane's threads, past and present, together.
     pub total: Stats,
+    /// What the regions on the lane have allocated.
+    pub allocs: Allocs,
 }
 
 /// A summed point's figures in one of its processes.
@@ -643,6 +645,7 @@ impl Figures {
             lane: self.lane(cell.lane),
             id: cell.lane,
             total: cell.total(),
+            allocs: cell.allocs,
         })
     }
 

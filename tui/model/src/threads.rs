@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use pfp_read::snapshot::{Cell, Lane, LaneKind, Point, Process, ProcessState, Snapshot, Stats};
+use pfp_read::snapshot::{
+    Allocs, Cell, Lane, LaneKind, Point, Process, ProcessState, Snapshot, Stats,
+};
 
 use super::interval::{Interval, of_place, seconds, smoothed};
 use super::open::OpenRegion;
@@ -53,6 +55,8 @@ pub struct ThreadPoint {
     pub point: u32,
     /// Figures of the point on the thread.
     pub total: Stats,
+    /// What its regions have allocated.
+    pub allocs: Allocs,
 }
 
 impl Thread {
@@ -203,7 +207,7 @@ pub fn find(threads: &[Thread], lane: u32) -> Option<&Thread> {
 pub fn parts(snapshot: &Snapshot, lane: u32) -> Vec<ThreadPoint> {
     let of_lane = snapshot.cells.iter().filter(|cell| cell.lane == lane);
     let mut parts: Vec<ThreadPoint> = of_lane
-        .map(|cell| ThreadPoint { point: cell.point, total: cell.total() })
+        .map(|cell| ThreadPoint { point: cell.point, total: cell.total(), allocs: cell.allocs })
         .filter(|part| part.total.count > 0)
         .collect();
     parts.sort_by_key(|part| (std::cmp::Reverse(part.total.exclusive), part.point));

@@ -21,6 +21,8 @@ pub(super) struct Sums {
     pub(super) share: Option<f64>,
     /// The first amount, per second of the row's time.
     pub(super) rate: Option<f64>,
+    /// Allocations and allocated bytes, without nested regions that count theirs.
+    pub(super) allocs: [u64; 2],
 }
 
 pub(super) type SumsTable = Table<Sums, Scale>;
@@ -38,6 +40,8 @@ pub(super) static THREADS: SumsTable = table! {
     "thread-avg", "CPU avg", 7, Time(average).rank(3), "mean of a measurement";
     "thread-max", "CPU max", 7, Time(max).rank(4), "longest measurement";
     "thread-off", "Off%", 5, Share(off).rank(5), "share of wall time off the CPU";
+    THREAD_ALLOCS, "Allocs", 7, Count(allocs).rank(8), "allocations";
+    THREAD_BYTES, "Alloc B", 7, Count(alloc_bytes).rank(9), "allocated bytes";
     "thread-bar", "", 4, Picture(|it, _| it.share).left(BAR_MAX).rank(7),
         "exclusive time, relative to the busiest thread";
 };
@@ -52,6 +56,8 @@ pub(super) static POINTS: SumsTable = table! {
     "point-max", "CPU max", 8, Time(max).rank(4), "longest measurement";
     "point-excl", "Excl", 8, Sum(exclusive).rank(5), "own time, without nested regions";
     "point-off", "Off%", 6, Share(off).rank(6), "share of wall time off the CPU";
+    POINT_ALLOCS, "Allocs", 7, Count(allocs).rank(7), "allocations";
+    POINT_BYTES, "Alloc B", 7, Count(alloc_bytes).rank(8), "allocated bytes";
 };
 
 /// The figures of a point, by the amounts of its measurements.
@@ -76,6 +82,8 @@ pub(super) static CALLS: SumsTable = table! {
     "call-incl", "Incl", 8, Sum(|it, _| Some(it.total.inclusive as f64)).rank(1),
         "time of the callee, with nested regions";
     "call-share", "Share%", 8, Share(|it, _| it.share).rank(4), "share of the point's time";
+    CALL_ALLOCS, "Allocs", 7, Count(allocs).rank(5), "allocations of the callee";
+    CALL_BYTES, "Alloc B", 7, Count(alloc_bytes).rank(6), "allocated bytes of the callee";
 };
 
 /// Keys of columns whose titles are replaced.
@@ -83,6 +91,13 @@ pub(super) const RATE: &str = "by-rate";
 pub(super) const WHO: &str = "call";
 /// Key of the column that is shown for several processes only.
 const PROCESS: &str = "thread-process";
+/// Keys of columns that are shown if a row has allocations.
+const THREAD_ALLOCS: &str = "thread-allocs";
+const THREAD_BYTES: &str = "thread-alloc-bytes";
+const POINT_ALLOCS: &str = "point-allocs";
+const POINT_BYTES: &str = "point-alloc-bytes";
+const CALL_ALLOCS: &str = "call-allocs";
+const CALL_BYTES: &str = "call-alloc-bytes";
 
 fn count(row: &Sums, _: &Scale) -> Option<f64> {
     Some(row.total.count as f64)
@@ -90,6 +105,14 @@ fn count(row: &Sums, _: &Scale) -> Option<f64> {
 
 fn exclusive(row: &Sums, _: &Scale) -> Option<f64> {
     Some(row.total.exclusive as f64)
+}
+
+fn allocs(row: &Sums, _: &Scale) -> Option<f64> {
+    Some(row.allocs[0] as f64)
+}
+
+fn alloc_bytes(row: &Sums, _: &Scale) -> Option<f64> {
+    Some(row.allocs[1] as f64)
 }
 
 fn average(row: &Sums, _: &Scale) -> Option<f64> {
@@ -126,7 +149,13 @@ pub(super) fn lines(
         return Vec::new();
     }
     let ellipsis = styles.glyphs.ellipsis;
-    let is_offered = |key: &str| key != PROCESS || rows.iter().any(|row| !row.process.is_empty());
+    let is_offered = |key: &str| match key {
+        PROCESS => rows.iter().any(|row| !row.process.is_empty()),
+        THREAD_ALLOCS | THREAD_BYTES | POINT_ALLOCS | POINT_BYTES | CALL_ALLOCS | CALL_BYTES => {
+            rows.iter().any(|row| row.allocs != [0; 2])
+        }
+        _ => true,
+    };
     let mut fit = table.fit_offered(chosen, is_offered, blanks, width, ellipsis);
     for slot in &mut fit.grid.slots {
         if let Some((_, title)) = renamed.filter(|(key, _)| *key == slot.key) {

@@ -443,10 +443,11 @@ impl Pane<'_> {
         let open = self.figures.open().and_then(|open| open.on_cpu).unwrap_or(0);
         let all = self.figures.total().inclusive.saturating_add(open);
         let row = |one: &Related| {
-            let &Related { who, count, exclusive, inclusive } = one;
+            let &Related { who, count, exclusive, inclusive, allocs, alloc_bytes } = one;
             let share = (all > 0).then(|| inclusive as f64 / all as f64);
             let total = Stats { count, exclusive, inclusive, ..Stats::default() };
-            Sums { name: name(who), total, share, ..Sums::default() }
+            let allocs = [allocs, alloc_bytes];
+            Sums { name: name(who), total, share, allocs, ..Sums::default() }
         };
         let table = |title, related: &[Related]| {
             let rows: Vec<Sums> = related.iter().map(row).collect();
@@ -474,7 +475,8 @@ impl Pane<'_> {
             let process = process.map_or(String::new(), columns::process_in_column);
             // The share shows how evenly the threads divide the work.
             let share = Some(lane.total.exclusive as f64 / most.max(1) as f64);
-            Sums { name, process, state, total: lane.total, share, rate: None }
+            let allocs = [lane.allocs.allocs, lane.allocs.bytes];
+            Sums { name, process, state, total: lane.total, share, allocs, rate: None }
         });
         self.table(0, &rows.collect::<Vec<_>>(), None, width)
     }

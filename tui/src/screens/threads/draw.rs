@@ -164,6 +164,7 @@ fn part_lines(
         name: common.point_name(part.point),
         share: Some(part.total.exclusive as f64 / all),
         total: part.total,
+        allocs: [part.allocs.allocs, part.allocs.bytes],
         ..Sums::default()
     });
     let rows: Vec<Sums> = rows.collect();

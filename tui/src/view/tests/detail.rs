@@ -31,6 +31,44 @@ fn a_point_of_the_clock_has_no_exclusive_time_and_its_detail_says_why() {
     }
 }
 
+/// What the regions of point 3 have allocated on its two threads, in all, by thread and by caller.
+#[test]
+fn the_allocations_of_a_point() {
+    let mut desk = desk();
+    desk.wait(3);
+    desk.open(3);
+    let without = screen(&mut desk, false, (120, 60));
+    assert!(!without.contains("Alloc"), "{without}");
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let snapshot = process.snapshot_mut();
+        let cells = snapshot.cells.iter_mut().filter(|cell| cell.point == 3);
+        for cell in cells {
+            let allocs = &mut Arc::make_mut(cell).allocs;
+            (allocs.calls, allocs.allocs, allocs.bytes, allocs.largest) = (10, 20, 4_000, 512);
+            (allocs.allocs_inclusive, allocs.bytes_inclusive) = (30, 5_000);
+            (allocs.live_bytes, allocs.live_samples) = (1_000_000, 4);
+        }
+        for edge in snapshot.edges.iter_mut().filter(|edge| edge.point == 3) {
+            (edge.allocs, edge.alloc_bytes) = (20, 4_000);
+        }
+    }
+    desk.wait(1);
+    let text = screen(&mut desk, false, (120, 60));
+    let has = |words: &str| {
+        let flat = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.lines().any(|line| flat(line).contains(words)), "{words}: {text}");
+    };
+    has("per call 2.00 400");
+    has("in all 40 8.00k 0 512");
+    has("with nested 60 10.0k 0");
+    has("not freed yet, ±35.4% 2.00M");
+    has("Off% Allocs Alloc B");
+    has("Share% Allocs Alloc B");
+    has("100.0 40 8.00k");
+    has("0.0 20 4.00k");
+}
+
 #[test]
 fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     let mut desk = desk();

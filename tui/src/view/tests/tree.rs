@@ -34,6 +34,34 @@ fn the_tree_as_a_flame_graph() {
     check_all("flame", &mut tree("f"));
 }
 
+/// `v` goes from CPU time to samples, to bytes if some were counted, and back.
+#[test]
+fn the_tree_of_allocated_bytes() {
+    let mut desk = tree("v");
+    assert!(shown(&mut desk)[1].contains(" samples, "));
+    desk.press("v");
+    assert!(shown(&mut desk)[1].starts_with(" CPU time since"), "nothing was counted");
+    let mut process = desk.process.0.borrow_mut();
+    let counted = process.snapshot_mut().cells.iter_mut().filter(|cell| cell.point == 3);
+    for cell in counted {
+        let allocs = &mut Arc::make_mut(cell).allocs;
+        (allocs.allocs, allocs.bytes, allocs.bytes_inclusive) = (6, 3_000, 3_000);
+    }
+    drop(process);
+    desk.wait(1);
+    desk.press("vv");
+    let lines = shown(&mut desk);
+    assert!(lines[1].starts_with(" allocated bytes since the start, "), "{lines:#?}");
+    let heading = "Total% Self% Alloc B Self B Allocs Name";
+    let flat =
+        |line: &String| line.replace('▼', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(lines.iter().any(|line| flat(line) == heading), "{lines:#?}");
+    let has_bytes = |line: &String| flat(line).contains(" 6.00k 6.00k 12 io.crc");
+    assert!(lines.iter().any(has_bytes), "{lines:#?}");
+    desk.press("v");
+    assert!(shown(&mut desk)[1].starts_with(" CPU time since"));
+}
+
 #[test]
 fn the_tree_of_callers() {
     let mut desk = tree("i*");
