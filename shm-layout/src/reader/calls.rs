@@ -294,12 +294,13 @@ impl EdgeSums {
         Ok(())
     }
 
-    /// The edges with measurements or allocations, by caller and callee. `point` maps a tuple to its metered
-    /// point, and any other point to itself.
+    /// The edges with measurements or allocations, by caller and callee. `point` maps a tuple to its
+    /// metered point, and any other point to itself.
     fn sum_up(self, point: impl Fn(u32) -> u32) -> Result<Vec<Call>, NoMemory> {
         let mut sums = HashMap::<_, (CallSums, CallAllocs)>::new();
         sums.try_reserve(self.0.len())?;
-        let is_any = |edge: &EdgePicture| edge.sums.count > 0 || edge.allocs.allocs > 0;
+        let is_any =
+            |edge: &EdgePicture| edge.sums.count > 0 || edge.allocs != CallAllocs::default();
         for edge in self.0.into_values().filter(is_any) {
             let (sums, allocs) = sums.entry((point(edge.caller), point(edge.callee))).or_default();
             sums.add(edge.sums);

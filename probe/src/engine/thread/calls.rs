@@ -196,7 +196,8 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn new_edge_allocs(&self, number: usize) -> Option<&Edge> {
-        self.allocs.back_edges(process::current()?, self.counters(), number)?;
+        let process = process::current().filter(|_| self.is_alive())?;
+        self.allocs.back_edges(process, self.counters(), number)?;
         self.allocs.of_edge(number)
     }
 
