@@ -18,14 +18,15 @@ pub struct BeforeReset {
 }
 
 impl BeforeReset {
-    /// The figures of a point in this snapshot; `None` if the snapshot has no such point.
+    /// The figures of a point in this snapshot; `None` if the snapshot has no such point. No reset
+    /// clears the memory that is not freed yet, so it is left out.
     pub fn of(snapshot: &Snapshot, point: u32) -> Option<Self> {
         let known = snapshot.point(point)?;
         Some(Self {
             point,
             resets: known.resets,
             since_ticks: known.since_ticks,
-            cells: snapshot.cells_of(point).to_vec(),
+            cells: snapshot.cells_of(point).iter().map(Cell::without_live).collect(),
             edges: snapshot.edges.iter().filter(|edge| edge.point == point).copied().collect(),
         })
     }
@@ -113,8 +114,11 @@ mod tests {
 
     #[test]
     fn figures_that_are_brought_back_are_those_before_and_those_since() {
-        let before = Synthetic::new().poll().unwrap();
+        let mut before = Synthetic::new().poll().unwrap();
         let id = before.edges[0].point;
+        let place = before.cells.iter().position(|cell| cell.point == id).unwrap();
+        let allocs = &mut Arc::make_mut(&mut before.cells[place]).allocs;
+        (allocs.allocs, allocs.live_bytes, allocs.live_samples) = (3, 700, 1);
         let figures = BeforeReset::of(&before, id).unwrap();
         assert!(BeforeReset::of(&before, u32::MAX).is_none());
         // After the reset, the point has measured the same once more.
@@ -133,6 +137,8 @@ mod tests {
             let times = if cell.point == id { 2 } else { 1 };
             assert_eq!(cell.total().count, times * once.total().count);
             assert_eq!(cell.total().exclusive, times * once.total().exclusive);
+            assert_eq!(cell.allocs.allocs, times * once.allocs.allocs);
+            assert_eq!(cell.allocs.live_bytes, once.allocs.live_bytes, "it is a state, no sum");
             let counts = |cell: &Cell| cell.histogram.iter().map(|it| it.count).sum::<u64>();
             assert_eq!(counts(cell), times * counts(once));
         }
@@ -143,7 +149,8 @@ mod tests {
         let mut shown = after.clone();
         shown.cells.retain(|cell| cell.point != id);
         undone.add_to(&mut shown);
-        assert_eq!(shown.cells, before.cells);
+        let without_live: Vec<_> = before.cells.iter().map(Cell::without_live).collect();
+        assert_eq!(shown.cells, without_live);
         // After another reset, by any viewer or the program, only the later figures are shown, and
         // the number of resets changes again.
         after.points[place].resets += 1;

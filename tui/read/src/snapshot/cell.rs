@@ -69,6 +69,17 @@ impl Cell {
         self.stats.count > 0 || self.retired.count > 0 || self.allocs.is_any()
     }
 
+    /// The cell without the memory that is not freed yet.
+    #[must_use]
+    pub fn without_live(self: &Arc<Self>) -> Arc<Self> {
+        let mut cell = Arc::clone(self);
+        if cell.allocs.live_samples > 0 {
+            let allocs = &mut Arc::make_mut(&mut cell).allocs;
+            (allocs.live_bytes, allocs.live_samples) = (0, 0);
+        }
+        cell
+    }
+
     /// The figures of all measurements, also by ended threads.
     pub fn total(&self) -> Stats {
         [&self.retired, &self.stats].into_iter().sum()

@@ -30,10 +30,8 @@ impl GroupMember {
         self.source = Box::new(DeadSource);
         self.is_kept = true;
         let Self { last, points, lanes, cells, .. } = self;
-        let has_live = |cell: &&mut Arc<Cell>| cell.allocs.live_samples > 0;
-        for cell in last.cells.iter_mut().filter(|_| is_of_sum).filter(has_live) {
-            let allocs = &mut Arc::make_mut(cell).allocs;
-            (allocs.live_bytes, allocs.live_samples) = (0, 0);
+        if is_of_sum {
+            last.cells.iter_mut().for_each(|cell| *cell = cell.without_live());
         }
         let is_known = last.points.iter().all(|point| points.contains_key(&point.id))
             && last.lanes.iter().all(|lane| lanes.contains_key(&lane.id));
