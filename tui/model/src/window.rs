@@ -11,8 +11,9 @@
 //! snapshots. Two consecutive windows share no measurement. If a point was reset within its window,
 //! the window begins at the reset ([`Length::collected`]).
 
+use super::figures::allocs;
 use super::histogram::{edges_of, number_of, spread};
-use pfp_read::snapshot::{Point, Snapshot, Stats, total};
+use pfp_read::snapshot::{Allocs, Point, Snapshot, Stats, total};
 
 /// The measurements of one point in a window of time.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +27,29 @@ pub struct PointWindow {
     /// Measurements by bucket number, in rising order. The counts are integers unless they were
     /// converted to another clock.
     pub spread: Vec<(u64, f64)>,
+    /// What the measurements have allocated.
+    pub allocs: WindowAllocs,
+}
+
+/// What the measurements of a window have allocated, without nested regions that count theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WindowAllocs {
+    /// Measurements that counted their allocations.
+    pub calls: u64,
+    /// Allocations.
+    pub allocs: u64,
+    /// Allocated bytes.
+    pub bytes: u64,
+}
+
+impl WindowAllocs {
+    fn combined(self, other: Self, with: fn(u64, u64) -> u64) -> Self {
+        Self {
+            calls: with(self.calls, other.calls),
+            allocs: with(self.allocs, other.allocs),
+            bytes: with(self.bytes, other.bytes),
+        }
+    }
 }
 
 /// The length of a window, by the process's clock and in seconds.
@@ -89,7 +113,9 @@ impl PointWindow {
         let cells = snapshot.cells_of(id);
         let Stats { count, exclusive, .. } = total(cells);
         let spread = spread(cells.iter().flat_map(|cell| &cell.histogram));
-        Self { count, exclusive: exclusive as f64, length: None, spread }
+        let Allocs { calls, allocs, bytes, .. } = allocs(cells);
+        let allocs = WindowAllocs { calls, allocs, bytes };
+        Self { count, exclusive: exclusive as f64, length: None, spread, allocs }
     }
 
     /// Number of histogram buckets of a point, over all lanes.
@@ -100,6 +126,7 @@ impl PointWindow {
     fn subtract(&mut self, earlier: &Self) {
         self.count = self.count.saturating_sub(earlier.count);
         self.exclusive = (self.exclusive - earlier.exclusive).max(0.0);
+        self.allocs = self.allocs.combined(earlier.allocs, u64::saturating_sub);
         let mut old = earlier.spread.iter().peekable();
         for (number, count) in &mut self.spread {
             while old.next_if(|(at, _)| at < number).is_some() {}
@@ -133,7 +160,8 @@ impl PointWindow {
         let length = self
             .length
             .map(|length| Length { ticks: length.ticks * ratio, seconds: length.seconds });
-        Self { count: self.count, exclusive: self.exclusive * ratio, length, spread }
+        let exclusive = self.exclusive * ratio;
+        Self { count: self.count, exclusive, length, spread, allocs: self.allocs }
     }
 
     /// Adds another point's measurements. If the lengths differ, because a point was reset, the
@@ -151,7 +179,22 @@ impl PointWindow {
                 .zip(other.length)
                 .map(|(one, other)| if other.ticks > one.ticks { other } else { one }),
             spread,
+            allocs: self.allocs.combined(other.allocs, u64::saturating_add),
         }
+    }
+
+    /// Allocations of a call. `None` if no call counted them.
+    pub fn allocs_per_call(&self) -> Option<f64> {
+        self.per_call(self.allocs.allocs)
+    }
+
+    /// Allocated bytes of a call. `None` if no call counted them.
+    pub fn alloc_bytes_per_call(&self) -> Option<f64> {
+        self.per_call(self.allocs.bytes)
+    }
+
+    fn per_call(&self, sum: u64) -> Option<f64> {
+        (self.allocs.calls > 0).then(|| sum as f64 / self.allocs.calls as f64)
     }
 
     /// Mean exclusive ticks. `None` without a measurement.

@@ -500,7 +500,7 @@ fn sorting_walks_through_the_columns_of_every_table_and_returns() {
     for (screen, columns) in [
         (Screen::Points, 11),
         (Screen::Threads, 10),
-        (Screen::Diff, 21),
+        (Screen::Diff, 25),
         (Screen::Roofline, 7),
         (Screen::Tree, 6),
     ] {

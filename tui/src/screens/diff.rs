@@ -2,7 +2,9 @@
 
 use crate::screens::prelude::*;
 use crate::styles::Theme;
-use pfp_model::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses, volume};
+use pfp_model::compare::columns::{
+    LOAD_CHANGE, NAME, TABLE, VERDICT, caption, is_offered, stresses, volume,
+};
 use pfp_model::compare::volume::Volume;
 use pfp_model::compare::{Baseline, Comparison, DIFFERS, DiffRow, Verdict};
 
@@ -40,6 +42,12 @@ impl Default for DiffView {
 }
 
 impl DiffView {
+    /// The columns that fit and have something to show.
+    fn fit(&self, width: usize, ellipsis: char) -> Fitted<DiffRow, Scale> {
+        let rows = self.comparison.as_ref().map_or(&[][..], |comparison| &comparison.rows);
+        TABLE.fit_offered(&self.table, |key| is_offered(key, rows), MARK, width, ellipsis)
+    }
+
     /// Brings the comparison up to date.
     fn compare(&mut self, common: &Common) {
         let snapshots = self.baseline.as_ref().zip(common.model.snapshot());
@@ -134,7 +142,7 @@ impl View for DiffView {
     has_table!(self.table);
 
     fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
-        Some(TABLE.fit(&self.table, MARK, width, ' ').grid)
+        Some(self.fit(width, ' ').grid)
     }
 
     fn copied(&self, common: &Common) -> Option<(String, String)> {
@@ -157,7 +165,7 @@ impl View for DiffView {
         };
         let caption = text::cut(&caption, area.width.into(), styles.glyphs.ellipsis);
         frame.render_widget(Line::styled(caption, styles.theme.process), top);
-        let fit = TABLE.fit(&self.table, MARK, area.width.into(), styles.glyphs.ellipsis);
+        let fit = self.fit(area.width.into(), styles.glyphs.ellipsis);
         frame.render_widget(fit.heading(&self.table, styles), head);
         let Some(comparison) = &self.comparison else {
             let text = match &self.baseline {
@@ -249,6 +257,6 @@ mod tests {
             assert!(has(NAME) && has(VERDICT), "{width}");
             assert!(width < 40 || has(LOAD_CHANGE), "{width}");
         }
-        assert_eq!(TABLE.fit(&chosen, MARK, 300, '~').columns.len(), TABLE.0.len());
+        assert_eq!(TABLE.fit(&chosen, MARK, 319, '~').columns.len(), TABLE.0.len());
     }
 }

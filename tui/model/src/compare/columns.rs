@@ -12,6 +12,9 @@ pub const NAME: &str = "name";
 pub const VERDICT: &str = "verdict";
 pub(crate) const CALLS: &str = "calls";
 pub(crate) const LOAD: &str = "load-is";
+/// Keys of the columns about allocations.
+const ALLOCS: [&str; 4] =
+    ["allocs-per-call", "allocs-per-call-now", "alloc-bytes-per-call", "alloc-bytes-per-call-now"];
 /// The column by which rows are sorted at first.
 pub const LOAD_CHANGE: &str = "dload";
 
@@ -72,7 +75,21 @@ pub static TABLE: Table<DiffRow, Scale> = table! {
         "calls in the baseline";
     "count-now", "now", 5, Count(|row, _| Some(row.since.count as f64)).rank(14),
         "calls since the baseline";
+    ALLOCS[0], "Alloc/call", 10, Rate(|row, _| row.before.allocs_per_call()).rank(15),
+        "allocations per call in the baseline";
+    ALLOCS[1], "now", 5, Rate(|row, _| row.since.allocs_per_call()).rank(15),
+        "allocations per call since the baseline";
+    ALLOCS[2], "B/call", 6, Rate(|row, _| row.before.alloc_bytes_per_call()).rank(16),
+        "allocated bytes per call in the baseline";
+    ALLOCS[3], "now", 5, Rate(|row, _| row.since.alloc_bytes_per_call()).rank(16),
+        "allocated bytes per call since the baseline";
 };
+
+/// Whether a column has something to show: those about allocations, if a call has counted them.
+pub fn is_offered(key: &str, rows: &[DiffRow]) -> bool {
+    let counts = |row: &DiffRow| row.before.allocs.calls > 0 || row.since.allocs.calls > 0;
+    !ALLOCS.contains(&key) || rows.iter().any(counts)
+}
 
 /// The two sides of the comparison, and how a difference is judged.
 pub fn caption(baseline: &Baseline, comparison: Option<&Comparison>, test: &str) -> String {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::columns::{TABLE, caption};
+use super::columns::{TABLE, caption, is_offered};
 use super::effect::ConfidenceInterval;
 use super::{Baseline, Comparison, DiffRow, TEST, Verdict, WaitChange, volume, waits};
 use crate::PointWindow;
@@ -18,7 +18,9 @@ pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
     let scale = Scale { ticks_per_second: comparison.ticks_per_second, unit: Unit::Time };
     let mut text = caption(baseline, Some(comparison), &format!("{TEST}; {}", volume::TEST))
         + "\n"
-        + &TABLE.text(&comparison.rows, &scale, NAME_MAX);
+        + &TABLE.text_offered(&comparison.rows, &scale, NAME_MAX, |key| {
+            is_offered(key, &comparison.rows)
+        });
     if !comparison.waits.is_empty() {
         text += "\n";
         text += &waits::TABLE.text(&comparison.waits, &scale, NAME_MAX);
@@ -83,6 +85,10 @@ struct ReportFigures {
     p50_ns: Option<f64>,
     p90_ns: Option<f64>,
     p99_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocs_per_call: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alloc_bytes_per_call: Option<f64>,
 }
 
 /// The comparison as JSON, with a line break at its end.
@@ -109,6 +115,8 @@ fn report<'a>(baseline: &Baseline, comparison: &'a Comparison) -> DiffReport<'a>
         p50_ns: ns(window.quantile(0.5)),
         p90_ns: ns(window.quantile(0.9)),
         p99_ns: ns(window.quantile(0.99)),
+        allocs_per_call: window.allocs_per_call(),
+        alloc_bytes_per_call: window.alloc_bytes_per_call(),
     };
     let points = comparison.rows.iter().map(|row| ReportPoint {
         name: &row.name,

@@ -1,5 +1,7 @@
 //! Tests of the statistics against values that scipy computed, and against simulated chance.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::histogram::number_of;
 use pfp_read::source::Source;
@@ -137,6 +139,29 @@ impl Chance {
     fn durations(&mut self, n: usize, factor: f64) -> PointWindow {
         window_of((0..n).map(|_| self.duration(factor)).collect::<Vec<_>>().into_iter())
     }
+}
+
+/// Both windows have 10 calls; those since the baseline allocate once more.
+#[test]
+fn allocations_per_call_are_compared() {
+    let mut all: Vec<Snapshot> = Synthetic::new().polls(3);
+    let text = |all: &[Snapshot]| {
+        let baseline = Baseline::of(all[1].clone(), None);
+        let comparison = Comparison::new(&baseline, &all[2]).unwrap();
+        report::render(&baseline, &comparison)
+    };
+    assert!(!text(&all).contains("Alloc/call"), "{}", text(&all));
+    for (snapshot, [calls, allocs]) in all.iter_mut().zip([[5, 0], [15, 20], [25, 50]]) {
+        let place = snapshot.cells.iter().position(|cell| cell.point == 1).unwrap();
+        let sums = &mut Arc::make_mut(&mut snapshot.cells[place]).allocs;
+        (sums.calls, sums.allocs, sums.bytes) = (calls, allocs, 100 * allocs);
+    }
+    let window =
+        |from: usize, to: usize| PointWindow::between(Some(&all[from]), &all[to], 1).unwrap();
+    let (before, since) = (window(0, 1), window(1, 2));
+    assert_eq!([before, since].map(|it| it.allocs_per_call()), [Some(2.0), Some(3.0)]);
+    let heading = text(&all);
+    assert!(heading.contains("Alloc/call") && heading.contains("B/call"), "{heading}");
 }
 
 fn differs(verdict: Verdict) -> bool {

@@ -312,15 +312,27 @@ impl<R, C: CellContext> Table<R, C> {
     /// All columns of these rows as text, below their titles. The first column is as wide as its
     /// cells, but at most `most` characters.
     pub fn text(&self, rows: &[R], with: &C, most: usize) -> String {
+        self.text_offered(rows, with, most, |_| true)
+    }
+
+    /// Like [`Self::text`], with only the columns that have something to show.
+    pub fn text_offered(
+        &self,
+        rows: &[R],
+        with: &C,
+        most: usize,
+        is_offered: impl Fn(&str) -> bool,
+    ) -> String {
+        let columns = || self.0.iter().filter(|column| is_offered(column.heading.key));
         let name = self.0.first().into_iter().flat_map(|column| {
             let title = text::width(column.heading.title);
             rows.iter().map(|row| text::width(&column.cell(row, with))).chain([title])
         });
         let name = name.max().unwrap_or(0).min(most);
-        let widths = self.0.iter().map(|column| column.width.0);
+        let widths = columns().map(|column| column.width.0);
         let widths = std::iter::once(name).chain(widths.skip(1));
-        let grid = grid_of(self.0.iter().zip(widths), None, '~');
-        let line = |row| grid.line(self.0.iter().map(|column| column.cell(row, with)));
+        let grid = grid_of(columns().zip(widths), None, '~');
+        let line = |row| grid.line(columns().map(|column| column.cell(row, with)));
         std::iter::once(grid.titles()).chain(rows.iter().map(line)).map(|it| it + "\n").collect()
     }
 

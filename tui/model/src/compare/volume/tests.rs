@@ -27,7 +27,8 @@ impl Chance {
 fn window(count: u64, seconds: f64) -> PointWindow {
     let (spread, exclusive) = (vec![(number_of(100_000), count as f64)], count as f64 * 100_000.0);
     let length = Some(Length { ticks: seconds * TICKS, seconds });
-    PointWindow { count, exclusive, length, spread: if count > 0 { spread } else { Vec::new() } }
+    let spread = if count > 0 { spread } else { Vec::new() };
+    PointWindow { count, exclusive, length, spread, ..PointWindow::default() }
 }
 
 /// The verdicts on calls and load of two windows.
