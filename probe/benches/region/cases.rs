@@ -134,6 +134,13 @@ fn counting_allocs() {
     nothing();
 }
 
+/// A region that allocates.
+fn counted_allocation() {
+    static POINT: pfp::Point = pfp::Point::new("allocating").counting_allocs();
+    let _guard = POINT.measure();
+    allocate(&COUNTED);
+}
+
 /// An allocation of 64 bytes, and its release.
 fn allocate(allocator: &impl GlobalAlloc) {
     const LAYOUT: Layout = Layout::new::<[u64; 8]>();
@@ -328,6 +335,7 @@ pub(crate) fn rows() -> Vec<Row> {
         row(None, case!("enabled: a point that counts allocations", 1, counting_allocs())),
         row(None, case!("an allocation and its release", 1, allocate(&System))),
         row(None, case!("an allocation and its release, counted", 1, allocate(&COUNTED))),
+        row(None, case!("both in a region that counts", 1, counted_allocation())),
         row(1.6, case!(BY_HAND, 1, by_hand())),
         row(1.6, case!(BY_NUMBER, 1, enable, by_number())),
         row(0.7, Case { name: "enabled: lap!", regions: 2, prepare: || (), batch: laps }),
