@@ -68,7 +68,8 @@ impl Calls {
             alloc_bytes: rest(allocs.bytes, |caller| caller.alloc_bytes),
         };
         // If all lanes had room for all edges, a few calls without an edge only mean that the edges
-        // were read a moment before the cells, and do not count as calls by unknown callers.
+        // and the cells were not read at the same moment, and do not count as calls by unknown
+        // callers.
         let is_late = !callers.is_empty()
             && others.count <= total.count / 100
             && figures.snapshot.lanes.iter().all(|lane| lane.unplaced == 0);

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 pub use crate::grid::Kind;
 use crate::grid::{self, CellContext, Fitted, Grid, Table, table};
 use crate::{BYTES, FLOPS, Figures, Model, Quantiles};
-use pfp_read::snapshot::{OPENMP, PointState, Process, ProcessState};
+use pfp_read::snapshot::{OPENMP, PointFlag, PointState, Process, ProcessState};
 use pfp_read::text;
 use pfp_read::units::{self, NONE, Scale};
 use pfp_read::waits::PointReport;
@@ -209,7 +209,7 @@ pub struct Available {
     /// The model has points whose load can be spread unevenly: sums over processes, parallel
     /// regions.
     pub imbalance: bool,
-    /// A point of the model has counted allocations.
+    /// A point of the model counts allocations, or has counted some since its last reset.
     pub allocs: bool,
     /// The model has the waits of its points.
     pub waits: bool,
@@ -229,7 +229,10 @@ impl Available {
             processes: has_processes,
             hosts: has_processes && members.iter().any(|it| it.host != members[0].host),
             domains: domains().next().is_some(),
-            allocs: model.points().iter().any(|figures| figures.allocs().is_some()),
+            allocs: model
+                .points()
+                .iter()
+                .any(|figures| figures.has(PointFlag::CountsAllocs) || figures.allocs().is_some()),
             imbalance: is_sum || domains().any(|domain| domain == OPENMP),
             waits,
             // Reports of several processes have no totals.

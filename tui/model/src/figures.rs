@@ -274,14 +274,20 @@ impl Figures {
 
     /// The moment from which the growth of live memory counts, and the live bytes then: the first
     /// snapshot, or the first one after a reset. A point that appeared after `began` had none. In a
-    /// sum it may belong to a process that has just joined, so the growth counts from now.
+    /// sum, the growth counts from now if a process has joined, with memory of any age, or has ended.
     fn first_live(&self, old: Option<&Self>, began: u64) -> Option<(u64, f64)> {
         let now =
             |figures: &Self| (figures.snapshot.elapsed_ticks, figures.allocs.live_bytes as f64);
+        let running = |figures: &Self| {
+            let members = figures.snapshot.process.members.iter();
+            members.filter(|member| member.state == ProcessState::Running).count()
+        };
+        let is_same = |old: &Self| {
+            old.point().resets == self.point().resets
+                && (!self.is_of_sum() || running(old) == running(self))
+        };
         Some(match old {
-            Some(old) if old.point().resets == self.point().resets => {
-                old.first_live.unwrap_or_else(|| now(old))
-            }
+            Some(old) if is_same(old) => old.first_live.unwrap_or_else(|| now(old)),
             None if !self.is_of_sum() => (began, 0.0),
             _ => now(self),
         })

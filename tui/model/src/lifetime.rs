@@ -85,7 +85,9 @@ impl Life {
             self.resets = if early { resets.wrapping_add(1) } else { resets };
             let whole = self.whole();
             let (retired, histogram) = (whole.total(), whole.histogram.clone());
-            self.before = Some(Box::new(Cell { retired, histogram, ..Cell::default() }));
+            // No reset clears live memory, so the present cell has it.
+            let allocs = whole.without_live().allocs;
+            self.before = Some(Box::new(Cell { retired, histogram, allocs, ..Cell::default() }));
         }
         self.last = Arc::clone(now);
     }
@@ -95,6 +97,7 @@ impl Life {
         Arc::new(Cell {
             retired: [&before.retired, &self.last.retired].into_iter().sum(),
             histogram: histogram::merge([before.histogram.as_slice(), &self.last.histogram]),
+            allocs: before.allocs.plus(&self.last.allocs),
             ..Cell::clone(&self.last)
         })
     }
@@ -141,6 +144,26 @@ mod tests {
         let extended = life.extend(third.clone());
         assert_eq!(sums(&extended, POINT), plus(expected, sums(&third, POINT)));
         assert!(extended.cells.is_sorted_by_key(|cell| (cell.point, cell.lane)));
+    }
+
+    #[test]
+    fn allocations_continue_across_resets_and_live_memory_counts_once() {
+        let (mut source, mut life) = (Synthetic::new(), Lifetime::default());
+        let mut polled = |allocs: u64, reset: bool| {
+            if reset {
+                source.act(Change::Reset(POINT)).unwrap();
+            }
+            let mut snapshot = source.poll().unwrap();
+            let place = snapshot.cells.iter().position(|cell| cell.point == POINT).unwrap();
+            let sums = &mut Arc::make_mut(&mut snapshot.cells[place]).allocs;
+            (sums.allocs, sums.live_bytes, sums.live_samples) = (allocs, 700, 2);
+            let cell = life.extend(snapshot).cells_of(POINT)[0].allocs;
+            (cell.allocs, cell.live_bytes, cell.live_samples)
+        };
+        assert_eq!(polled(30, false), (30, 700, 2));
+        assert_eq!(polled(4, true), (34, 700, 2));
+        assert_eq!(polled(5, false), (35, 700, 2));
+        assert_eq!(polled(0, true), (35, 700, 2));
     }
 
     #[test]

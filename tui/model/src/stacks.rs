@@ -166,8 +166,8 @@ impl Stacks {
                 paths.extend(&mut vec![cell.point], edge.caller, share, share);
             }
             match paths.found.first_mut() {
-                // The edges were read a moment before the cell, so they may lack a few of its
-                // calls.
+                // The edges and the cell are read one after the other, so the edges may lack a few
+                // of its calls, or have a few more.
                 Some((_, _, share)) if !thread.has_unplaced && rest.is_small(all) => {
                     *share = share.more(rest);
                 }
@@ -182,12 +182,15 @@ impl Stacks {
                 let sum = shares.entry(node).or_default();
                 *sum = sum.more(*share);
             }
-            // In a damaged file, the edges may exceed the cell. This limits the sum of the edges to
-            // the cell's time.
-            let exclusive: Vec<u64> = shares.values().map(|share| share.exclusive).collect();
-            let exclusive = share_out(all.exclusive, &exclusive);
-            for ((node, share), exclusive) in shares.into_iter().zip(exclusive) {
-                self.add(Weight { node, exclusive, count: share.count });
+            // The edges may exceed the cell, by much in a damaged file. This limits their sums to
+            // those of the cell.
+            let limited = |all: u64, of: fn(&Share) -> u64| {
+                share_out(all, &shares.values().map(of).collect::<Vec<u64>>())
+            };
+            let exclusive = limited(all.exclusive, |share| share.exclusive);
+            let count = limited(all.count, |share| share.count);
+            for ((node, exclusive), count) in shares.into_keys().zip(exclusive).zip(count) {
+                self.add(Weight { node, exclusive, count });
             }
         }
     }

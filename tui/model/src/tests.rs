@@ -284,6 +284,9 @@ fn live_memory_grows_since_the_first_snapshot_or_the_last_reset() {
         snapshot.process.members = vec![Process::default(), Process::default()];
     }
     assert_eq!(growth_of(&later), [None, None, Some(-1_000.0)]);
+    // The memory of a process that ends leaves the sum, and is no decline.
+    later[2].process.members[1].state = ProcessState::Crashed;
+    assert_eq!(growth_of(&later), [None, None, None]);
 }
 
 #[test]
