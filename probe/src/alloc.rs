@@ -36,7 +36,7 @@ pub(crate) use self::{
 /// point counts them: see [`Point::counting_allocs`](crate::Point::counting_allocs).
 ///
 /// This allocator counts the Rust allocations of the program that declares it. `pfp-top run
-/// --alloc` counts the calls of `malloc`, also those of C code; its counts are then shown instead.
+/// --alloc` counts all calls of `malloc`, by C code, too; its counts are then shown instead.
 ///
 /// A reallocation counts as an allocation of the new size and a release of the old one. An
 /// allocation that fails does not count.
@@ -55,20 +55,20 @@ impl<A> Alloc<A> {
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract, which is also that of `A`.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, and `A` has the same contract.
         counted(unsafe { self.0.alloc(layout) }, layout.size())
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract, which is also that of `A`.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, and `A` has the same contract.
         counted(unsafe { self.0.alloc_zeroed(layout) }, layout.size())
     }
 
     #[inline]
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         leave(old);
-        // SAFETY: the caller keeps the contract, which is also that of `A`.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, and `A` has the same contract.
         let new = counted(unsafe { self.0.realloc(old, layout, size) }, size);
         if !new.is_null() {
             freed(layout.size());
@@ -79,7 +79,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         leave(memory);
-        // SAFETY: the caller keeps the contract, which is also that of `A`.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, and `A` has the same contract.
         unsafe { self.0.dealloc(memory, layout) };
         freed(layout.size());
     }

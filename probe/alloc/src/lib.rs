@@ -114,7 +114,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
     samples::remove(memory.addr());
     // SAFETY: by the caller's promise, the memory is from the next library and not freed yet.
     freed(unsafe { next::malloc_usable_size(memory) });
-    // SAFETY: as above.
+    // SAFETY: by the caller's promise, the memory is from the next library and not freed yet.
     unsafe { next::free(memory) };
 }
 
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
         // SAFETY: by the caller's promise, the memory is from the next library and not freed yet.
         before = unsafe { next::malloc_usable_size(old) };
     }
-    // SAFETY: as above, or null.
+    // SAFETY: by the caller's promise, the memory is null, or from the next library and not freed yet.
     let new = counted(unsafe { next::realloc(old, size) }, size);
     // A size of 0 frees the memory.
     if !old.is_null() && (!new.is_null() || size == 0) {

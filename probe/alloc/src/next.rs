@@ -12,8 +12,8 @@ use std::sync::atomic::{
 use crate::storage;
 
 /// Declares the functions. The first call of any of them looks all of them up by their names. A
-/// function that is missing returns the value after the `else`. So does one that `dlsym` calls during
-/// the lookup.
+/// function returns the value after the `else` if it is missing, or if `dlsym` calls it during the
+/// lookup.
 macro_rules! functions {
     ($(fn $name:ident($($given:ident: $type:ty),*) -> $returned:ty, else $instead:expr;)*) => {
         $(
