@@ -13,7 +13,7 @@ mod samples;
 pub(crate) use self::{
     found::{look_up, of_this_thread},
     numbers::Numbers,
-    samples::LivePlace,
+    samples::SamplePlace,
 };
 
 /// A global allocator that counts what the program allocates, so that regions can show their

@@ -11,6 +11,7 @@ pub(crate) use show::show;
 use std::io::{self, Write};
 use std::path::Path;
 
+use pfp_shm_layout::allocs::HeapSamples;
 use pfp_shm_layout::amounts::Amounts;
 pub(crate) use pfp_shm_layout::atomic_file::Existing;
 use pfp_shm_layout::atomic_file::WholeFile;
@@ -20,7 +21,7 @@ use pfp_shm_layout::header::{ClockKind, Facts, FormatError};
 use pfp_shm_layout::heap::{self, NoMemory};
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::reader::{
-    Call, CellReading, LaneCalls, LaneReading, Picture, PointPicture, Reader,
+    Call, CellReading, HeapPicture, LaneCalls, LaneReading, Picture, PointPicture, Reader,
 };
 use pfp_shm_layout::ring::Record;
 use pfp_shm_layout::segment::Segment;
@@ -168,6 +169,14 @@ impl Taken<'_> {
         json.plain("elapsed_ticks", self.elapsed_ticks)?;
         json.name("process")?.object(|json| self.process(json))?;
         json.name("clock")?.object(|json| self.clock(json))?;
+        if self.picture.heap != HeapPicture::default() {
+            let HeapPicture { live_bytes, live_samples, peak_bytes } = self.picture.heap;
+            json.name("heap")?.object(|json| {
+                json.plain("live_bytes", live_bytes)?;
+                json.plain("live_samples", live_samples)?;
+                json.plain("peak_bytes", peak_bytes)
+            })?;
+        }
         let whole = self.picture.points.iter().filter(|point| point.tuple.is_none());
         json.name("points")?.list(whole, |json, of| json.object(|json| self.point(json, of)))?;
         json.name("lanes")?
@@ -340,6 +349,13 @@ fn point<W: Write>(json: &mut Json<W>, point: &PointPicture) -> io::Result<()> {
     json.name("amounts")?.list(&point.amounts, |json, name| json.bare_text(name))
 }
 
+fn heap_samples<W: Write>(json: &mut Json<W>, heap: &HeapSamples) -> io::Result<()> {
+    json.plain("live_bytes", heap.live_bytes)?;
+    json.plain("live_samples", heap.live_samples)?;
+    json.plain("live_births", heap.live_births)?;
+    json.name("sizes")?.list(&heap.sizes, |json, bytes| json.bare(format_args!("{bytes}")))
+}
+
 fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> io::Result<()> {
     json.plain("point", cell.point)?;
     json.plain("lane", cell.lane)?;
@@ -351,6 +367,9 @@ fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> 
     if cell.allocs.is_any() {
         json.name("allocs")?
             .object(|json| cell.allocs.to_json(|name, value| json.plain(name, value)))?;
+    }
+    if cell.heap.is_any() {
+        json.name("heap")?.object(|json| heap_samples(json, &cell.heap))?;
     }
     let parts = cell.parts.iter().map(|place| &picture.cells[*place as usize]);
     let parts = heap::collect(parts.filter_map(|part| TupleSums::of(part, picture)))?;

@@ -39,7 +39,7 @@ pub mod truncation;
 pub use calls::{Call, LaneCalls};
 pub use histogram::{BucketCount, Histogram};
 pub use picture::{
-    AmountTuple, ClockPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture,
+    AmountTuple, ClockPicture, HeapPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture,
 };
 pub use poll::Reader;
 pub use reading::CellReading;

@@ -9,7 +9,7 @@ use std::process::Command;
 use pfp_model::Model;
 use pfp_read::files::json;
 use pfp_read::snapshot::{
-    ClockKind, Edge, End, LaneKind, Loss, Open, Point, PointState, ProcessState, Snapshot,
+    ClockKind, Edge, End, Heap, LaneKind, Loss, Open, Point, PointState, ProcessState, Snapshot,
 };
 use pfp_read::source::synthetic::Synthetic;
 use pfp_read::source::{self, Refusal, Source};
@@ -277,6 +277,7 @@ fn the_documentation_has_every_field() {
         alloc_bytes_inclusive: 1,
         ..Edge::default()
     });
+    snapshot.heap = Some(Heap::default());
     let Point { process, number, .. } = &mut snapshot.points[0];
     (*process, *number) = (Some(0), Some(0));
     (snapshot.points[0].device, snapshot.points[0].wall) = (true, true);
@@ -285,7 +286,7 @@ fn the_documentation_has_every_field() {
     (point.fenced, point.left_over, point.since_ticks) = (true, true, Some(0));
     point.counts_allocs = true;
     let cell = std::sync::Arc::make_mut(&mut snapshot.cells[0]);
-    cell.allocs.calls = 1;
+    (cell.allocs.calls, cell.heap.live_samples) = (1, 1);
     let (each, sums) = (vec![1], vec![1]);
     cell.tuples = vec![pfp_read::snapshot::AmountTuple { each, sums, ..Default::default() }];
 

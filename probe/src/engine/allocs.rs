@@ -20,14 +20,14 @@
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pfp_shm_layout::allocs::{AllocSums, AllocWords};
+use pfp_shm_layout::allocs::{AllocSums, AllocWords, size_class};
 use pfp_shm_layout::calls::CallAllocs;
 
 use super::region::{ALLOCS, LEVELS, Region, level_of};
 use super::thread::Thread;
 use super::thread::allocs::{Counts, get, minus, plus, put};
-use super::{current, process_page};
-use crate::alloc::LivePlace;
+use super::{current, process, process_page};
+use crate::alloc::SamplePlace;
 use crate::point::Point;
 
 /// The inclusive sums.
@@ -106,7 +106,6 @@ pub(super) fn end_marked(
         bytes_inclusive,
         freed_inclusive,
         largest,
-        ..AllocSums::default()
     };
     // Checked as late as possible: a child that a signal handler has forked must write nothing.
     if thread.is_alive() {
@@ -120,18 +119,32 @@ pub(super) fn end_marked(
     Some(())
 }
 
-/// Where the samples of the calling thread's innermost counting region belong. Allocators call this,
-/// also in signal handlers.
-pub(super) extern "C" fn find_live() -> LivePlace {
-    let find = || {
+/// Where samples of an allocation belong: to the process, and to the calling thread's innermost
+/// counting region. Allocators call this, also in signal handlers.
+pub(super) extern "C" fn place_of_sample(size: u64) -> SamplePlace {
+    let (Some(process), Some(is_ours)) = (process::current(), process_page::is_ours()) else {
+        return SamplePlace::NONE;
+    };
+    // SAFETY: a null pointer is allowed.
+    let now = unsafe { libc::time(ptr::null_mut()) };
+    let of_process = SamplePlace {
+        heap: ptr::from_ref(&process.segment.counters().heap).cast(),
+        is_ours,
+        birth: now.cast_unsigned(),
+        ..SamplePlace::NONE
+    };
+    let of_region = || {
         let thread = current::thread().filter(|thread| thread.is_alive())?;
         let levels = (0..thread.open_levels()).rev();
         let tags = levels.map(|level| thread.region_at(level).tag());
         let tag = tags.into_iter().find(|tag| tag & ALLOCS != 0)?;
-        let words = ptr::from_ref(thread.allocs_at_begin(tag)?.words()?.live());
-        Some(LivePlace { words: words.cast(), is_ours: process_page::is_ours()? })
+        let at_begin = thread.allocs_at_begin(tag)?;
+        let words = at_begin.words()?;
+        let sizes = words.sizes(at_begin.epoch.load(Relaxed) as u32);
+        let size = ptr::from_ref(&sizes[size_class(size)]);
+        Some(SamplePlace { live: ptr::from_ref(words.live()).cast(), size, ..of_process })
     };
-    find().unwrap_or(LivePlace::NONE)
+    of_region().unwrap_or(of_process)
 }
 
 /// Before a context is suspended, replaces the counters that an open region has stored by what the

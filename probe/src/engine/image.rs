@@ -38,7 +38,7 @@ extern "C" fn at_load() {
     pin();
     // From here on other copies of pfp may refer to this one.
     leader::choose();
-    alloc::look_up(copies::leads().then_some(allocs::find_live));
+    alloc::look_up(copies::leads().then_some(allocs::place_of_sample));
 }
 
 /// Does the work of `at_load` now, if the loader has not called it, and registers the work at the

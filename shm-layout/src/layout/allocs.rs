@@ -6,9 +6,11 @@
 //! ```text
 //!   0 +--------------------------------------------------+
 //!     | seq: reset epoch 28 bits | publications 36 bits  |  each region
-//!     | live: bytes | samples                            |  any thread
+//!     | live: bytes | samples | births                   |  any thread
+//!     | epoch of the sizes                               |  each sample
 //!  64 | sums[8]: eight copies, one of them published     |
-//! 576 +--------------------------------------------------+
+//! 576 | sizes[24]: sampled bytes by size of allocation   |
+//! 768 +--------------------------------------------------+
 //! ```
 //!
 //! The lane's thread writes the sums with one more region to the next copy, and publishes that copy
@@ -18,9 +20,11 @@
 //! The sums belong to one reset epoch of the point: the first region of a later epoch starts from
 //! zeros.
 //!
-//! The two words of `live` estimate the memory that regions of the point have allocated and that is
-//! not freed yet: see `probe/src/alloc/samples.rs`. Any thread may free it, so both words change by
-//! atomic additions, independently of each other. No reset clears them.
+//! The three words of `live` estimate the memory that regions of the point have allocated and that is
+//! not freed yet: see `probe/src/alloc/samples.rs`. Any thread may free it, so the words change by
+//! atomic additions, independently of each other. No reset clears them. The words of `sizes` estimate
+//! the bytes that the regions have allocated, by the size of the allocations. Only the lane's thread
+//! changes these, and the first sample of a later epoch starts from zeros.
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|
@@ -57,11 +61,6 @@ pub struct AllocSums {
     pub freed_inclusive: u64,
     /// Bytes of the largest single allocation, also in nested regions.
     pub largest: u64,
-    /// Bytes that are not freed yet, estimated by samples.
-    pub live_bytes: u64,
-    /// Samples that are not freed yet. The relative standard error of the estimate is at most about
-    /// one over the square root of this number.
-    pub live_samples: u64,
 }
 
 impl AllocSums {
@@ -88,8 +87,6 @@ impl AllocSums {
             bytes_inclusive: bytes_inclusive.wrapping_add(more.bytes_inclusive),
             freed_inclusive: freed_inclusive.wrapping_add(more.freed_inclusive),
             largest: largest.max(more.largest),
-            live_bytes: self.live_bytes.wrapping_add(more.live_bytes),
-            live_samples: self.live_samples.wrapping_add(more.live_samples),
         }
     }
 
@@ -102,7 +99,7 @@ impl AllocSums {
         self,
         mut field: impl FnMut(&'static str, u64) -> Result<(), E>,
     ) -> Result<(), E> {
-        const NAMES: [&str; FIGURES + 2] = [
+        const NAMES: [&str; FIGURES] = [
             "calls",
             "allocs",
             "bytes",
@@ -111,14 +108,8 @@ impl AllocSums {
             "bytes_inclusive",
             "freed_inclusive",
             "largest",
-            "live_bytes",
-            "live_samples",
         ];
-        let live = [self.live_bytes, self.live_samples];
-        NAMES
-            .iter()
-            .zip(self.words().into_iter().chain(live))
-            .try_for_each(|(name, value)| field(name, value))
+        NAMES.iter().zip(self.words()).try_for_each(|(name, value)| field(name, value))
     }
 
     #[inline(always)]
@@ -143,9 +134,73 @@ impl AllocSums {
             bytes_inclusive,
             freed_inclusive,
             largest,
-            live_bytes: 0,
-            live_samples: 0,
         }
+    }
+}
+
+/// Number of classes of sizes. Class 0 has the allocations below 16 bytes, each next class begins at
+/// twice the bytes, and the last one has all from 64 MiB on.
+pub const SIZES: usize = 24;
+/// Class 0 ends below 2 to this power.
+const FIRST_SIZE_BITS: u32 = 4;
+
+/// The class of an allocation of `bytes` bytes.
+#[must_use]
+pub const fn size_class(bytes: u64) -> usize {
+    let bits = u64::BITS - bytes.leading_zeros();
+    let class = bits.saturating_sub(FIRST_SIZE_BITS) as usize;
+    if class < SIZES { class } else { SIZES - 1 }
+}
+
+/// The sizes of a class, in bytes: the least one, and how many there are.
+#[must_use]
+pub const fn sizes_of(class: usize) -> (u64, u64) {
+    match class {
+        0 => (0, 1 << FIRST_SIZE_BITS),
+        _ => {
+            let low = 1 << (class as u32 + FIRST_SIZE_BITS - 1);
+            (low, low)
+        }
+    }
+}
+
+/// What samples tell about the allocations of a point's regions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapSamples {
+    /// Bytes that are not freed yet, estimated by samples.
+    pub live_bytes: u64,
+    /// Samples that are not freed yet. The relative standard error of the estimate is at most about
+    /// one over the square root of this number.
+    pub live_samples: u64,
+    /// Sum of the Unix times of these samples, in seconds.
+    pub live_births: u64,
+    /// Bytes that were allocated since the last reset, by [`size_class`], estimated by samples.
+    pub sizes: [u64; SIZES],
+}
+
+impl HeapSamples {
+    /// Whether there is a sample.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// These samples and `more`.
+    #[must_use]
+    pub fn plus(&self, more: &Self) -> Self {
+        let &Self { live_bytes, live_samples, live_births, sizes } = self;
+        Self {
+            live_bytes: live_bytes.wrapping_add(more.live_bytes),
+            live_samples: live_samples.wrapping_add(more.live_samples),
+            live_births: live_births.wrapping_add(more.live_births),
+            sizes: std::array::from_fn(|class| sizes[class].wrapping_add(more.sizes[class])),
+        }
+    }
+
+    /// These samples without those of memory that is not freed yet.
+    #[must_use]
+    pub fn without_live(&self) -> Self {
+        Self { sizes: self.sizes, ..Self::default() }
     }
 }
 
@@ -154,8 +209,10 @@ impl AllocSums {
 #[derive(Debug, Default)]
 pub struct AllocWords {
     seq: AtomicU64,
-    live: [AtomicU64; 2],
+    live: [AtomicU64; 3],
+    sizes_epoch: AtomicU64,
     sums: [SumsCopy; ALLOC_COPIES],
+    sizes: [AtomicU64; SIZES],
 }
 
 #[repr(C, align(64))]
@@ -190,21 +247,47 @@ impl AllocWords {
         self.seq.store(next, ord!("allocs-close", Release));
     }
 
-    /// The words for live memory: bytes and samples.
+    /// The words for live memory: bytes, samples and births.
     #[must_use]
-    pub fn live(&self) -> &[AtomicU64; 2] {
+    pub fn live(&self) -> &[AtomicU64; 3] {
         &self.live
     }
 
-    /// The sums, with the figures of live memory.
+    /// The words for sizes in a reset epoch, for the lane's thread.
     #[must_use]
-    pub fn with_live(&self, sums: AllocSums) -> AllocSums {
-        // The host may write any value. A negative one counts as 0.
-        let [live_bytes, live_samples] = self.live.each_ref().map(|word| {
-            let value = word.load(Ordering::Relaxed);
-            if value as i64 >= 0 { value } else { 0 }
-        });
-        AllocSums { live_bytes, live_samples, ..sums }
+    pub fn sizes(&self, epoch: u32) -> &[AtomicU64; SIZES] {
+        if self.sizes_epoch.load(Ordering::Relaxed) != u64::from(epoch) {
+            self.sizes.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            self.sizes_epoch.store(u64::from(epoch), Ordering::Relaxed);
+        }
+        &self.sizes
+    }
+
+    /// The samples. `is_current` says whether an epoch is the point's. A reset during the call may
+    /// mix sizes before and after it.
+    #[must_use]
+    pub fn samples(&self, is_current: impl FnOnce(u32) -> bool) -> HeapSamples {
+        let [bytes, samples, births] =
+            self.live.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let sizes = match is_current(self.sizes_epoch.load(Ordering::Relaxed) as u32) {
+            true => self.sizes.each_ref().map(|word| word.load(Ordering::Relaxed)),
+            false => [0; SIZES],
+        };
+        HeapSamples {
+            live_bytes: not_negative(bytes),
+            live_samples: not_negative(samples),
+            live_births: births,
+            sizes,
+        }
+    }
+
+    /// Copies the samples of another segment.
+    pub(crate) fn take_samples(&self, from: &Self) {
+        let own = self.live.iter().chain([&self.sizes_epoch]).chain(&self.sizes);
+        let others = from.live.iter().chain([&from.sizes_epoch]).chain(&from.sizes);
+        for (own, other) in own.zip(others) {
+            own.store(other.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     /// The published sums and their reset epoch. `None` if the writer has published so many others
@@ -233,6 +316,11 @@ impl AllocWords {
     }
 }
 
+/// The host may write any value. A negative one counts as 0.
+pub(crate) const fn not_negative(word: u64) -> u64 {
+    if word as i64 >= 0 { word } else { 0 }
+}
+
 #[inline(always)]
 fn epoch_of(seq: u64) -> u32 {
     (seq >> EPOCH_SHIFT) as u32
@@ -256,5 +344,27 @@ mod tests {
         words.publish(4, &both);
         assert_eq!(words.read(), Some((4, both)));
         assert_eq!(AllocSums::of(both.words()), both);
+    }
+
+    #[test]
+    fn each_size_is_in_its_class() {
+        let classes = [0, 1, 15, 16, 31, 32, 1 << 20, (64 << 20) - 1, 64 << 20, u64::MAX];
+        assert_eq!(classes.map(size_class), [0, 0, 0, 1, 1, 2, 17, 22, 23, 23]);
+        for class in 0..SIZES {
+            let (low, count) = sizes_of(class);
+            assert_eq!([low, low + count - 1].map(size_class), [class; 2]);
+        }
+    }
+
+    #[test]
+    fn sizes_belong_to_one_epoch() {
+        let words = AllocWords::default();
+        words.sizes(3)[1].store(100, Ordering::Relaxed);
+        words.live()[0].store(70, Ordering::Relaxed);
+        words.live()[1].store(u64::MAX, Ordering::Relaxed);
+        let samples = words.samples(|epoch| epoch == 3);
+        assert_eq!((samples.sizes[1], samples.live_bytes, samples.live_samples), (100, 70, 0));
+        assert_eq!(words.samples(|epoch| epoch == 4).sizes, [0; SIZES]);
+        assert_eq!(words.sizes(4)[1].load(Ordering::Relaxed), 0);
     }
 }

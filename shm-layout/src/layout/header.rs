@@ -111,6 +111,9 @@ pub struct ProcessCounters {
     pub debug: AtomicU64,
     /// [Switches](crate::switch) in use. Zero in segments of versions that lack this word.
     pub switches_used: AtomicU64,
+    /// Memory that was allocated in the process and is not freed yet, estimated by samples: bytes,
+    /// samples, and the most bytes so far. Zeros in segments of versions that lack these words.
+    pub heap: [AtomicU64; 3],
 }
 
 /// How the process ended, if it did, in [`ProcessCounters::state`].

@@ -239,10 +239,11 @@ pub(super) fn read_allocs(segment: Sparse<'_>, cell: &Cell, key: &CacheKey, pict
     let Some(place) = key.place.filter(|_| chunk != 0) else { return };
     let Some(words) = segment.allocs(chunk) else { return };
     let Some((epoch, sums)) = (0..COPY_ATTEMPTS).find_map(|_| words.read()) else { return };
-    let is_current = is_current(segment, key.steered_by, epoch) == Some(true);
-    let allocs = words.with_live(if is_current { sums } else { AllocSums::default() });
+    let is_current = |epoch| is_current(segment, key.steered_by, epoch) == Some(true);
+    let allocs = if is_current(epoch) { sums } else { AllocSums::default() };
+    let heap = words.samples(is_current);
     let reading = &mut picture.cells[place as usize];
-    if reading.allocs != allocs {
-        (reading.allocs, reading.changed) = (allocs, picture.poll);
+    if (reading.allocs, reading.heap) != (allocs, heap) {
+        (reading.allocs, reading.heap, reading.changed) = (allocs, heap, picture.poll);
     }
 }

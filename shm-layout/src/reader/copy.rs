@@ -314,9 +314,7 @@ impl SegmentCopy {
                 && let Some((epoch, sums)) = (0..COPY_ATTEMPTS).find_map(|_| from.read())
             {
                 to.publish(epoch, &sums);
-                for (to, from) in to.live().iter().zip(from.live()) {
-                    to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-                }
+                to.take_samples(from);
             }
             let has = |part: &usize| {
                 let number = cell.part_to_read(*part);

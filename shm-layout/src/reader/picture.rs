@@ -18,6 +18,8 @@ pub struct Picture {
     pub name: String,
     /// The clock of the process.
     pub clock: ClockPicture,
+    /// The memory that is not freed yet.
+    pub heap: HeapPicture,
     /// The points, by number.
     pub points: Vec<PointPicture>,
     /// The lanes that have ever been used, by number; the overflow lane last.
@@ -28,6 +30,18 @@ pub struct Picture {
     pub cells: Vec<CellReading>,
     /// Counts of what was refused or lost.
     pub losses: Losses,
+}
+
+/// Memory that was allocated in the process and is not freed yet, estimated by samples. Zeros if no
+/// allocator counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapPicture {
+    /// Bytes now.
+    pub live_bytes: u64,
+    /// Samples now.
+    pub live_samples: u64,
+    /// Most bytes so far.
+    pub peak_bytes: u64,
 }
 
 /// The clock of the process.

@@ -11,11 +11,12 @@ use super::chain::{LaneCells, Visited};
 use super::keys::{CacheKey, Owner, ReadBatch};
 use super::pending::Pending;
 use super::picture::{
-    AmountTuple, ClockPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture,
+    AmountTuple, ClockPicture, HeapPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture,
 };
 use super::reading::CellReading;
 
 use crate::heap::{self, Grow, NoMemory};
+use crate::layout::allocs::not_negative;
 use crate::layout::amounts::{Amounts, MAX_AMOUNTS};
 use crate::layout::cell::Cell;
 use crate::layout::control::{self, Change, Control};
@@ -191,6 +192,9 @@ impl<S: Borrow<Segment>> Reader<S> {
             overhead_inside: get(&counters.overhead_inside),
             overhead_pair: get(&counters.overhead_pair),
         };
+        let [live_bytes, live_samples, peak_bytes] =
+            counters.heap.each_ref().map(|word| not_negative(get(word)));
+        picture.heap = HeapPicture { live_bytes, live_samples, peak_bytes };
         picture.losses = Losses {
             points_refused: get(&counters.points_refused),
             space_refused: get(&counters.space_refused),

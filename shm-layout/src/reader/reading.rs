@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use super::histogram::Histogram;
 use crate::heap::NoMemory;
-use crate::layout::allocs::AllocSums;
+use crate::layout::allocs::{AllocSums, HeapSamples};
 use crate::layout::amounts::Amounts;
 use crate::layout::cell::{CellPicture, Sums};
 use crate::layout::control::Control;
@@ -43,6 +43,8 @@ pub struct CellReading {
     pub retired_amounts: Amounts,
     /// What the regions have allocated, on this lane; zeros if they count no allocations.
     pub allocs: AllocSums,
+    /// What samples tell about these allocations.
+    pub heap: HeapSamples,
     /// Whether this reading is a part of a metered point's sum: the reading of a tuple's cell, or
     /// of the point's own cell.
     pub is_part: bool,
@@ -69,6 +71,7 @@ impl CellReading {
             live_amounts: Amounts::default(),
             retired_amounts: Amounts::default(),
             allocs: AllocSums::default(),
+            heap: HeapSamples::default(),
             is_part: false,
             parts: Vec::new(),
         }
@@ -77,7 +80,7 @@ impl CellReading {
     /// Whether the cell has measurements, or allocations of a region that is still open.
     #[must_use]
     pub fn has_figures(&self) -> bool {
-        self.live.count > 0 || self.retired.count > 0 || self.allocs.is_any()
+        self.live.count > 0 || self.retired.count > 0 || self.allocs.is_any() || self.heap.is_any()
     }
 
     /// The figures and sums of amounts of all owners of the lane.
@@ -116,6 +119,7 @@ impl CellReading {
         sum.live = parts().map(|part| &part.live).sum();
         sum.retired = parts().map(|part| &part.retired).sum();
         sum.allocs = parts().fold(AllocSums::default(), |sum, part| sum.plus(&part.allocs));
+        sum.heap = parts().fold(HeapSamples::default(), |sum, part| sum.plus(&part.heap));
         sum.parts = places;
         cells[place] = sum;
         Ok(())

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use pfp_read::files::json;
-use pfp_read::snapshot::{Allocs, Point, Snapshot};
+use pfp_read::snapshot::{Allocs, HeapSamples, Point, Snapshot};
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, pfp_top, text};
 use pfp_tests::{lacks, together};
@@ -19,6 +19,9 @@ const ALLOCATING: &str = env!("CARGO_BIN_EXE_allocating");
 /// The columns of the printed table.
 const COLUMNS: &str =
     "name,allocs,alloc-bytes,freed-bytes,largest-alloc,allocs-incl,alloc-bytes-incl";
+
+/// The file with the figures of a program.
+const FIGURES: &str = "figures.json";
 
 /// How a program's allocations are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,9 +47,12 @@ fn run(place: &Place, by: By, file: &Path) -> Command {
 /// What the regions of each point have allocated, by the file of a process. If each call has an
 /// edge, the edges of a point have the same sums.
 fn of_file(file: &Path) -> BTreeMap<String, Allocs> {
-    let snapshot: Snapshot = json::read(file).expect("it was written");
+    of_snapshot(&json::read(file).expect("it was written"))
+}
+
+fn of_snapshot(snapshot: &Snapshot) -> BTreeMap<String, Allocs> {
     let has_all = snapshot.lanes.iter().all(|lane| lane.unplaced == 0);
-    let by_caller = by_caller(&snapshot);
+    let by_caller = by_caller(snapshot);
     let of = |point: &Point| {
         let cells = snapshot.cells_of(point.id);
         let sum = cells.iter().fold(Allocs::default(), |sum, cell| sum.plus(&cell.allocs));
@@ -84,7 +90,7 @@ fn figures_with(
     program: &[&str],
     variables: &[(&str, &str)],
 ) -> BTreeMap<String, Allocs> {
-    let file = place.path("figures.json");
+    let file = place.path(FIGURES);
     let table = c::run(run(place, by, &file).args(program).envs(variables.iter().copied()));
     let table: serde_json::Value = serde_json::from_str(&table).expect("it is JSON");
     let figures = of_file(&file);
@@ -119,17 +125,32 @@ fn alone(calls: u64, allocs: u64, bytes: u64, freed: u64, largest: u64) -> Alloc
         bytes_inclusive: bytes,
         freed_inclusive: freed,
         largest,
-        ..Allocs::default()
     }
+}
+
+/// What samples tell about the allocations of each point.
+fn samples(snapshot: &Snapshot) -> BTreeMap<String, HeapSamples> {
+    let of = |point: &Point| {
+        let cells = snapshot.cells_of(point.id);
+        cells.iter().fold(HeapSamples::default(), |sum, cell| sum.plus(&cell.heap))
+    };
+    snapshot.points.iter().map(|point| (point.name.clone(), of(point))).collect()
+}
+
+/// Asserts that an estimate of bytes by this number of samples is right to within five standard
+/// errors.
+#[track_caller]
+fn assert_near(found: u64, samples: u64, bytes: u64, what: &str) {
+    assert!(samples > 40, "{what}: {bytes} {found} {samples}");
+    let error = bytes as f64 / (samples as f64).sqrt();
+    let is_near = (found as f64 - bytes as f64).abs() < 5.0 * error;
+    assert!(is_near, "{what}: {bytes} {found} {samples}");
 }
 
 /// Asserts that live memory is estimated to within five standard errors.
 #[track_caller]
-fn assert_live(found: Allocs, bytes: u64, what: &str) {
-    assert!(found.live_samples > 40, "{what}: {bytes} {found:?}");
-    let error = bytes as f64 / (found.live_samples as f64).sqrt();
-    let is_near = (found.live_bytes as f64 - bytes as f64).abs() < 5.0 * error;
-    assert!(is_near, "{what}: {bytes} {found:?}");
+fn assert_live(found: HeapSamples, bytes: u64, what: &str) {
+    assert_near(found.live_bytes, found.live_samples, bytes, what);
 }
 
 /// The figures that [`ALLOCATING`] has written.
@@ -321,18 +342,19 @@ fn regions_that_do_not_end_change_nothing_of_others() {
     let flags = ["-lpthread", "-ldl"];
     let program = c::compile(Compiler::C, "allocates-left", &sources, Link::Static, flags);
     let place = Place::new();
-    let file = place.path("figures.json");
+    let file = place.path(FIGURES);
     let mut command = place.command(&program);
     command.arg(&file).arg(c::library().join("libpfp.so"));
     command.env("PFP_ALLOCS", "1").env("LD_PRELOAD", c::alloc());
     c::run(&mut command);
-    let figures = of_file(&file);
+    let snapshot: Snapshot = json::read(&file).expect("it was written");
+    let figures = of_snapshot(&snapshot);
     // A region that a jump leaves is not counted, and its allocations are of the enclosing one.
     assert_eq!(six(&figures, "jumped into"), [1, 2, 100_100, 2, 100_100, 100_000]);
     assert_eq!(six(&figures, "jumped out of"), [0; 6]);
     assert_eq!(six(&figures, "of the next thread"), [3, 0, 0, 0, 0, 0]);
     // The children have freed their copies only, and the copy loaded later takes no samples over.
-    let kept = figures["kept"];
-    assert_eq!(kept.bytes, 2 * 4000 * 4096);
-    assert_live(kept, kept.bytes, "kept");
+    let bytes = figures["kept"].bytes;
+    assert_eq!(bytes, 2 * 4000 * 4096);
+    assert_live(samples(&snapshot)["kept"], bytes, "kept");
 }

@@ -44,11 +44,11 @@ const OF_AMOUNTS: [&str; 4] =
 /// Optional fields of snapshots with allocations.
 const OF_ALLOCS: [&str; 7] = [
     ".cells[].allocs",
-    ".cells[].allocs.live_bytes",
-    ".cells[].allocs.live_samples",
+    ".cells[].heap",
     ".edges[].alloc_bytes",
     ".edges[].alloc_bytes_inclusive",
     ".edges[].allocs",
+    ".heap",
     ".points[].counts_allocs",
 ];
 /// Optional fields of snapshots of several processes.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::rows::Value;
 use super::subject::{ExportedPoint, Subject};
 use pfp_model::{Length, amounts, histogram};
-use pfp_read::snapshot::{Allocs, Cell, Lane, Point, Stats};
+use pfp_read::snapshot::{Allocs, Cell, HeapSamples, Lane, Point, Stats};
 use pfp_read::text::cell;
 
 /// A title, and the function for the values of its column.
@@ -73,7 +73,7 @@ const COLUMNS: [CsvColumn; 47] = [
     ("allocs_inclusive", |row| row.allocated(|allocs| allocs.allocs_inclusive)),
     ("alloc_bytes_inclusive", |row| row.allocated(|allocs| allocs.bytes_inclusive)),
     ("largest_alloc", |row| row.allocated(|allocs| allocs.largest)),
-    ("live_bytes", |row| row.allocated(|allocs| allocs.live_bytes)),
+    ("live_bytes", |row| row.live_bytes().into()),
 ];
 
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -91,6 +91,7 @@ struct CsvRow<'a> {
     /// wall-clock time.
     amounts: [String; 3],
     allocs: Allocs,
+    heap: HeapSamples,
 }
 
 impl<'a> CsvRow<'a> {
@@ -111,6 +112,7 @@ impl<'a> CsvRow<'a> {
                 listed(amounts().map(|one| (one.name, one.per_second))),
             ],
             allocs: figures.allocs().copied().unwrap_or_default(),
+            heap: *figures.heap(),
         }
     }
 
@@ -137,6 +139,7 @@ impl<'a> CsvRow<'a> {
                 String::new(),
             ],
             allocs: cell.allocs,
+            heap: cell.heap,
             sums,
         }
     }
@@ -160,7 +163,15 @@ impl<'a> CsvRow<'a> {
 
     /// A figure of the allocations, if some were counted.
     fn allocated(&self, of: fn(&Allocs) -> u64) -> Value {
-        self.allocs.is_any().then(|| of(&self.allocs)).into()
+        self.has_allocs().then(|| of(&self.allocs)).into()
+    }
+
+    fn has_allocs(&self) -> bool {
+        self.allocs.is_any() || self.heap.is_any()
+    }
+
+    fn live_bytes(&self) -> Option<u64> {
+        self.has_allocs().then_some(self.heap.live_bytes)
     }
 
     fn measured<T>(&self, figure: T) -> Option<T> {

@@ -68,7 +68,9 @@ impl Format {
 mod tests {
     use super::*;
     use pfp_model::Model;
-    use pfp_read::snapshot::{Allocs, AmountTuple, Bucket, Cell, Record, Snapshot, Stats};
+    use pfp_read::snapshot::{
+        Allocs, AmountTuple, Bucket, Cell, HeapSamples, Record, Snapshot, Stats,
+    };
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
 
@@ -122,6 +124,7 @@ mod tests {
                         bytes: self.number(),
                         ..Allocs::default()
                     },
+                    heap: HeapSamples { live_bytes: self.number(), ..HeapSamples::default() },
                 });
             }
             for lane in &mut snapshot.lanes {

@@ -8,6 +8,7 @@ mod hdr;
 pub mod hgrm;
 pub mod hlog;
 pub mod list;
+mod moments;
 #[cfg(any(feature = "native-histograms", feature = "otlp"))]
 mod native;
 pub mod openmetrics;
@@ -33,6 +34,7 @@ mod tracks;
 use std::fmt::Write as _;
 
 pub use format::Format;
+pub use moments::AllocsAt;
 pub use subject::{Begin, ExportedPoint, Subject};
 
 /// Percent-encodes control characters, `%` and characters that are `special`, byte by byte, as in

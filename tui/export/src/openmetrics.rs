@@ -54,9 +54,9 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::series::{Labels, ProcessSeries, SeriesPoint, losses};
 use super::subject::Subject;
-use pfp_model::allocs;
 use pfp_model::headline::clock_word;
-use pfp_read::snapshot::{Allocs, Bucket, Cell, Loss, Snapshot, Stats, total};
+use pfp_model::{allocs, heap_samples};
+use pfp_read::snapshot::{Allocs, Bucket, Cell, Heap, Loss, Snapshot, Stats, total};
 use pfp_read::waits::WaitTotals;
 
 /// End of the first bucket, seconds.
@@ -320,17 +320,11 @@ impl Exposition {
     /// Writes what regions have allocated; nothing if no point counts it.
     fn allocs(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type Family = (&'static str, &'static str, MetricType, fn(&Allocs) -> u64);
-        use MetricType::{Counter, Gauge};
-        const FAMILIES: [Family; 4] = [
+        use MetricType::Counter;
+        const FAMILIES: [Family; 3] = [
             ("pfp_allocs", "Allocations, without nested calls.", Counter, |allocs| allocs.allocs),
             ("pfp_alloc_bytes", "Allocated bytes, without nested calls.", Counter, |it| it.bytes),
             ("pfp_freed_bytes", "Freed bytes, without nested calls.", Counter, |it| it.freed),
-            (
-                "pfp_live_bytes",
-                "Allocated bytes that are not freed yet, estimated by samples.",
-                Gauge,
-                |allocs| allocs.live_bytes,
-            ),
         ];
         let has_any = |part: &ProcessSeries| allocs(&part.snapshot.cells).is_any();
         if !self.parts.iter().any(has_any) {
@@ -342,6 +336,32 @@ impl Exposition {
                     sum if !sum.is_any() => Ok(()),
                     sum => add(labels, Number::Whole(of(&sum))),
                 })
+            })?;
+        }
+        self.live(encoder)
+    }
+
+    /// Writes the memory that is not freed yet: that of each point, and that of each process.
+    fn live(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Allocated bytes that are not freed yet, estimated by samples.";
+        self.family(encoder, &("pfp_live_bytes", help, None), MetricType::Gauge, |part, add| {
+            part.each(|labels, _, cells| match (allocs(cells), heap_samples(cells)) {
+                (allocs, heap) if !allocs.is_any() && !heap.is_any() => Ok(()),
+                (_, heap) => add(labels, Number::Whole(heap.live_bytes)),
+            })
+        })?;
+        type Family = (&'static str, &'static str, fn(&Heap) -> u64);
+        const FAMILIES: [Family; 2] = [
+            ("pfp_process_live_bytes", "The same of the whole process.", |heap| heap.live_bytes),
+            ("pfp_process_peak_bytes", "The most of them so far.", |heap| heap.peak_bytes),
+        ];
+        for (name, help, of) in FAMILIES {
+            self.family(encoder, &(name, help, None), MetricType::Gauge, |part, add| match &part
+                .snapshot
+                .heap
+            {
+                Some(heap) => add(&part.of_process(), Number::Whole(of(heap))),
+                None => Ok(()),
             })?;
         }
         Ok(())

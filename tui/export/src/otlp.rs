@@ -50,8 +50,8 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use super::native::{Native, SCHEMA, ZERO};
 use super::series::{Labels, ProcessSeries, losses};
 use super::subject::Subject;
-use pfp_model::allocs;
 use pfp_model::headline::clock_word;
+use pfp_model::{allocs, heap_samples};
 use pfp_read::snapshot::{Cell, Loss, Process, total};
 use pfp_read::waits::WaitTotals;
 
@@ -76,7 +76,7 @@ const fn gauge(name: &'static str, unit: &'static str, about: &'static str) -> M
 }
 
 /// The metrics that are numbers, in the order of [`NumberKind`].
-const FAMILIES: [MetricInfo; 18] = [
+const FAMILIES: [MetricInfo; 20] = [
     sum("pfp.calls", "{call}", "Finished measurements."),
     sum("pfp.exclusive", "s", "Time on a CPU, nested regions taken out."),
     sum("pfp.inclusive", "s", "Time on a CPU with nested regions; recursion counted once."),
@@ -97,6 +97,8 @@ const FAMILIES: [MetricInfo; 18] = [
         "{cell}",
         "Cells that could not be read consistently; their figures are from an earlier poll.",
     ),
+    gauge("pfp.process.live_bytes", "By", "The same as pfp.live_bytes, of the whole process."),
+    gauge("pfp.process.peak_bytes", "By", "The most pfp.process.live_bytes so far."),
     gauge("pfp.elapsed", "s", "Time since the process's segment was created."),
     gauge("pfp.process.info", "", "The process, and the clock that it measures with."),
 ];
@@ -120,6 +122,8 @@ enum NumberKind {
     Overhead,
     Losses,
     CellsBusy,
+    ProcessLiveBytes,
+    ProcessPeakBytes,
     Elapsed,
     Info,
 }
@@ -276,8 +280,8 @@ impl ProcessMetrics {
                 whole(u64::try_from(sum).unwrap_or(u64::MAX)),
             );
         }
-        let sums = allocs(cells);
-        if sums.is_any() {
+        let (sums, heap) = (allocs(cells), heap_samples(cells));
+        if sums.is_any() || heap.is_any() {
             for (of, value) in [
                 (NumberKind::Allocs, sums.allocs),
                 (NumberKind::AllocBytes, sums.bytes),
@@ -285,7 +289,7 @@ impl ProcessMetrics {
             ] {
                 self.sum(of, begin, attributes.clone(), whole(value));
             }
-            self.gauge(NumberKind::LiveBytes, attributes.clone(), whole(sums.live_bytes));
+            self.gauge(NumberKind::LiveBytes, attributes.clone(), whole(heap.live_bytes));
         }
         if !part.histograms {
             return;
@@ -318,6 +322,10 @@ impl ProcessMetrics {
             self.sum(NumberKind::Losses, begin, vec![text("pfp.loss.kind", kind)], whole(count));
         }
         self.gauge(NumberKind::CellsBusy, Vec::new(), whole(snapshot.losses[Loss::CellsBusy]));
+        if let Some(heap) = &snapshot.heap {
+            self.gauge(NumberKind::ProcessLiveBytes, Vec::new(), whole(heap.live_bytes));
+            self.gauge(NumberKind::ProcessPeakBytes, Vec::new(), whole(heap.peak_bytes));
+        }
         let elapsed = part.seconds(snapshot.elapsed_ticks);
         self.gauge(NumberKind::Elapsed, Vec::new(), Number::AsDouble(elapsed));
         let what = vec![

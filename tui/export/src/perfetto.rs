@@ -5,7 +5,8 @@
 //! its category is `on-cpu`, `off-cpu` where some of its own time was not on a CPU, or `cut` where
 //! regions inside it are lost. The slice has pfp's measurements, `exclusive_ns`, `off_cpu_ns` and
 //! `context`, and the region's place in the source. An instant event says how many records each
-//! ring has lost. Timestamps are nanoseconds since the segment was created; a clock snapshot ties
+//! ring has lost. Counters show what was allocated: the bytes of the process that are not freed, and
+//! for each point these and the bytes per second. Timestamps are nanoseconds since the segment was created; a clock snapshot ties
 //! them to the time of day.
 //!
 //! The messages are written by hand: only the fields in use, with the numbers of perfetto's
@@ -17,6 +18,7 @@ use std::io::{self, Write};
 
 use prost::Message;
 
+use super::moments::{self, AllocsAt, Values};
 use super::subject::Subject;
 use super::tracks::{Cpu, ExportTrack, SliceEdge, TrackSlice, tracks};
 use pfp_read::snapshot::Process;
@@ -75,6 +77,14 @@ struct TrackDescriptor {
     thread: Option<ThreadDescriptor>,
     #[prost(uint64, optional, tag = "5")]
     parent_uuid: Option<u64>,
+    #[prost(message, optional, tag = "8")]
+    counter: Option<CounterDescriptor>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct CounterDescriptor {
+    #[prost(string, optional, tag = "6")]
+    unit_name: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -109,6 +119,8 @@ struct TrackEvent {
     track_uuid: Option<u64>,
     #[prost(uint64, optional, tag = "34")]
     source_location_iid: Option<u64>,
+    #[prost(double, optional, tag = "44")]
+    double_counter_value: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
@@ -118,6 +130,7 @@ enum EventType {
     SliceBegin = 1,
     SliceEnd = 2,
     Instant = 3,
+    Counter = 4,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -164,6 +177,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut trace = Trace::new(subject, out);
     trace.begin()?;
     let process = trace.add_process()?;
+    trace.add_allocs(process)?;
     // The track of the thread whose tasks follow.
     let mut thread = process;
     for track in tracks(subject) {
@@ -315,7 +329,7 @@ impl<'a> Trace<'a> {
             r#type: Some(EventType::Instant as i32),
             name_iid: Some(self.name("records lost before this", &mut new)),
             track_uuid: Some(uuid),
-            source_location_iid: None,
+            ..TrackEvent::default()
         };
         self.add_event(lost.until_ns, event, new)
     }
@@ -344,6 +358,7 @@ impl<'a> Trace<'a> {
             name_iid: Some(self.name(label.unwrap_or_default(), &mut new)),
             track_uuid: Some(uuid),
             source_location_iid: place.map(|point| self.place(&point.file, point.line, &mut new)),
+            double_counter_value: None,
         };
         self.add_event(slice.start_ns, event, new)
     }
@@ -355,6 +370,55 @@ impl<'a> Trace<'a> {
             ..TrackEvent::default()
         };
         self.add_event(slice.end_ns, event, InternedData::default())
+    }
+
+    /// Adds counters of allocations, where there are any.
+    fn add_allocs(&mut self, process: u64) -> io::Result<()> {
+        let subject = self.subject;
+        let only = [AllocsAt::of(subject.snapshot())];
+        let moments = match subject.moments.as_slice() {
+            [] => &only,
+            moments => moments,
+        };
+        let heap = |moment: &AllocsAt| Some((moment.elapsed_ticks, moment.heap?.live_bytes as f64));
+        self.add_counter(process, "heap", "B", &moments.iter().filter_map(heap).collect())?;
+        for shown in subject.points() {
+            let (id, label) = (shown.figures.id(), &shown.label);
+            let (live, rate) = (format!("live {label}"), format!("allocated {label}"));
+            self.add_counter(process, &live, "B", &moments::live(moments, id))?;
+            let rates = moments::rates(moments, id, subject.ticks_per_second());
+            self.add_counter(process, &rate, "B/s", &rates)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a counter, unless all its values are 0.
+    fn add_counter(
+        &mut self,
+        process: u64,
+        name: &str,
+        unit: &str,
+        values: &Values,
+    ) -> io::Result<()> {
+        if values.iter().all(|(_, value)| *value == 0.0) {
+            return Ok(());
+        }
+        let uuid = self.add_descriptor(TrackDescriptor {
+            name: Some(name.to_owned()),
+            parent_uuid: Some(process),
+            counter: Some(CounterDescriptor { unit_name: Some(unit.to_owned()) }),
+            ..TrackDescriptor::default()
+        })?;
+        for (ticks, value) in values {
+            let event = TrackEvent {
+                r#type: Some(EventType::Counter as i32),
+                track_uuid: Some(uuid),
+                double_counter_value: Some(*value),
+                ..TrackEvent::default()
+            };
+            self.add_event(self.subject.whole_ns(*ticks), event, InternedData::default())?;
+        }
+        Ok(())
     }
 
     fn add_event(&mut self, ns: u64, event: TrackEvent, new: InternedData) -> io::Result<()> {
@@ -401,6 +465,9 @@ fn named(iid: u64, name: impl Into<String>) -> InternedName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pfp_model::Model;
+    use pfp_read::snapshot::Heap;
+
     use crate::Format;
     use crate::tests;
 
@@ -430,11 +497,48 @@ mod tests {
                     slices += 1;
                 }
                 EventType::Instant => assert_eq!(at, 320_000),
-                EventType::Unspecified => panic!("{event:?}"),
+                EventType::Counter | EventType::Unspecified => panic!("{event:?}"),
             }
         }
         assert_eq!(slices, 7);
         assert!(open.values().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn allocations_are_counters() {
+        let mut snapshot = tests::snapshot();
+        let second = snapshot.clock.ticks_per_second as u64;
+        let mut moments = Vec::new();
+        for (at, bytes, live) in [(1, 1000, 50), (3, 7000, 90), (4, 500, 0)] {
+            snapshot.elapsed_ticks = at * second;
+            snapshot.heap = Some(Heap { live_bytes: 2 * live, ..Heap::default() });
+            let place = snapshot.cells.iter().position(|cell| cell.point == 1).unwrap();
+            let cell = std::sync::Arc::make_mut(&mut snapshot.cells[place]);
+            (cell.allocs.bytes, cell.heap.live_bytes) = (bytes, live);
+            moments.push(AllocsAt::of(&snapshot));
+        }
+        let model = Model::of(snapshot);
+        let mut subject = Subject::new(&model, |_| true, false).unwrap();
+        subject.moments = moments;
+        let mut out = Vec::new();
+        write(&subject, &mut out).unwrap();
+        let packets = Packets::decode(out.as_slice()).unwrap().packet;
+        let tracks = packets.iter().filter_map(|packet| packet.track_descriptor.as_ref());
+        let values = tracks.filter(|track| track.counter.is_some()).map(|track| {
+            let of_track = packets.iter().filter_map(|packet| {
+                let event = packet.track_event.as_ref()?;
+                let value =
+                    event.double_counter_value.filter(|_| event.track_uuid == track.uuid)?;
+                Some((packet.timestamp? / 1_000_000_000, value))
+            });
+            (track.name.as_deref().unwrap(), of_track.collect::<Vec<_>>())
+        });
+        let expected = [
+            ("heap", vec![(1, 100.0), (3, 180.0), (4, 0.0)]),
+            ("live io.parse", vec![(1, 50.0), (3, 90.0), (4, 0.0)]),
+            ("allocated io.parse", vec![(3, 3000.0), (4, 500.0)]),
+        ];
+        assert_eq!(values.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -270,6 +270,7 @@ mod tests {
             (_, Kind::Count) => whole(u64::MAX),
             (_, Kind::Whole) => whole(u32::MAX.into()),
             (Column::Imbalance, _) => number(1.0),
+            (Column::LiveGrown | Column::LiveGrowth, _) => json!({"type": ["number", "null"]}),
             _ => number(0.0),
         };
         match column {

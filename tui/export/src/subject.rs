@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::moments::AllocsAt;
 use pfp_model::{Figures, Model, WeighedBy};
 use pfp_read::snapshot::{Process, Snapshot};
 
@@ -19,6 +20,9 @@ pub struct Subject<'a> {
     pub per_thread: bool,
     /// What `folded` weighs stacks by.
     pub weighed_by: WeighedBy,
+    /// The moments at which a trace shows allocations, in the order of time. If it is empty, the
+    /// snapshot is the only moment.
+    pub moments: Vec<AllocsAt>,
     /// With figures thread by thread, in formats that number lanes: this lane and all later ones
     /// are exported as one.
     pub lanes_apart: u32,
@@ -89,6 +93,7 @@ impl<'a> Subject<'a> {
             points,
             per_thread,
             weighed_by: WeighedBy::Time,
+            moments: Vec::new(),
             lanes_apart,
             histograms: true,
             begin,

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::histogram;
-use pfp_read::snapshot::{Allocs, Cell, Edge, Point, Snapshot, Stats};
+use pfp_read::snapshot::{Allocs, Cell, Edge, HeapSamples, Point, Snapshot, Stats};
 use pfp_read::waits::WaitTotals;
 
 /// The growth from `from` to `to`. `None` if `to` is of another process, or not later than `from`.
@@ -82,8 +82,9 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
 fn since(before: &Cell, now: &Cell) -> Option<Cell> {
     let (then, sum) = (before.total(), now.total());
     let allocs = allocated(&before.allocs, &now.allocs);
+    let heap = sampled(&before.heap, &now.heap);
     let Some(mut stats) = sum.since(&then).filter(|grown| grown.count > 0) else {
-        let cell = Cell { point: now.point, lane: now.lane, allocs, ..Cell::default() };
+        let cell = Cell { point: now.point, lane: now.lane, allocs, heap, ..Cell::default() };
         return cell.has_figures().then_some(cell);
     };
     let histogram = histogram::subtract(&now.histogram, &before.histogram);
@@ -92,11 +93,10 @@ fn since(before: &Cell, now: &Cell) -> Option<Cell> {
         histogram.last().map_or(sum.max, |b| b.low.saturating_add(b.width.saturating_sub(1)));
     stats.min = if sum.min < then.min { sum.min } else { shortest.max(sum.min) };
     stats.max = if sum.max > then.max { sum.max } else { longest.min(sum.max) };
-    Some(Cell { stats, retired: Stats::default(), histogram, allocs, ..now.clone() })
+    Some(Cell { stats, retired: Stats::default(), histogram, allocs, heap, ..now.clone() })
 }
 
-/// What was allocated from `before` to `now`. The largest allocation may be from before. What is not
-/// freed yet is a state and no sum, so it is that of `now`.
+/// What was allocated from `before` to `now`. The largest allocation may be from before.
 fn allocated(before: &Allocs, now: &Allocs) -> Allocs {
     Allocs {
         calls: now.calls.saturating_sub(before.calls),
@@ -107,9 +107,14 @@ fn allocated(before: &Allocs, now: &Allocs) -> Allocs {
         bytes_inclusive: now.bytes_inclusive.saturating_sub(before.bytes_inclusive),
         freed_inclusive: now.freed_inclusive.saturating_sub(before.freed_inclusive),
         largest: if now.allocs_inclusive > before.allocs_inclusive { now.largest } else { 0 },
-        live_bytes: now.live_bytes,
-        live_samples: now.live_samples,
     }
+}
+
+/// The samples from `before` to `now`. What is not freed yet is a state and no sum, so it is that of
+/// `now`.
+fn sampled(before: &HeapSamples, now: &HeapSamples) -> HeapSamples {
+    let grown = |class: usize| now.sizes[class].saturating_sub(before.sizes[class]);
+    HeapSamples { sizes: std::array::from_fn(grown), ..*now }
 }
 
 #[cfg(test)]
@@ -153,15 +158,19 @@ mod tests {
     fn a_window_has_the_allocations_of_its_calls() {
         let mut all = Synthetic::new().polls(2);
         let sums = |calls, bytes, largest| Allocs { calls, bytes, largest, ..Allocs::default() };
-        let one = Allocs { allocs: 1, allocs_inclusive: 1, live_bytes: 7, ..Allocs::default() };
+        let one = Allocs { allocs: 1, allocs_inclusive: 1, ..Allocs::default() };
         let more = Allocs { calls: 5, bytes: 900, largest: 64, ..one };
         for (snapshot, allocs) in all.iter_mut().zip([sums(3, 800, 64), more]) {
             let place = snapshot.cells.iter().position(|cell| cell.point == 1).unwrap();
-            Arc::make_mut(&mut snapshot.cells[place]).allocs = allocs;
+            let cell = Arc::make_mut(&mut snapshot.cells[place]);
+            cell.allocs = allocs;
+            (cell.heap.live_bytes, cell.heap.sizes[2]) = (7, allocs.bytes);
         }
         let window = between(&all[0], all[1].clone()).unwrap();
         let expected = Allocs { calls: 2, bytes: 100, largest: 64, ..one };
-        assert_eq!(window.cells_of(1)[0].allocs, expected);
+        let cell = &window.cells_of(1)[0];
+        assert_eq!(cell.allocs, expected);
+        assert_eq!((cell.heap.live_bytes, cell.heap.sizes[2]), (7, 100));
     }
 
     /// A region that is open all the time has no new measurements, but its memory is alive.
@@ -171,11 +180,11 @@ mod tests {
         let (from, mut to) = (all[0].clone(), all[0].clone());
         to.elapsed_ticks = all[1].elapsed_ticks;
         let place = to.cells.iter().position(|cell| cell.point == 1).unwrap();
-        let live = Allocs { live_bytes: 900, live_samples: 2, ..Allocs::default() };
-        Arc::make_mut(&mut to.cells[place]).allocs = live;
+        let live = HeapSamples { live_bytes: 900, live_samples: 2, ..HeapSamples::default() };
+        Arc::make_mut(&mut to.cells[place]).heap = live;
         let window = between(&from, to).unwrap();
         assert_eq!(window.cells.len(), 1, "nothing else has happened");
-        assert_eq!(window.cells[0].allocs, live);
+        assert_eq!(window.cells[0].heap, live);
         assert_eq!(window.cells[0].total(), Stats::default());
     }
 

@@ -170,9 +170,13 @@ columns! {
         "allocated bytes, with nested regions";
     Live = "live", "Live B", 7, Count(|f, _| f.live_bytes()).exported("live_bytes").summed(),
         "allocated bytes that are not freed yet (live), estimated by samples";
+    LiveGrown = "live-grown", "Live +", 7, Rate(|f, _| f.live_grown())
+        .exported("live_bytes_grown").summed(),
+        "growth of the live bytes since the mark (m), or since the viewer attached or the last reset";
     LiveGrowth = "live-growth", "Live +/s", 8, Rate(|f, _| f.live_growth())
-        .exported("live_bytes_per_s").summed(),
-        "growth of the live bytes per second since the viewer attached or the last reset";
+        .exported("live_bytes_per_s").summed(), "growth of the live bytes per second, since the same";
+    LiveAge = "live-age", "Live age", 8, Sum(|f, _| f.live_age())
+        .exported("live_age"), "mean age of the live bytes";
     LargestAlloc = "largest-alloc", "Largest", 7, Count(|f, _| Some(f.allocs()?.largest as f64))
         .exported("largest_alloc"), "bytes of the largest allocation, also in nested regions";
     Imbalance = "imbalance", "Imbal", 7, Rate(|f, _| f.imbalance()).rank(9),
@@ -289,7 +293,7 @@ impl Column {
 
     /// The columns of the view of allocations, from left to right. The first five are not about
     /// allocations.
-    pub const ALLOCS: [Self; 16] = [
+    pub const ALLOCS: [Self; 18] = [
         Self::On,
         Self::Process,
         Self::Name,
@@ -299,7 +303,9 @@ impl Column {
         Self::BytesPerCall,
         Self::AllocRate,
         Self::Live,
+        Self::LiveGrown,
         Self::LiveGrowth,
+        Self::LiveAge,
         Self::Allocs,
         Self::AllocBytes,
         Self::FreedBytes,

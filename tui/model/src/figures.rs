@@ -16,8 +16,8 @@ use super::row::PointRow;
 use super::threads::state_word;
 use super::window::Length;
 use pfp_read::snapshot::{
-    AMOUNTS, Allocs, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointFlag, PointState, Process,
-    ProcessState, Snapshot, Stats, total,
+    AMOUNTS, Allocs, Bucket, Cell, HeapSamples, Lane, LaneKind, OPENMP, Point, PointFlag,
+    PointState, Process, ProcessState, Snapshot, Stats, total,
 };
 use pfp_read::waits::{PointReport, RUN_QUEUE, WaitTotals};
 
@@ -36,7 +36,9 @@ pub struct Figures {
     amounts: [u128; AMOUNTS],
     /// What its regions have allocated.
     allocs: Allocs,
-    /// The elapsed ticks of the first snapshot, and the live bytes in it.
+    /// What samples tell about these allocations.
+    heap: HeapSamples,
+    /// The elapsed ticks and the live bytes from which their growth counts.
     first_live: Option<(u64, f64)>,
     rates: Rates,
     history: History,
@@ -134,6 +136,11 @@ pub fn allocs(cells: &[Arc<Cell>]) -> Allocs {
     cells.iter().fold(Allocs::default(), |sum, cell| sum.plus(&cell.allocs))
 }
 
+/// What samples tell about the allocations of these cells' regions.
+pub fn heap_samples(cells: &[Arc<Cell>]) -> HeapSamples {
+    cells.iter().fold(HeapSamples::default(), |sum, cell| sum.plus(&cell.heap))
+}
+
 impl Figures {
     /// The figures of every point in a snapshot, without rates and history.
     pub(super) fn all(snapshot: &Arc<Snapshot>) -> Vec<Self> {
@@ -169,6 +176,7 @@ impl Figures {
                 open: None,
                 amounts: amounts(&cells[range.clone()]),
                 allocs: allocs(&cells[range.clone()]),
+                heap: heap_samples(&cells[range.clone()]),
                 first_live: None,
                 rates: Rates::default(),
                 history: History::default(),
@@ -273,11 +281,9 @@ impl Figures {
     }
 
     /// The moment from which the growth of live memory counts, and the live bytes then: the first
-    /// snapshot, or the first one after a reset. A point that appeared after `began` had none. In a
+    /// snapshot, the first one after a reset, or the mark. A point that appeared after `began` had none. In a
     /// sum, the growth counts from now if a process has joined, with memory of any age, or has ended.
     fn first_live(&self, old: Option<&Self>, began: u64) -> Option<(u64, f64)> {
-        let now =
-            |figures: &Self| (figures.snapshot.elapsed_ticks, figures.allocs.live_bytes as f64);
         let running = |figures: &Self| {
             let members = figures.snapshot.process.members.iter();
             members.filter(|member| member.state == ProcessState::Running).count()
@@ -287,10 +293,20 @@ impl Figures {
                 && (!self.is_of_sum() || running(old) == running(self))
         };
         Some(match old {
-            Some(old) if is_same(old) => old.first_live.unwrap_or_else(|| now(old)),
+            Some(old) if is_same(old) => old.first_live.unwrap_or_else(|| old.live_now()),
             None if !self.is_of_sum() => (began, 0.0),
-            _ => now(self),
+            _ => self.live_now(),
         })
+    }
+
+    /// The elapsed ticks, and the live bytes.
+    fn live_now(&self) -> (u64, f64) {
+        (self.snapshot.elapsed_ticks, self.heap.live_bytes as f64)
+    }
+
+    /// From now on, counts the growth of live memory from this moment.
+    pub(super) fn mark_live(&mut self) {
+        self.first_live = Some(self.live_now());
     }
 
     /// The pace of each process of a sum since `old`. A process that was not read again keeps its
@@ -457,7 +473,7 @@ impl Figures {
     /// What the point's regions have allocated. `None` if they do not count it and have not done so
     /// since the last reset.
     pub fn allocs(&self) -> Option<&Allocs> {
-        self.allocs.is_any().then_some(&self.allocs)
+        (self.allocs.is_any() || self.heap.is_any()).then_some(&self.allocs)
     }
 
     /// A figure of the allocations for each region that has counted them.
@@ -469,22 +485,42 @@ impl Figures {
     /// Bytes that the point's regions have allocated and that are not freed yet, estimated by
     /// samples. `None` if nothing was counted.
     pub fn live_bytes(&self) -> Option<f64> {
-        Some(self.allocs()?.live_bytes as f64)
+        self.allocs().map(|_| self.heap.live_bytes as f64)
+    }
+
+    /// What samples tell about these allocations.
+    pub fn heap(&self) -> &HeapSamples {
+        &self.heap
+    }
+
+    /// Mean age of the [live bytes](Self::live_bytes), ticks. Samples have their times in whole
+    /// seconds. `None` without live bytes.
+    pub fn live_age(&self) -> Option<f64> {
+        let HeapSamples { live_samples, live_births, .. } = self.heap;
+        let born = (live_samples > 0).then(|| live_births as f64 / live_samples as f64)?;
+        let seconds = (self.snapshot.taken_unix_ns as f64 / 1e9 - born).max(0.0);
+        Some(seconds * self.snapshot.clock.ticks_per_second)
     }
 
     /// Standard error of [`Self::live_bytes`], as a share of it.
     pub fn live_error(&self) -> Option<f64> {
-        let samples = self.allocs()?.live_samples;
+        let samples = self.heap.live_samples;
         (samples > 0).then(|| 1.0 / (samples as f64).sqrt())
     }
 
-    /// Growth of [`Self::live_bytes`] per second, since the first snapshot of the process or, if
-    /// that is later, the point's last reset.
+    /// Growth of [`Self::live_bytes`] since the first snapshot of the process or, if that is later,
+    /// the point's last reset or the mark.
+    pub fn live_grown(&self) -> Option<f64> {
+        let (_, bytes) = self.first_live?;
+        Some(self.live_bytes()? - bytes)
+    }
+
+    /// [`Self::live_grown`] per second.
     pub fn live_growth(&self) -> Option<f64> {
-        let (ticks, bytes) = self.first_live?;
+        let (ticks, _) = self.first_live?;
         let ticks = self.snapshot.elapsed_ticks.checked_sub(ticks).filter(|ticks| *ticks > 0)?;
         let seconds = ticks as f64 / self.snapshot.clock.ticks_per_second;
-        Some((self.live_bytes()? - bytes) / seconds)
+        Some(self.live_grown()? / seconds)
     }
 
     /// Exclusive allocations per second.

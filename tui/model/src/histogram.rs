@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use hdrhistogram::Histogram;
 
-use pfp_read::snapshot::Bucket;
+use pfp_read::snapshot::{Bucket, HeapSamples, SIZES, sizes_of};
 
 /// The quantiles of a point's exclusive ticks that the table shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,33 @@ pub fn subtract(now: &[Bucket], before: &[Bucket]) -> Vec<Bucket> {
         (count > 0).then_some(Bucket { count, ..*bucket })
     });
     more.collect()
+}
+
+/// A range of sizes of allocations, and the bytes that were allocated in such sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SizeRange {
+    /// The least size.
+    pub low: u64,
+    /// The first size beyond the range. `None` for the last range.
+    pub end: Option<u64>,
+    /// Bytes of all these allocations, estimated by samples.
+    pub bytes: f64,
+}
+
+/// The allocated bytes by the size of the allocations: ranges with a factor of four, from the first
+/// one with bytes to the last one.
+pub fn sizes(heap: &HeapSamples) -> Vec<SizeRange> {
+    let ranges = heap.sizes.chunks(2).enumerate().map(|(place, pair)| {
+        let (low, _) = sizes_of(2 * place);
+        let (last, count) = sizes_of(2 * place + 1);
+        let end = (2 * place + 2 < SIZES).then_some(last + count);
+        SizeRange { low, end, bytes: pair.iter().map(|bytes| *bytes as f64).sum() }
+    });
+    let ranges: Vec<_> = ranges.collect();
+    let is_used = |range: &SizeRange| range.bytes > 0.0;
+    let first = ranges.iter().position(is_used).unwrap_or(0);
+    let end = ranges.iter().rposition(is_used).map_or(0, |last| last + 1);
+    ranges[first..end].to_vec()
 }
 
 /// The middle of a bucket, which represents all its values.

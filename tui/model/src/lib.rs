@@ -52,7 +52,8 @@ use std::sync::Arc;
 pub use between::between;
 pub use calls::{CallEnd, Calls, Related};
 pub use figures::{
-    Amount, BYTES, FLOPS, Figures, LaneFigures, TupleFigures, allocs, amounts, intensity,
+    Amount, BYTES, FLOPS, Figures, LaneFigures, TupleFigures, allocs, amounts, heap_samples,
+    intensity,
 };
 pub use histogram::Quantiles;
 pub use history::{History, LoadSlice, Sample};
@@ -309,6 +310,11 @@ impl Model {
         for figures in &mut self.points {
             figures.mark_gap();
         }
+    }
+
+    /// From now on, counts the growth of live memory from this moment.
+    pub fn mark_live(&mut self) {
+        self.points.iter_mut().for_each(Figures::mark_live);
     }
 
     /// Shows a change of a point's state at once; the next snapshot confirms it.

@@ -86,8 +86,9 @@ impl Life {
             let whole = self.whole();
             let (retired, histogram) = (whole.total(), whole.histogram.clone());
             // No reset clears live memory, so the present cell has it.
-            let allocs = whole.without_live().allocs;
-            self.before = Some(Box::new(Cell { retired, histogram, allocs, ..Cell::default() }));
+            let (allocs, heap) = (whole.allocs, whole.heap.without_live());
+            let before = Cell { retired, histogram, allocs, heap, ..Cell::default() };
+            self.before = Some(Box::new(before));
         }
         self.last = Arc::clone(now);
     }
@@ -98,6 +99,7 @@ impl Life {
             retired: [&before.retired, &self.last.retired].into_iter().sum(),
             histogram: histogram::merge([before.histogram.as_slice(), &self.last.histogram]),
             allocs: before.allocs.plus(&self.last.allocs),
+            heap: before.heap.plus(&self.last.heap),
             ..Cell::clone(&self.last)
         })
     }
@@ -155,10 +157,11 @@ mod tests {
             }
             let mut snapshot = source.poll().unwrap();
             let place = snapshot.cells.iter().position(|cell| cell.point == POINT).unwrap();
-            let sums = &mut Arc::make_mut(&mut snapshot.cells[place]).allocs;
-            (sums.allocs, sums.live_bytes, sums.live_samples) = (allocs, 700, 2);
-            let cell = life.extend(snapshot).cells_of(POINT)[0].allocs;
-            (cell.allocs, cell.live_bytes, cell.live_samples)
+            let cell = Arc::make_mut(&mut snapshot.cells[place]);
+            cell.allocs.allocs = allocs;
+            (cell.heap.live_bytes, cell.heap.live_samples) = (700, 2);
+            let Cell { allocs, heap, .. } = *life.extend(snapshot).cells_of(POINT)[0];
+            (allocs.allocs, heap.live_bytes, heap.live_samples)
         };
         assert_eq!(polled(30, false), (30, 700, 2));
         assert_eq!(polled(4, true), (34, 700, 2));

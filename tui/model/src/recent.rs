@@ -109,6 +109,7 @@ impl RecentSnapshot {
                 stats: cell.stats.clone(),
                 retired: cell.retired.clone(),
                 allocs: cell.allocs,
+                heap: cell.heap,
                 ..Cell::default()
             })
         };

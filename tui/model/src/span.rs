@@ -35,18 +35,23 @@ pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
     between(&first, to).with_context(|| no_snapshot_after(from, path))
 }
 
-/// Like [`read`], but returns up to `most` windows of a recording. All windows begin with the span.
-/// Their ends are spread over the span, and the last window is the whole span.
+/// Like [`read`], but returns up to `most` windows of a recording, each converted by `of`. All windows
+/// begin with the span. Their ends are spread over the span, and the last window is the whole span.
 ///
 /// # Errors
 ///
 /// Like [`read`].
-pub fn read_steps(path: &Path, span: &Span, most: usize) -> Result<Vec<Snapshot>> {
+pub fn read_steps<T>(
+    path: &Path,
+    span: &Span,
+    most: usize,
+    of: impl Fn(Snapshot) -> T,
+) -> Result<Vec<T>> {
     let mut source = open_at(path, span.to.as_ref())?;
     let (last, first) = match (source.recording(), &span.from) {
         // Use the open source, since standard input cannot be opened twice.
-        (None, None) => return Ok(vec![source.poll()?]),
-        (None, Some(_)) => return Ok(vec![read(path, span, false)?]),
+        (None, None) => return Ok(vec![of(source.poll()?)]),
+        (None, Some(_)) => return Ok(vec![of(read(path, span, false)?)]),
         (Some(recording), from) => {
             let first = from.as_ref().map(|from| recording.find(from)).transpose();
             (recording.cursor(), first.with_context(|| path.display().to_string())?)
@@ -66,10 +71,11 @@ pub fn read_steps(path: &Path, span: &Span, most: usize) -> Result<Vec<Snapshot>
     let mut steps = Vec::with_capacity(places.len());
     for place in places {
         let end = at(place)?;
-        steps.extend(match &from {
+        let window = match &from {
             Some(from) => between(from, end),
             None => Some(end),
-        });
+        };
+        steps.extend(window.map(&of));
     }
     if let (Some(from), true) = (&span.from, steps.is_empty()) {
         bail!(no_snapshot_after(from, path));

@@ -253,7 +253,7 @@ fn live_memory_grows_since_the_first_snapshot_or_the_last_reset() {
         }
         let mut snapshot = source.poll().unwrap();
         let place = snapshot.cells.iter().position(|cell| cell.point == 1).unwrap();
-        Arc::make_mut(&mut snapshot.cells[place]).allocs.live_bytes = bytes;
+        Arc::make_mut(&mut snapshot.cells[place]).heap.live_bytes = bytes;
         snapshot
     };
     let snapshots =
@@ -269,6 +269,17 @@ fn live_memory_grows_since_the_first_snapshot_or_the_last_reset() {
     };
     let growth = [None, Some(2_000.0), Some(500.0), None, Some(-5_000.0)];
     assert_eq!(growth_of(&snapshots), growth);
+
+    // The growth since a mark.
+    let mut model = Model::default();
+    for (place, snapshot) in snapshots[..3].iter().enumerate() {
+        model.fold(snapshot.clone());
+        if place == 1 {
+            model.mark_live();
+        }
+    }
+    let figures = model.point(1).unwrap();
+    assert_eq!((figures.live_grown(), figures.live_growth()), (Some(-1_000.0), Some(-1_000.0)));
 
     // A point that appears had no memory before. In a sum, it may be of a process that has just
     // joined, with memory of any age.

@@ -18,7 +18,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::cell::{Allocs, AmountTuple, Bucket, Cell, FigureChanges, Stats, total};
+pub use self::cell::{
+    Allocs, AmountTuple, Bucket, Cell, FigureChanges, Heap, HeapSamples, SIZES, Stats, sizes_of,
+    total,
+};
 pub use self::loss::{Loss, Losses};
 pub use self::record::{Drained, Record};
 pub use self::state::{End, ProcessState};
@@ -67,6 +70,9 @@ pub struct Snapshot {
     /// What the threads waited for in the last seconds. `None` if that was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Arc<WaitsReport>>,
+    /// The process's memory that is not freed yet. `None` if no allocator counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heap: Option<Heap>,
     /// The kernel's figures of the process. `None` if they were not read. Not in files.
     #[serde(skip)]
     pub usage: Option<Usage>,
@@ -117,6 +123,7 @@ impl Snapshot {
             lanes: self.lanes.clone(),
             losses: self.losses.clone(),
             waits: self.waits.clone(),
+            heap: self.heap,
             usage: self.usage,
         }
     }

@@ -194,7 +194,7 @@ fn baseline(files: &[PathBuf], old: Snapshot) -> Baseline {
 /// ends, both sides are windows, which must not overlap.
 fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Vec<Snapshot>)> {
     let (mut first, mut last) = (before.1, now.1);
-    let steps = |file: &Path, span: &Span| span::read_steps(file, span, MOMENTS);
+    let steps = |file: &Path, span: &Span| span::read_steps(file, span, MOMENTS, |window| window);
     let id = |file| Ok::<_, anyhow::Error>(source::open(file)?.poll()?.process.segment_id);
     if first.from.or(first.to).or(last.from).is_none() || id(before.0)? != id(now.0)? {
         return Ok((span::read(before.0, &first, false)?, steps(now.0, &last)?));

@@ -11,12 +11,16 @@ use super::missing::missing;
 use super::output::{check_new, print_by, write_file};
 use super::target::{LIVE, TargetArgs};
 use crate::interrupt::{INTERRUPTED, Interrupt};
-use pfp_export::{Format, Subject};
+use pfp_export::{AllocsAt, Format, Subject};
 use pfp_model::filter::Filter;
 use pfp_model::span;
 use pfp_model::span::Span;
 use pfp_model::{Figures, Model, WeighedBy};
+use pfp_read::files::input::STDIN;
 use pfp_read::source::Moment;
+
+/// Maximum number of moments at which a trace shows allocations.
+const MOMENTS: usize = 2000;
 
 /// What to export, and where to.
 #[derive(Args, Clone, Debug)]
@@ -84,9 +88,14 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
         bail!("expected a recording to look for a moment in, found no file: name it");
     }
     // Until writing begins, a signal ends the process at once.
+    let mut moments = Vec::new();
     let (snapshot, status) = match &export.file {
         Some(file) => {
             let span = Span { from: export.from, to: export.to.or(export.at) };
+            // Standard input cannot be read twice.
+            if export.format == Format::Perfetto && file != Path::new(STDIN) {
+                moments = span::read_steps(file, &span, MOMENTS, |step| AllocsAt::of(&step))?;
+            }
             (span::read(file, &span, true)?, 0)
         }
         None => {
@@ -100,6 +109,7 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
     let passes = |figures: &Figures| export.filter.admits(figures);
     let mut subject =
         Subject::new(&model, passes, export.per_thread).context("the process has no figures")?;
+    subject.moments = moments;
     if export.alloc {
         subject.weighed_by = WeighedBy::AllocBytes;
         if model.points().iter().all(|figures| figures.allocs().is_none()) {

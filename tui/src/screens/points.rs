@@ -29,6 +29,10 @@ groups! {
         ShowTimes [Char('T')] "time", "next columns: time by the clock, allocations, CPU time";
     }
 
+    LIVE = own {
+        Moment [Char('m')] "", "mark: live memory grows from now on (live-grown, live-growth)";
+    }
+
     IDLE = own {
         ShowIdle [Char('o')] "", "show idle points (off, never measured), or hide them";
     }
@@ -171,7 +175,7 @@ impl PointsView {
 impl View for PointsView {
     fn keys(&self) -> KeyMap {
         &[
-            &[keys::RUN, keys::OPEN, keys::POINT, ALL, keys::TUNE, IDLE, keys::COPY],
+            &[keys::RUN, keys::OPEN, keys::POINT, ALL, keys::TUNE, IDLE, LIVE, keys::COPY],
             &[keys::FILTER, keys::TABLE, TIMES, NAMES],
             keys::TAIL,
         ]
@@ -209,6 +213,14 @@ impl View for PointsView {
             Action::ScrollLeft => self.name_offset = self.name_offset.saturating_sub(SCROLL),
             Action::ShowTimes => {
                 self.show_next(Available::of(&common.model).allocs);
+                return Outcome::Arrange;
+            }
+            Action::Moment if !Available::of(&common.model).allocs => {
+                common.say("nothing to mark: no allocations are counted");
+            }
+            Action::Moment => {
+                common.model.mark_live();
+                common.say("marked: live memory grows from now on (Live +)");
                 return Outcome::Arrange;
             }
             // `settle` limits the offset to the longest name.

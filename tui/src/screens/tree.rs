@@ -500,8 +500,16 @@ impl View for TreeView {
             }
             Action::Moment => {
                 self.recent.mark(&common.model);
-                (self.source, self.window) = (WeightSource::Time, TreeWindow::Mark);
-                common.say("marked: showing the CPU time from now on; H shows other windows");
+                if self.source == WeightSource::Samples {
+                    self.source = WeightSource::Time;
+                }
+                self.window = TreeWindow::Mark;
+                let what = match self.source {
+                    WeightSource::AllocBytes => "allocated bytes",
+                    _ => "CPU time",
+                };
+                common
+                    .say(format!("marked: showing the {what} from now on; H shows other windows"));
                 self.rebuild(common);
             }
             Action::Unfold if self.is_flame => self.step_aside(1, common),

@@ -13,6 +13,7 @@ use ratatui::text::{Line, Span};
 use crate::app::App;
 use crate::styles::{Styles, chart};
 use pfp_model::{Basis, Figures};
+use pfp_read::snapshot::Heap;
 use pfp_read::text;
 use pfp_read::units;
 use pfp_read::waits::held_up;
@@ -77,6 +78,16 @@ fn parts(app: &App) -> Vec<Vec<Span<'static>>> {
     }
     if let Some(hottest) = app.common.model.hottest() {
         parts.push(hot(app, hottest));
+    }
+    let heap = app.common.model.snapshot().and_then(|snapshot| snapshot.heap);
+    if let Some(Heap { live_bytes, peak_bytes, .. }) = heap {
+        let [live, peak] = [live_bytes, peak_bytes].map(units::bytes);
+        let peak = format!(" (peak {peak})");
+        parts.push(vec![
+            Span::styled("heap ", theme.faint),
+            Span::raw(live),
+            Span::styled(peak, theme.faint),
+        ]);
     }
     if let Some(usage) = usage {
         let memory = units::bytes(usage.memory_bytes);

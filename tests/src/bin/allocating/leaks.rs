@@ -26,6 +26,10 @@ pub(super) fn leaks() {
     static CYCLE: Point = Point::new("cycle").counting_allocs();
     static HANDED: Point = Point::new("handed").counting_allocs();
     static CHURN: Point = Point::new("churn").counting_allocs();
+    static FIRST: Point = Point::new("first");
+    // Samples begin with the first region.
+    drop(FIRST.measure());
+    (0..2000).for_each(|_| mem::forget(black_box(vec![0u8; 1500])));
     let (give, take) = mpsc::channel::<Vec<u8>>();
     let freeing = thread::spawn(move || take.into_iter().for_each(drop));
     mem::forget(OPEN.measure());

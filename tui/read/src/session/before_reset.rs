@@ -117,8 +117,9 @@ mod tests {
         let mut before = Synthetic::new().poll().unwrap();
         let id = before.edges[0].point;
         let place = before.cells.iter().position(|cell| cell.point == id).unwrap();
-        let allocs = &mut Arc::make_mut(&mut before.cells[place]).allocs;
-        (allocs.allocs, allocs.live_bytes, allocs.live_samples) = (3, 700, 1);
+        let Cell { allocs, heap, .. } = Arc::make_mut(&mut before.cells[place]);
+        (allocs.allocs, heap.sizes[3]) = (3, 90);
+        (heap.live_bytes, heap.live_samples) = (700, 1);
         let figures = BeforeReset::of(&before, id).unwrap();
         assert!(BeforeReset::of(&before, u32::MAX).is_none());
         // After the reset, the point has measured the same once more.
@@ -138,7 +139,8 @@ mod tests {
             assert_eq!(cell.total().count, times * once.total().count);
             assert_eq!(cell.total().exclusive, times * once.total().exclusive);
             assert_eq!(cell.allocs.allocs, times * once.allocs.allocs);
-            assert_eq!(cell.allocs.live_bytes, once.allocs.live_bytes, "it is a state, no sum");
+            assert_eq!(cell.heap.sizes[3], times * once.heap.sizes[3]);
+            assert_eq!(cell.heap.live_bytes, once.heap.live_bytes, "it is a state, no sum");
             let counts = |cell: &Cell| cell.histogram.iter().map(|it| it.count).sum::<u64>();
             assert_eq!(counts(cell), times * counts(once));
         }

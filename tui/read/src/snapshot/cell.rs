@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-pub use pfp_shm_layout::allocs::AllocSums as Allocs;
+pub use pfp_shm_layout::allocs::{AllocSums as Allocs, HeapSamples, SIZES, sizes_of};
 pub use pfp_shm_layout::cell::Sums as Stats;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,13 @@ pub struct Cell {
     /// counted it.
     #[serde(default, with = "AllocFigures", skip_serializing_if = "has_no_allocs")]
     pub allocs: Allocs,
+    /// What samples tell about these allocations.
+    #[serde(default, with = "HeapFigures", skip_serializing_if = "has_no_samples")]
+    pub heap: HeapSamples,
+}
+
+fn has_no_samples(heap: &HeapSamples) -> bool {
+    !heap.is_any()
 }
 
 fn has_no_allocs(allocs: &Allocs) -> bool {
@@ -51,10 +58,16 @@ struct AllocFigures {
     bytes_inclusive: u64,
     freed_inclusive: u64,
     largest: u64,
-    #[serde(default)]
+}
+
+/// How a snapshot file represents [`HeapSamples`].
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "HeapSamples", default = "HeapSamples::default")]
+struct HeapFigures {
     live_bytes: u64,
-    #[serde(default)]
     live_samples: u64,
+    live_births: u64,
+    sizes: [u64; SIZES],
 }
 
 impl Cell {
@@ -66,16 +79,15 @@ impl Cell {
 
     /// Whether it has measurements, or allocations of a region that is still open.
     pub fn has_figures(&self) -> bool {
-        self.stats.count > 0 || self.retired.count > 0 || self.allocs.is_any()
+        self.stats.count > 0 || self.retired.count > 0 || self.allocs.is_any() || self.heap.is_any()
     }
 
     /// The cell without the memory that is not freed yet.
     #[must_use]
     pub fn without_live(self: &Arc<Self>) -> Arc<Self> {
         let mut cell = Arc::clone(self);
-        if cell.allocs.live_samples > 0 {
-            let allocs = &mut Arc::make_mut(&mut cell).allocs;
-            (allocs.live_bytes, allocs.live_samples) = (0, 0);
+        if cell.heap.live_samples > 0 {
+            Arc::make_mut(&mut cell).heap = self.heap.without_live();
         }
         cell
     }
@@ -113,7 +125,32 @@ impl Cell {
         }
         let retired = [&self.retired, &self.stats, &later.retired].into_iter().sum();
         let allocs = self.allocs.plus(&later.allocs);
-        Self { stats: later.stats.clone(), retired, histogram, tuples, allocs, ..*later }
+        let heap = self.heap.plus(&later.heap);
+        Self { stats: later.stats.clone(), retired, histogram, tuples, allocs, heap, ..*later }
+    }
+}
+
+/// Memory that was allocated in a process and is not freed yet, estimated by samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heap {
+    /// Bytes now.
+    pub live_bytes: u64,
+    /// Samples now. The relative standard error of the bytes is one over the square root of this.
+    pub live_samples: u64,
+    /// The most bytes so far.
+    pub peak_bytes: u64,
+}
+
+impl Heap {
+    /// The memory of two processes. Their peaks are added, although they may be of different
+    /// moments.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self {
+            live_bytes: self.live_bytes.saturating_add(more.live_bytes),
+            live_samples: self.live_samples.saturating_add(more.live_samples),
+            peak_bytes: self.peak_bytes.saturating_add(more.peak_bytes),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::{GroupMember, GroupSource, PointKey};
 use pfp_read::snapshot::{
-    Cell, Clock, ClockKind, Edge, FORMAT, Lane, LaneKind, Open, Point, PointFlag, PointState,
+    Cell, Clock, ClockKind, Edge, FORMAT, Heap, Lane, LaneKind, Open, Point, PointFlag, PointState,
     Process, ProcessState, Snapshot, Usage, VERSION,
 };
 use pfp_read::waits::{ReportPart, WaitsReport};
@@ -107,6 +107,7 @@ impl GroupSource {
             whole.losses.add(&last.losses);
             if running {
                 add_usage(&mut whole.usage, last.usage);
+                whole.heap = [whole.heap, last.heap].into_iter().flatten().reduce(Heap::plus);
             }
             // The least reliable clock determines how reliable the figures are.
             let rank = |kind: ClockKind| kind as u8;

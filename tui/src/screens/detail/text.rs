@@ -387,9 +387,10 @@ impl Pane<'_> {
             [count, bytes, freed, largest]
         };
         let live = self.figures.live_error().map(|error| {
-            let name = format!("not freed yet, ±{}%", units::percent(error));
+            let age = self.figures.live_age().map_or(String::new(), |age| self.scale.single(age));
+            let name = format!("not freed yet, ±{}%, age {age}", units::percent(error));
             let none = String::new;
-            row(&name, [none(), number(allocs.live_bytes), none(), none()])
+            row(&name, [none(), number(self.figures.heap().live_bytes), none(), none()])
         });
         let lines = [
             grid.heading(None, width, self.styles),
@@ -397,7 +398,34 @@ impl Pane<'_> {
             row("in all", with(own, number(allocs.largest))),
             row("with nested", with(nested.map(number), String::new())),
         ];
-        lines.into_iter().chain(live).collect()
+        lines.into_iter().chain(live).chain(self.sizes(width)).collect()
+    }
+
+    /// The allocated bytes by the size of the allocations; nothing without samples.
+    fn sizes(&self, width: usize) -> Vec<Line<'static>> {
+        let sizes = histogram::sizes(self.figures.heap());
+        let all: f64 = sizes.iter().map(|size| size.bytes).sum();
+        let most = sizes.iter().map(|size| size.bytes).fold(0.0, f64::max);
+        if all == 0.0 {
+            return Vec::new();
+        }
+        let (glyphs, theme) = (&self.styles.glyphs, &self.styles.theme);
+        let room = width.saturating_sub(40).clamp(4, FIGURES);
+        let mut lines = vec![self.title("Sizes of allocations, sampled: share of the bytes")];
+        lines.extend(sizes.iter().map(|size| {
+            let range = match size.end {
+                Some(end) => {
+                    format!("{:>7}{}{:<7}", units::count(size.low), glyphs.to, units::count(end))
+                }
+                None => format!("{:>7} and more", units::count(size.low)),
+            };
+            let bar = text::fit(&chart::bar(size.bytes / most, room, glyphs), room, ' ');
+            line![
+                format!(" {range:<16} {:>5}% ", units::percent(size.bytes / all)),
+                Span::styled(bar, theme.bar),
+            ]
+        }));
+        lines
     }
 
     /// The amounts of the point's regions, and its figures grouped by amounts.

@@ -1,6 +1,7 @@
 //! Tests of the Detail screen, as text.
 
 use super::*;
+use pfp_read::snapshot::Cell;
 use pfp_read::source::synthetic::{cell, edge};
 
 #[test]
@@ -44,10 +45,12 @@ fn the_allocations_of_a_point() {
         let snapshot = process.snapshot_mut();
         let cells = snapshot.cells.iter_mut().filter(|cell| cell.point == 3);
         for cell in cells {
-            let allocs = &mut Arc::make_mut(cell).allocs;
+            let Cell { allocs, heap, .. } = Arc::make_mut(cell);
             (allocs.calls, allocs.allocs, allocs.bytes, allocs.largest) = (10, 20, 4_000, 512);
             (allocs.allocs_inclusive, allocs.bytes_inclusive) = (30, 5_000);
-            (allocs.live_bytes, allocs.live_samples) = (1_000_000, 4);
+            (heap.live_bytes, heap.live_samples) = (1_000_000, 4);
+            heap.live_births = 4 * (snapshot.taken_unix_ns / 1_000_000_000 - 89);
+            (heap.sizes[1], heap.sizes[2], heap.sizes[7]) = (1_000_000, 2_000_000, 5_000_000);
         }
         for edge in snapshot.edges.iter_mut().filter(|edge| edge.point == 3) {
             (edge.allocs, edge.alloc_bytes) = (20, 4_000);
@@ -62,7 +65,9 @@ fn the_allocations_of_a_point() {
     has("per call 2.00 400");
     has("in all 40 8.00k 0 512");
     has("with nested 60 10.0k 0");
-    has("not freed yet, ±35.4% 2.00M");
+    has("not freed yet, ±35.4%, age 90.0s 2.00M");
+    has("0–32 12.5%");
+    has("512–2.05k 62.5%");
     has("Off% Allocs Alloc B");
     has("Share% Allocs Alloc B");
     has("100.0 40 8.00k");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::{Bucket, Cell, Clock, Edge, Lane, Losses, Point, Process, Snapshot};
+use crate::snapshot::{Bucket, Cell, Clock, Edge, Heap, Lane, Losses, Point, Process, Snapshot};
 use crate::waits::WaitsReport;
 
 /// The changes from one snapshot to a later one.
@@ -40,6 +40,8 @@ pub(super) struct Delta {
     /// The present report. `None` if it is the key's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     waits: Option<Arc<WaitsReport>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    heap: Option<Heap>,
     /// Whether only the key has a report.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_no_waits: bool,
@@ -118,6 +120,7 @@ impl Delta {
                 .waits
                 .clone()
                 .filter(|now| key.waits.as_ref().is_none_or(|it| !it.is_same(now))),
+            heap: now.heap,
             has_no_waits: key.waits.is_some() && now.waits.is_none(),
         }
     }
@@ -145,6 +148,7 @@ impl Delta {
             edges: self.edges.apply(&key.edges, Edge::key),
             losses: self.losses.unwrap_or_else(|| key.losses.clone()),
             waits: self.waits.or_else(|| key.waits.clone()).filter(|_| !self.has_no_waits),
+            heap: self.heap,
             ..Snapshot::default()
         }
     }
@@ -168,6 +172,7 @@ fn changed_cells(old: &Snapshot, new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell>) 
             histogram,
             tuples: cell.tuples.clone(),
             allocs: cell.allocs,
+            heap: cell.heap,
         });
         false
     });

@@ -10,14 +10,14 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::copy::Note;
 use pfp_shm_layout::header::{self, Facts};
 use pfp_shm_layout::lane::LaneState;
-use pfp_shm_layout::reader::{BucketCount, CellReading, Picture, Reader};
+use pfp_shm_layout::reader::{BucketCount, CellReading, HeapPicture, Picture, Reader};
 use pfp_shm_layout::ring;
 use pfp_shm_layout::segment::Segment;
 
 use crate::local_time::unix_ns;
 use crate::snapshot::{
-    AmountTuple, Bucket, Cell, Clock, ClockKind, Edge, End, FORMAT, Lane, LaneKind, Loss, Open,
-    Point, PointState, Process, ProcessState, Record, Snapshot, VERSION,
+    AmountTuple, Bucket, Cell, Clock, ClockKind, Edge, End, FORMAT, Heap, Lane, LaneKind, Loss,
+    Open, Point, PointState, Process, ProcessState, Record, Snapshot, VERSION,
 };
 
 /// Makes a snapshot of a copy of a segment. If the copy has no note with a time, `file_unix_ns` is
@@ -205,7 +205,7 @@ pub(super) fn fill(cell: &mut Cell, reading: &CellReading, picture: &Picture) {
         cell.histogram.push(Bucket { low, width, count });
     });
     let parts = reading.parts.iter().map(|place| &picture.cells[*place as usize]);
-    cell.allocs = reading.allocs;
+    (cell.allocs, cell.heap) = (reading.allocs, reading.heap);
     cell.tuples.clear();
     cell.tuples.extend(parts.filter_map(|part| tuple(part, picture)));
 }
@@ -296,6 +296,10 @@ pub(super) fn convert(
             overhead_inside: clock.overhead_inside,
             overhead_pair: clock.overhead_pair,
         },
+        heap: (picture.heap != HeapPicture::default()).then(|| {
+            let HeapPicture { live_bytes, live_samples, peak_bytes } = picture.heap;
+            Heap { live_bytes, live_samples, peak_bytes }
+        }),
         points: picture
             .points
             .iter()

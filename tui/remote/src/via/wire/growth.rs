@@ -132,7 +132,8 @@ impl GrownCell {
     /// `None` if the cell has tuples of amounts or other allocations, or if it has lost buckets, as
     /// after a reset.
     fn of(skipped: u32, old: &Cell, new: &Cell) -> Option<Self> {
-        if !old.tuples.is_empty() || !new.tuples.is_empty() || old.allocs != new.allocs {
+        let has_tuples = !old.tuples.is_empty() || !new.tuples.is_empty();
+        if has_tuples || (old.allocs, old.heap) != (new.allocs, new.heap) {
             return None;
         }
         let mut before = old.histogram.iter().peekable();
