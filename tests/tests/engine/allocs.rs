@@ -1,5 +1,5 @@
 //! Allocations of regions equal, to the unit, those that a program notes itself, that valgrind
-//! counts, or that follow by arithmetic.
+//! and heaptrack count, or that follow by arithmetic.
 
 mod foreign;
 mod leaks;
@@ -221,35 +221,65 @@ fn by_valgrind(place: &Place, program: &[&str], variables: &[(&str, &str)]) -> [
     [allocs, bytes]
 }
 
-/// Compares `rounds` rounds of a program's region `work` with valgrind's counts: those of twice as
-/// many rounds have that many more.
-fn compare_with_valgrind(place: &Place, program: &[&str], variables: &[(&str, &str)], rounds: u64) {
+/// The same, by heaptrack. Its raw data have a line `+ SIZE ...` for each allocation.
+fn by_heaptrack(place: &Place, program: &[&str], variables: &[(&str, &str)]) -> [u64; 2] {
+    let data = place.path("heaptrack");
+    let mut command = place.command("heaptrack");
+    command.args(["--raw", "-o"]).arg(&data).args(program).envs(variables.iter().copied());
+    c::run(&mut command);
+    let lines = c::run(place.command("zstd").arg("-dc").arg(data.with_extension("raw.zst")));
+    let sizes = lines.lines().filter_map(|line| line.strip_prefix("+ ")?.split(' ').next());
+    let sizes = sizes.map(|size| u64::from_str_radix(size, 16).expect("it is a number"));
+    sizes.fold([0, 0], |[allocs, bytes], size| [allocs + 1, bytes + size])
+}
+
+/// Compares `rounds` rounds of a program's region `work` with the counts of valgrind and of
+/// heaptrack: those of twice as many rounds have that many more.
+fn compare_with_others(place: &Place, program: &[&str], variables: &[(&str, &str)], rounds: u64) {
+    compare_with(&[VALGRIND, HEAPTRACK], place, program, variables, rounds);
+}
+
+/// Another profiler's name, and its count of a program's allocations and bytes.
+type Other = (&'static str, fn(&Place, &[&str], &[(&str, &str)]) -> [u64; 2]);
+const VALGRIND: Other = ("valgrind", by_valgrind);
+const HEAPTRACK: Other = ("heaptrack", by_heaptrack);
+
+fn compare_with(
+    others: &[Other],
+    place: &Place,
+    program: &[&str],
+    variables: &[(&str, &str)],
+    rounds: u64,
+) {
     let [few, many] = [rounds, 2 * rounds].map(|rounds| rounds.to_string());
     let with = |rounds| [program, &[rounds]].concat();
     let found = figures_with(place, By::Preload, &with(&few), variables)["work"];
     assert_eq!(found.calls, rounds);
-    let [few, many] = [&few, &many].map(|rounds| by_valgrind(place, &with(rounds), variables));
-    let expected = [many[0] - few[0], many[1] - few[1]];
-    assert!(expected[0] >= 10 * rounds, "{expected:?}");
-    assert_eq!([found.allocs_inclusive, found.bytes_inclusive], expected);
+    for (other, count) in others {
+        if lacks("allocations by another profiler", other) {
+            continue;
+        }
+        let [few, many] = [&few, &many].map(|rounds| count(place, &with(rounds), variables));
+        let expected = [many[0] - few[0], many[1] - few[1]];
+        assert!(expected[0] >= 10 * rounds, "{other}: {expected:?}");
+        assert_eq!([found.allocs_inclusive, found.bytes_inclusive], expected, "{other}");
+    }
     assert!(found.freed >= found.bytes / 2, "{found:?}");
 }
 
 #[test]
-fn a_program_in_c_allocates_as_valgrind_counts() {
-    if lacks("allocations of C", "valgrind") {
-        return;
-    }
+fn a_program_in_c_allocates_as_others_count() {
     let flags = ["-lpthread", "-fno-builtin"];
     let program = c::compile(Compiler::C, "allocates", &["allocates.c"], Link::Static, flags);
-    compare_with_valgrind(&Place::new(), &[text(&program)], &[], 20);
+    // Heaptrack does not see `memalign`.
+    compare_with(&[VALGRIND], &Place::new(), &[text(&program)], &[], 20);
     if lacks("allocations of C++", Compiler::CXX.name) {
         return;
     }
     let sources = ["allocates.cpp"];
     let program =
         c::compile(Compiler::CXX, "allocates-cxx", &sources, Link::Shared, ["-std=c++17"]);
-    compare_with_valgrind(&Place::new(), &[text(&program)], &[], 20);
+    compare_with_others(&Place::new(), &[text(&program)], &[], 20);
 }
 
 #[test]
