@@ -83,6 +83,7 @@ fn client(address: SocketAddr) {
         if number >= REQUESTS && MOVED.load(Relaxed) >= MOVES {
             return;
         }
+        assert!(number < 1000 * REQUESTS, "too few tasks move to other threads");
         stream.write_all(&u32::to_be_bytes(number)).expect("the server reads it");
         let mut answer = [0; 4];
         stream.read_exact(&mut answer).expect("the server answers");
