@@ -336,6 +336,13 @@ int pfp_set_fenced(pfp_point_t *point, int fenced);
  * pfp-top run --alloc, or an allocator that calls pfp_alloc and pfp_free. PFP_ALLOCS=1 in
  * the environment switches it on for all points. */
 int pfp_set_counting_allocs(pfp_point_t *point, int counting);
+/* Keeps what explains each call of a point that takes at least ns nanoseconds by the clock,
+ * or on a CPU, for pfp-top slow. 0 stops that. The time has two digits and is 1 us to 99 s;
+ * a shorter or longer one counts as the nearest of these. */
+int pfp_keep_over(pfp_point_t *point, unsigned long long ns);
+int pfp_keep_over_cpu(pfp_point_t *point, unsigned long long ns);
+/* Keeps the innermost open region of the calling thread as it is now, with the reason. */
+void pfp_keep(const char *why);
 
 /* For a program with an allocator of its own: pfp_alloc counts an allocation of the calling
  * thread, and pfp_free counts memory that the thread has freed. A reallocation calls both. Any
@@ -800,6 +807,15 @@ PFP_NOTHING_ int pfp_set_counting_allocs(pfp_point_t *point, int counting)
 {
     return (void)point, (void)counting, PFP_OK;
 }
+PFP_NOTHING_ int pfp_keep_over(pfp_point_t *point, unsigned long long ns)
+{
+    return (void)point, (void)ns, PFP_OK;
+}
+PFP_NOTHING_ int pfp_keep_over_cpu(pfp_point_t *point, unsigned long long ns)
+{
+    return (void)point, (void)ns, PFP_OK;
+}
+PFP_NOTHING_ void pfp_keep(const char *why) { (void)why; }
 PFP_NOTHING_ void pfp_alloc(size_t bytes) { (void)bytes; }
 PFP_NOTHING_ void pfp_free(size_t bytes) { (void)bytes; }
 PFP_NOTHING_ int pfp_set_alpha(pfp_point_t *point, double alpha)

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use crate::engine::program::Existing;
-use crate::engine::{context, program, reading};
+use crate::engine::{boxes, context, program, reading};
 use crate::{InitError, Point};
 
 /// Makes the segment now instead of at the first region.
@@ -85,6 +85,23 @@ pub fn set_enabled(on: bool) {
 #[must_use]
 pub fn is_enabled() -> bool {
     program::is_enabled()
+}
+
+/// Keeps what explains the innermost open region of the calling thread as it is now, as if it were
+/// beyond its point's [limit](Point::keep_over). `pfp-top slow` shows the reason, of which 64 bytes
+/// are kept. Without an open region, nothing is kept. A program may call it in its panic hook.
+///
+/// ```
+/// fn answer(request: &str) {
+///     pfp::scope!("answer");
+///     if request.is_empty() {
+///         pfp::keep("an empty request");
+///     }
+/// }
+/// # answer("");
+/// ```
+pub fn keep(why: &str) {
+    boxes::keep_open(why);
 }
 
 /// The calibrated number of [`ticks`] per second. The longer the program runs, the more exact the

@@ -36,7 +36,7 @@ mod thread;
 mod source {
     pub(crate) use super::arch::{cpu_time_ns, ticks};
     pub(super) use super::shared::ticks_per_ns_fixed;
-    pub(super) use super::thread::stale_after;
+    pub(super) use super::thread::{can_be_due, stale_after};
 }
 #[cfg(test)]
 use mock as source;

@@ -56,6 +56,7 @@
 //! without measuring.
 
 mod allocs;
+pub(crate) mod boxes;
 mod busy;
 pub(crate) mod by_hand;
 pub(crate) mod calibrate;

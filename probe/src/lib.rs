@@ -232,8 +232,8 @@ pub use self::{
     alloc::Alloc,
     amount::Amount,
     api::{
-        Entered, ExecutionContext, Overhead, calibrate, init, is_enabled, on_cpu_ticks, points,
-        register_thread, set_enabled, set_program_name, show, snapshot_over, snapshot_to,
+        Entered, ExecutionContext, Overhead, calibrate, init, is_enabled, keep, on_cpu_ticks,
+        points, register_thread, set_enabled, set_program_name, show, snapshot_over, snapshot_to,
         task_switch, ticks, ticks_per_second,
     },
     engine::{__finish_frame, Guard, MeteredPoint},

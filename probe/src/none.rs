@@ -93,6 +93,15 @@ pub(crate) mod point {
         CountAllocs(bool),
         Reset,
         Alpha(Alpha),
+        Limit(Option<Limit>),
+    }
+
+    pub(crate) struct Limit;
+
+    impl Limit {
+        nothing! {
+            fn nearest(_ns: u64, _is_cpu: bool) -> Option<Self> = None;
+        }
     }
 
     pub(crate) struct Alpha;
@@ -115,6 +124,12 @@ pub(crate) mod point {
             fn rename(&'static self, _name: &str);
             fn figures(&'static self) -> Option<Stats> = None;
         }
+    }
+}
+
+pub(crate) mod boxes {
+    nothing! {
+        fn keep_open(_why: &str);
     }
 }
 

@@ -8,6 +8,7 @@ mod show;
 
 pub(crate) use show::show;
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -15,10 +16,12 @@ use pfp_shm_layout::allocs::HeapSamples;
 use pfp_shm_layout::amounts::Amounts;
 pub(crate) use pfp_shm_layout::atomic_file::Existing;
 use pfp_shm_layout::atomic_file::WholeFile;
+use pfp_shm_layout::black_box::BoxPicture;
 use pfp_shm_layout::calls;
 use pfp_shm_layout::cell::Sums;
+use pfp_shm_layout::control::{Control, Limit};
 use pfp_shm_layout::header::{ClockKind, Facts, FormatError};
-use pfp_shm_layout::heap::{self, NoMemory};
+use pfp_shm_layout::heap::{self, Grow, NoMemory};
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::reader::{
     Call, CellReading, HeapPicture, LaneCalls, LaneReading, Picture, PointPicture, Reader,
@@ -137,7 +140,10 @@ fn write_uncancelled(process: &Process, path: &Path, existing: Existing) -> io::
     let taken_unix_ns = calibrate::unix_ns();
     let elapsed_ticks = ticks_until(calibrate::shared_ns(), facts, picture);
     let (calls, records) = (reader.try_calls()?, reader.try_records()?);
-    let taken = Taken { picture, facts, taken_unix_ns, elapsed_ticks, calls, records };
+    let mut boxes = Vec::new();
+    reader.try_boxes(|_| 0, |_, copy| boxes.try_push(copy))?;
+    boxes.sort_unstable_by_key(|copy| copy.number);
+    let taken = Taken { picture, facts, taken_unix_ns, elapsed_ticks, calls, records, boxes };
     let own = OwnFile { process, file: &mut file };
     let mut json = Json::new(Buffered::new(own)?);
     json.object(|json| taken.snapshot(json))?;
@@ -159,6 +165,7 @@ struct Taken<'a> {
     elapsed_ticks: u64,
     calls: Vec<LaneCalls>,
     records: Vec<(u32, Record)>,
+    boxes: Vec<BoxPicture>,
 }
 
 impl Taken<'_> {
@@ -213,18 +220,17 @@ impl Taken<'_> {
             (start.saturating_add(record.span) <= self.elapsed_ticks)
                 .then_some((lane, start, record))
         });
-        json.name("records")?.list(records, |json, (lane, start, record)| {
-            json.object(|json| {
-                json.plain("lane", lane)?;
-                json.plain("point", record.point)?;
-                json.plain("start", start)?;
-                json.plain("span", record.span)?;
-                json.plain("exclusive", record.exclusive)?;
-                json.plain("depth", record.depth)?;
-                json.plain("context", record.context)
-            })
-        })?;
-        json.name("losses")?.object(|json| self.losses(json))
+        json.name("records")?.list(records, record)?;
+        json.name("losses")?.object(|json| self.losses(json))?;
+        if self.picture.calls_dropped > 0 {
+            json.plain("slow_dropped", self.picture.calls_dropped)?;
+        }
+        if self.boxes.is_empty() {
+            return Ok(());
+        }
+        let created = self.facts.created_ticks;
+        json.name("slow")?
+            .list(&self.boxes, |json, call| json.object(|json| slow_call(json, call, created)))
     }
 
     fn point<W: Write>(&self, json: &mut Json<W>, of: &PointPicture) -> io::Result<()> {
@@ -343,10 +349,73 @@ fn point<W: Write>(json: &mut Json<W>, point: &PointPicture) -> io::Result<()> {
     if control.counts_allocs() {
         json.plain("counts_allocs", true)?;
     }
+    if let Some(limit) = control.limit() {
+        json.name("limit")?.object(|json| limit_of(json, limit))?;
+    }
     if point.amounts.is_empty() {
         return Ok(());
     }
     json.name("amounts")?.list(&point.amounts, |json, name| json.bare_text(name))
+}
+
+fn slow_call<W: Write>(json: &mut Json<W>, call: &BoxPicture, created: u64) -> io::Result<()> {
+    let BoxPicture { number, facts, why, enclosing, records } = call;
+    json.plain("number", number)?;
+    json.plain("point", facts.point)?;
+    json.plain("lane", facts.lane)?;
+    json.plain("tid", facts.tid)?;
+    json.plain("context", facts.context)?;
+    json.plain("unix_ms", facts.unix_ms)?;
+    json.plain("start", facts.start.saturating_sub(created))?;
+    json.plain("span", facts.span)?;
+    json.plain("inclusive", facts.inclusive)?;
+    json.plain("exclusive", facts.exclusive)?;
+    json.plain("off_cpu", facts.off_cpu)?;
+    json.plain("switches", facts.switches)?;
+    match Control(facts.control).limit().filter(|_| why.is_empty()) {
+        Some(limit) => json.name("limit")?.object(|json| limit_of(json, limit))?,
+        None => json.text("why", why)?,
+    }
+    if facts.is_usage_known == 1 {
+        json.name("kernel")?.object(|json| {
+            json.plain("waits", facts.waits)?;
+            json.plain("preemptions", facts.preemptions)?;
+            json.plain("minor_faults", facts.minor_faults)?;
+            json.plain("major_faults", facts.major_faults)
+        })?;
+    }
+    json.name("enclosing")?.list(enclosing, |json, region| {
+        json.object(|json| {
+            json.plain("point", region.point)?;
+            json.plain("start", region.start.saturating_sub(created))
+        })
+    })?;
+    let records = records.iter().map(|it| (facts.lane, it.start.saturating_sub(created), it));
+    json.name("records")?.list(records, record)
+}
+
+fn limit_of<W: Write>(json: &mut Json<W>, limit: Limit) -> io::Result<()> {
+    json.plain("ns", limit.ns())?;
+    match limit.is_cpu() {
+        true => json.plain("cpu", true),
+        false => Ok(()),
+    }
+}
+
+/// A record on a lane that began `start` ticks after the segment was created.
+fn record<W: Write, L: Display>(
+    json: &mut Json<W>,
+    (lane, start, record): (L, u64, &Record),
+) -> io::Result<()> {
+    json.object(|json| {
+        json.plain("lane", lane)?;
+        json.plain("point", record.point)?;
+        json.plain("start", start)?;
+        json.plain("span", record.span)?;
+        json.plain("exclusive", record.exclusive)?;
+        json.plain("depth", record.depth)?;
+        json.plain("context", record.context)
+    })
 }
 
 fn heap_samples<W: Write>(json: &mut Json<W>, heap: &HeapSamples) -> io::Result<()> {

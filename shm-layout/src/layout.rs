@@ -2,6 +2,7 @@
 
 pub mod allocs;
 pub mod amounts;
+pub mod black_box;
 pub mod calls;
 pub mod cell;
 pub(crate) mod chain;

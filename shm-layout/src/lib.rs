@@ -7,7 +7,7 @@
 //!
 //! | part | what it knows | modules |
 //! |---|---|---|
-//! | `layout/` | where each part is ([`segment`]), and how it is written and read at the same time | [`allocs`], [`amounts`], [`calls`], [`cell`], [`control`], [`header`], [`histogram`], [`lane`], [`point`], [`ring`] |
+//! | `layout/` | where each part is ([`segment`]), and how it is written and read at the same time | [`allocs`], [`amounts`], [`black_box`], [`calls`], [`cell`], [`control`], [`header`], [`histogram`], [`lane`], [`point`], [`ring`] |
 //! | `reader/` | how a whole picture is taken ([`reader`]), and a copy for a file ([`copy`]) | [`truncation`] |
 //! | `discovery/` | how segments are made and found ([`object`], [`find`]) | [`beacon`], [`collector`], [`directory`], [`end`], [`failure`], [`group_file`], [`liveness`], [`share`], [`switched`], [`time_namespace`] |
 //!
@@ -35,7 +35,7 @@ pub use discovery::{
     switched, time_namespace,
 };
 pub use layout::{
-    allocs, amounts, calls, cell, control, geometry, header, histogram, lane, point, ring, segment,
-    shared_cell, switch,
+    allocs, amounts, black_box, calls, cell, control, geometry, header, histogram, lane, point,
+    ring, segment, shared_cell, switch,
 };
 pub use reader::{copy, truncation};

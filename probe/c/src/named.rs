@@ -12,6 +12,7 @@ use std::sync::atomic::{
     AtomicPtr, AtomicU64,
     Ordering::{Acquire, Release},
 };
+use std::time::Duration;
 
 use probe::Point;
 
@@ -19,6 +20,7 @@ use crate::original::weigh;
 use crate::places;
 use crate::stats::{self, Stats};
 use crate::status::Status;
+use crate::text;
 
 /// `pfp_site_t` of `pfp.h`.
 #[repr(C)]
@@ -212,6 +214,42 @@ pub(crate) extern "C" fn pfp_set_counting_allocs(
         point.set_counting_allocs(counting != 0);
         Status::Ok
     })
+}
+
+/// The time that `pfp_keep_over` gets.
+fn over(ns: u64) -> Option<Duration> {
+    (ns > 0).then(|| Duration::from_nanos(ns))
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_keep_over(point: Option<&'static Point>, ns: u64) -> c_int {
+    with(point, |point| {
+        point.keep_over(over(ns));
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pfp_keep_over_cpu(point: Option<&'static Point>, ns: u64) -> c_int {
+    with(point, |point| {
+        point.keep_over_cpu(over(ns));
+        Status::Ok
+    })
+}
+
+/// See `pfp.h`.
+///
+/// # Safety
+///
+/// `why` is null, or a NUL-terminated text.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pfp_keep(why: *const c_char) {
+    // SAFETY: the caller's promise.
+    if let Ok(why) = unsafe { text::of(why) } {
+        probe::keep(why.as_str());
+    }
 }
 
 /// See `pfp.h`.

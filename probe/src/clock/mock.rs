@@ -38,6 +38,10 @@ pub(crate) fn ticks_per_ns_fixed() -> u64 {
     if NOW.get().is_some() { 1 << 32 } else { shared::ticks_per_ns_fixed() }
 }
 
+pub(crate) fn can_be_due(elapsed: u64) -> bool {
+    elapsed > stale_after() || NOW.get().is_none()
+}
+
 /// With the mock, the limit is so high that the clock never becomes stale. Then only the clock
 /// source decides which paths a test takes. A disturbed clock still counts as stale, because bit 63
 /// of its last reading is set.

@@ -44,6 +44,13 @@ const LATE_SHIFT: u32 = 4;
 /// This is a constant, because every stamp compares with it.
 const STALE: u64 = if cfg!(target_arch = "x86_64") { 1 << 21 } else { 1 << 18 };
 
+/// Whether a region of `elapsed` ticks can be due. Only the mock clock has regions that cannot.
+#[cfg(not(test))]
+#[inline(always)]
+pub(super) fn can_be_due(_elapsed: u64) -> bool {
+    true
+}
+
 /// Ticks after which a thread that measures reads its CPU time.
 #[inline(always)]
 pub(super) fn stale_after() -> u64 {
@@ -95,6 +102,9 @@ pub(crate) struct ThreadClock {
     switches: AtomicU64,
     /// Number of switches of the thread.
     all_switches: AtomicU64,
+    /// An end must take the slow path if its region took at least this many ticks: [`STALE`], or the
+    /// least [limit](pfp_shm_layout::control::Limit) of a point, if that is shorter.
+    due: AtomicU64,
 
     /// Value of the watched word when it was armed, even while the clock is disturbed.
     armed: AtomicU64,
@@ -195,12 +205,19 @@ impl ThreadClock {
             || word::minus::<Self, { offset_of!(Self, looked) }>(self, now) > source::stale_after()
     }
 
-    /// Whether an end must call [`Self::refresh`], `elapsed` ticks after its begin found the clock
-    /// up to date: the last reading may be too old, or the counter ran backwards. An end tests this
-    /// and [`Self::was_switched`] instead of [`Self::is_outdated`].
+    /// Whether an end must take the slow path, `elapsed` ticks after its begin found the clock up to
+    /// date: the last reading may be too old, the counter ran backwards, or the region may have
+    /// exceeded a limit. An end tests this and [`Self::was_switched`] instead of
+    /// [`Self::is_outdated`].
     #[inline(always)]
-    pub(crate) fn is_due_after(elapsed: u64) -> bool {
-        elapsed > source::stale_after()
+    pub(crate) fn is_due_after(&self, elapsed: u64) -> bool {
+        !word::is_above::<Self, { offset_of!(Self, due) }>(self, elapsed)
+            && source::can_be_due(elapsed)
+    }
+
+    /// Sets the least limit of a point, in ticks.
+    pub(crate) fn set_least_limit(&self, ticks: Option<u64>) {
+        self.due.store(STALE.min(ticks.unwrap_or(STALE)), Relaxed);
     }
 
     /// Whether other code has changed the clock since the last stamp.
@@ -287,6 +304,8 @@ impl ThreadClock {
         marker::set(&mut marker, &self.refreshing);
         self.take_source();
         self.off.store(0, Relaxed);
+        // The next owner of a lane keeps the limits that the lane's entries follow.
+        let _ = self.due.compare_exchange(0, STALE, Relaxed, Relaxed);
         let read = self.read_both().unwrap_or_else(|| Reading::without(stamp()));
         self.anchor(read.stamps.late, read.cpu_ns, 0, 0);
         self.looked.store(read.stamps.late, Relaxed);

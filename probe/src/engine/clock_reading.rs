@@ -109,6 +109,7 @@ impl Thread {
         cold::put_right();
         self.outdate();
         let stamps = self.clock.refresh();
+        self.note_usage(stamps.early);
         if stamps.astray || stamps.missed {
             self.note_anomaly();
         }

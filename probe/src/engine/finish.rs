@@ -4,6 +4,7 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Measurement};
 use pfp_shm_layout::histogram::LIMIT;
 
+use super::boxes::{self, Call};
 use super::clock_reading::ClockReading;
 use super::measure;
 use super::overhead::overhead;
@@ -58,6 +59,14 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
     // negative.
     let elapsed = (end.now.wrapping_sub(start) as i64).max(0) as u64;
     finish_with(thread, point, sum, (start, elapsed), amounts.copied());
+    let limit = thread.entry(point).follows().limit();
+    if limit.is_some_and(|limit| boxes::is_beyond(limit, elapsed, part.span())) {
+        boxes::keep(
+            thread,
+            &Call { point, begun, part, elapsed, around: thread.open_levels() },
+            "",
+        );
+    }
 }
 
 /// Makes the thread's cell of a tuple follow the control word that its cell of the metered point

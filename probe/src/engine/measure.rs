@@ -32,7 +32,7 @@ use super::region::{ALLOCS, BY_HAND, End, FENCED, Region};
 use super::state::UNREGISTERED;
 use super::thread::{Entry, Thread};
 use super::{current, slow};
-use crate::clock::{ThreadClock, ticks, ticks_or_stamp};
+use crate::clock::{ticks, ticks_or_stamp};
 use crate::marker;
 use crate::point::Point;
 
@@ -189,7 +189,7 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     let End { now, covered } = at;
     let elapsed = region.elapsed(now);
     let now = || elapsed.wrapping_add(region.start());
-    if ThreadClock::is_due_after(elapsed) {
+    if thread.clock.is_due_after(elapsed) {
         return slow(false, now());
     }
     let position = thread.position();

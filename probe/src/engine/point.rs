@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::control::{self, Control};
-pub(crate) use pfp_shm_layout::control::{Alpha, Change};
+pub(crate) use pfp_shm_layout::control::{Alpha, Change, Limit};
 use pfp_shm_layout::heap;
 
 use super::copies::{self, by_leader};

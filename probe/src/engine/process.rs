@@ -24,6 +24,7 @@ use pfp_shm_layout::beacon::Beacon;
 use pfp_shm_layout::header::ProcessState;
 use pfp_shm_layout::segment::Segment;
 
+use super::boxes::KeptLately;
 use super::calibrate as costs;
 use super::lease::Lease;
 use super::overhead::CALIBRATING;
@@ -60,6 +61,8 @@ pub(crate) struct Process {
     /// A block that was taken and could not be backed; 0 without one.
     spare_block: AtomicU64,
     settings: &'static Settings,
+    /// How many slow calls were kept lately.
+    pub(super) kept_lately: KeptLately,
     /// The process of the parent that this process was forked from; null without one.
     _inherited: AtomicPtr<Process>,
     /// The file to which an orderly exit writes the last figures.

@@ -21,6 +21,7 @@ pub(crate) mod record;
 pub(crate) mod ring;
 mod space;
 pub(crate) mod stack;
+pub(super) mod usage;
 
 use std::marker::PhantomData;
 use std::mem::offset_of;
@@ -41,6 +42,7 @@ use pfp_shm_layout::ring::{POINT_SHIFT, Slot};
 use pfp_shm_layout::segment::Chunk;
 
 use self::allocs::ThreadAllocs;
+use self::usage::UsageNotes;
 use super::facts::Offset;
 use super::region::{CONTEXT, GENERATION, GENERATIONS, IS_PLACE, LEVELS, RUN, RUNS, Region};
 use super::regions::{Regions, Shared};
@@ -102,6 +104,7 @@ pub(crate) struct Thread {
     /// Start and end of the last stack for signal handlers on which the thread was found.
     pub(super) signal_stack: [AtomicU64; 2],
     pub(super) allocs: ThreadAllocs,
+    pub(super) usage: UsageNotes,
     /// Regions of the thread's own context.
     pub(crate) own: Regions,
     /// The current context, null for the thread's own; see [`Thread::set_current`].
@@ -399,6 +402,11 @@ impl Thread {
     pub(crate) fn counters(&self) -> &LaneCounters {
         // SAFETY: the pointer was set when the lane was claimed, to an address in the segment.
         unsafe { &*self.counters.load(Relaxed) }
+    }
+
+    /// The number of the thread's lane.
+    pub(super) fn lane_number(&self) -> u64 {
+        self.lane.load(Relaxed)
     }
 
     /// Kernel id of the thread.

@@ -4,10 +4,15 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::Point;
-use crate::engine::point::{Alpha, Change};
+use crate::engine::point::{Alpha, Change, Limit};
 use crate::engine::{by_hand, numeric};
 use crate::errors::alpha_of;
 use crate::{AlphaError, Guard, Stats};
+
+/// The limit nearest to a time.
+fn nearest(time: Duration, is_cpu: bool) -> Option<Limit> {
+    Limit::nearest(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), is_cpu)
+}
 
 impl Point {
     /// The point of a number below [`NUMERIC`](crate::NUMERIC). It needs no static in the program,
@@ -157,6 +162,22 @@ impl Point {
     /// [`counting_allocs`](Self::counting_allocs).
     pub fn set_counting_allocs(&'static self, counting: bool) {
         self.change(Change::CountAllocs(counting));
+    }
+
+    /// Keeps what explains each call that takes at least this time by the clock, from begin to end:
+    /// the regions around it, when it waited, and the last records of its thread. `None` stops
+    /// that. `pfp-top slow` shows these calls. The limit has two digits and is 1 us to 99 s; a
+    /// shorter or longer time counts as the nearest of these.
+    ///
+    /// A process keeps the slowest and the newest calls, 8 in all. A call below the limit costs
+    /// nothing more, unless it takes longer than the shortest limit of all points.
+    pub fn keep_over(&'static self, limit: impl Into<Option<Duration>>) {
+        self.change(Change::Limit(limit.into().and_then(|limit| nearest(limit, false))));
+    }
+
+    /// [`keep_over`](Self::keep_over) for the time on a CPU, nested regions included.
+    pub fn keep_over_cpu(&'static self, limit: impl Into<Option<Duration>>) {
+        self.change(Change::Limit(limit.into().and_then(|limit| nearest(limit, true))));
     }
 
     /// The point's statistics since its last reset, over all threads. `None` if it has not measured

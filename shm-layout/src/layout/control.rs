@@ -5,12 +5,14 @@
 //! ```text
 //! 63                    36 35                15 14       13       12     2 1         0
 //! +-----------------------+--------------------+--------+--------+--------+---------+---------+
-//! | epoch: times reset    | alpha, in 2^-20    | fenced | allocs | 0      | invalid | enabled |
+//! | epoch: times reset    | alpha, in 2^-20    | fenced | allocs | limit  | invalid | enabled |
 //! +-----------------------+--------------------+--------+--------+--------+---------+---------+
 //! ```
 //!
-//! Bits 2 to 12 are always 0 here: the probe uses them for flags of its own in its copies of a
-//! word.
+//! The *limit* is the time beyond which a call is kept in a [box](crate::black_box). It has two
+//! decimal digits: bits 2 to 8 are a number `n` of at least 10, and bits 9 to 11 an exponent `e`,
+//! for `n * 10^e` tenths of a microsecond. `n` is 0 without a limit. Bit 12 tells time on a CPU from
+//! time by the clock.
 //!
 //! A cell stores the control word that it follows. As long as the cell's word equals the point's,
 //! nothing has changed. `begin` compares the two words, and pays nothing else for control.
@@ -53,12 +55,15 @@ const ALPHA_MASK: u64 = (1 << 21) - 1;
 /// Fraction bits of alpha.
 pub(crate) const ALPHA_BITS: u32 = 20;
 const EPOCH_SHIFT: u32 = 36;
+const LIMIT_SHIFT: u32 = 2;
+const LIMIT_MASK: u64 = (1 << 11) - 1;
 /// Bits of the epoch in the word that holds the time of a reset.
 const TIME_SHIFT: u32 = 8;
 /// Attempts to store the time of a reset while other threads store theirs.
 const RESET_TIME_ATTEMPTS: usize = 16;
 /// The bits that have a meaning to cells.
-const MEANT: u64 = !0 << EPOCH_SHIFT | ALPHA_MASK << ALPHA_SHIFT | INVALID | ENABLED;
+const MEANT: u64 =
+    !0 << EPOCH_SHIFT | ALPHA_MASK << ALPHA_SHIFT | LIMIT_MASK << LIMIT_SHIFT | INVALID | ENABLED;
 /// Alpha 1.0.
 const ALPHA_ONE: f64 = (1u32 << ALPHA_BITS) as f64;
 
@@ -99,9 +104,8 @@ impl Control {
         self.0 & (ENABLED | FENCED | ALLOCS) == ENABLED | ALLOCS
     }
 
-    /// The word without [`FENCED`], [`ALLOCS`] and the bits that are always 0, which a hostile process
-    /// may have set. A cell follows a sanitized word, so a word that equals the cell's has these
-    /// bits clear, too.
+    /// The word without [`FENCED`] and [`ALLOCS`]. A cell follows a sanitized word, so a word that
+    /// equals the cell's has these bits clear, too.
     #[inline(always)]
     #[must_use]
     pub const fn sanitized(self) -> Self {
@@ -130,6 +134,12 @@ impl Control {
         (fixed != 0).then(|| (f64::from(fixed) / ALPHA_ONE).min(1.0))
     }
 
+    /// The time beyond which a call is kept in a [box](crate::black_box).
+    #[must_use]
+    pub const fn limit(self) -> Option<Limit> {
+        Limit::from_bits((self.0 >> LIMIT_SHIFT) & LIMIT_MASK)
+    }
+
     /// The word after a change.
     #[must_use]
     pub fn with(self, change: Change) -> Self {
@@ -141,6 +151,10 @@ impl Control {
             Change::Fence(false) => word & !FENCED,
             Change::CountAllocs(true) => word | ALLOCS,
             Change::CountAllocs(false) => word & !ALLOCS,
+            Change::Limit(limit) => {
+                let bits = limit.map_or(0, Limit::bits);
+                (word & !(LIMIT_MASK << LIMIT_SHIFT)) | bits << LIMIT_SHIFT
+            }
             Change::Invalidate => (word & !ENABLED) | INVALID,
             // The epoch is the top of the word, so it wraps by itself.
             Change::Reset => word.wrapping_add(1 << EPOCH_SHIFT),
@@ -168,12 +182,85 @@ pub enum Change {
     Fence(bool),
     /// Set or clear [`ALLOCS`].
     CountAllocs(bool),
+    /// Set the time beyond which a call is kept in a [box](crate::black_box), or remove it.
+    Limit(Option<Limit>),
     /// Switch it off because it was begun again before its end.
     Invalidate,
     /// Start its statistics afresh.
     Reset,
     /// Set the weight of a new value in the exponential average.
     Alpha(Alpha),
+}
+
+/// The time beyond which a call of a point is kept in a [box](crate::black_box).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    ns: u64,
+    is_cpu: bool,
+}
+
+impl Limit {
+    /// The shortest and the longest limit, in nanoseconds.
+    pub const RANGE: [u64; 2] = [1_000, 99_000_000_000];
+    const CPU: u64 = 1 << 10;
+    const EXPONENT_SHIFT: u32 = 7;
+    /// Nanoseconds of the unit in which a limit is stored.
+    const UNIT: u64 = 100;
+
+    /// A limit of the time by the clock from begin to end, or with `is_cpu` of the time on a CPU,
+    /// rounded down to two digits. `None` outside of [`Self::RANGE`].
+    #[must_use]
+    pub const fn new(ns: u64, is_cpu: bool) -> Option<Self> {
+        let [least, most] = Self::RANGE;
+        if ns < least || ns > most {
+            return None;
+        }
+        let mut unit = Self::UNIT;
+        while ns / unit >= 100 {
+            unit *= 10;
+        }
+        Some(Self { ns: ns / unit * unit, is_cpu })
+    }
+
+    /// Like [`Self::new`], for the nearest time in [`Self::RANGE`].
+    #[must_use]
+    pub fn nearest(ns: u64, is_cpu: bool) -> Option<Self> {
+        let [least, most] = Self::RANGE;
+        Self::new(ns.clamp(least, most), is_cpu)
+    }
+
+    /// The time in nanoseconds.
+    #[must_use]
+    pub const fn ns(self) -> u64 {
+        self.ns
+    }
+
+    /// Whether it is a limit of the time on a CPU, nested regions included, and not of the time by
+    /// the clock.
+    #[must_use]
+    pub const fn is_cpu(self) -> bool {
+        self.is_cpu
+    }
+
+    const fn bits(self) -> u64 {
+        let (mut number, mut exponent) = (self.ns / Self::UNIT, 0);
+        while number >= 100 {
+            (number, exponent) = (number / 10, exponent + 1);
+        }
+        let is_cpu = if self.is_cpu { Self::CPU } else { 0 };
+        is_cpu | exponent << Self::EXPONENT_SHIFT | number
+    }
+
+    /// The limit of these bits, which another process may have written: any number is a limit.
+    const fn from_bits(bits: u64) -> Option<Self> {
+        let number = bits & ((1 << Self::EXPONENT_SHIFT) - 1);
+        let exponent = (bits >> Self::EXPONENT_SHIFT) as u32 & 7;
+        if number == 0 {
+            return None;
+        }
+        let ns = number * Self::UNIT * 10_u64.pow(exponent);
+        Some(Self { ns, is_cpu: bits & Self::CPU != 0 })
+    }
 }
 
 /// The weight of a new value in the exponential average
@@ -308,6 +395,37 @@ mod tests {
         assert_eq!((off.epoch(), off.alpha()), (word.epoch(), word.alpha()));
         assert_eq!(off.with(Change::Enable), word);
         assert_eq!(word.with(Change::Alpha(Alpha::OFF)).alpha(), None);
+    }
+
+    #[test]
+    fn a_limit_has_two_digits() {
+        let stored = |ns, is_cpu| {
+            Limit::new(ns, is_cpu).map(|limit| {
+                let word = Control(u64::MAX << EPOCH_SHIFT).with(Change::Limit(Some(limit)));
+                assert_eq!(word.with(Change::Limit(None)), Control(u64::MAX << EPOCH_SHIFT));
+                assert_eq!(word.sanitized(), word);
+                assert_eq!(word.limit(), Some(limit));
+                (limit.ns(), limit.is_cpu())
+            })
+        };
+        let [least, most] = Limit::RANGE;
+        assert_eq!(stored(least - 1, false), None);
+        assert_eq!(stored(most + 1, false), None);
+        for (ns, expected) in [
+            (least, least),
+            (5_000_000, 5_000_000),
+            (1_234_567, 1_200_000),
+            (999_999, 990_000),
+            (250_000_000, 250_000_000),
+            (most, most),
+        ] {
+            assert_eq!(stored(ns, false), Some((expected, false)));
+            assert_eq!(stored(ns, true), Some((expected, true)));
+        }
+        // A hostile process may write any bits.
+        for bits in 0..=LIMIT_MASK {
+            let _ = Control(bits << LIMIT_SHIFT).limit();
+        }
     }
 
     #[test]

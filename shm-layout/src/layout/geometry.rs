@@ -1,5 +1,6 @@
 //! The sizes of a segment, and where each section begins.
 
+use crate::layout::black_box::BlackBox;
 use crate::layout::calls::{Calls, EdgeAllocs};
 use crate::layout::cell::Cell;
 use crate::layout::lane::Lane;
@@ -26,6 +27,9 @@ pub const CALLS_BLOCKS: u64 = (size_of::<Calls>() / BLOCK) as u64;
 const _: () = assert!(size_of::<Calls>().is_multiple_of(BLOCK));
 /// Blocks of the allocations of a lane's edges.
 pub const EDGE_ALLOCS_BLOCKS: u64 = size_of::<EdgeAllocs>().div_ceil(BLOCK) as u64;
+/// Blocks of a [box](crate::layout::black_box).
+pub const BOX_BLOCKS: u64 = (size_of::<BlackBox>() / BLOCK) as u64;
+const _: () = assert!(size_of::<BlackBox>().is_multiple_of(BLOCK));
 /// Cells in a block of cells.
 pub const CELLS_PER_BLOCK: usize = (BLOCK - 1) / size_of::<Cell>();
 

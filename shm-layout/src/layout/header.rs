@@ -20,6 +20,7 @@
 use std::fmt;
 
 use crate::heap::{self, NoMemory};
+use crate::layout::black_box::BOXES;
 use crate::layout::geometry::Geometry;
 use crate::sync::{AtomicU64, Ordering, ord};
 
@@ -114,6 +115,11 @@ pub struct ProcessCounters {
     /// Memory that was allocated in the process and is not freed yet, estimated by samples: bytes,
     /// samples, and the most bytes so far. Zeros in segments of versions that lack these words.
     pub heap: [AtomicU64; 3],
+    /// First block of each [box](crate::black_box), 0 for none. Zeros in segments of versions that
+    /// lack these words.
+    pub boxes: [AtomicU64; BOXES],
+    /// Slow calls that were kept in a box, and that were dropped.
+    pub calls_kept: [AtomicU64; 2],
 }
 
 /// How the process ended, if it did, in [`ProcessCounters::state`].

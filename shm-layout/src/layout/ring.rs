@@ -205,6 +205,19 @@ impl Slot {
         self.fill(start, elapsed, exclusive >> shift, u64::from(shift), what);
     }
 
+    /// Copies a slot to this one.
+    pub(crate) fn take(&self, from: &Self) {
+        let halves = |of: &Self| {
+            [&of.elapsed, &of.place, &of.exclusive, &of.inclusive]
+                .map(|it| it.load(Ordering::Relaxed))
+        };
+        let [elapsed, place, exclusive, inclusive] = halves(from);
+        self.fill_times(from.start.load(Ordering::Relaxed), u64::from(elapsed));
+        self.fill_figures(u64::from(exclusive), u64::from(inclusive));
+        self.fill_place(place);
+        self.fill_names(from.names());
+    }
+
     /// Clears the slot, and marks it as counted, so that no reader adds it to a cell.
     pub(crate) fn forget(&self) {
         self.fill_counted(0, 0, 0, What::default());

@@ -38,6 +38,7 @@ use crate::discovery::name::Name;
 use crate::discovery::object::{self, NoSpace, Object};
 use crate::layout::allocs::AllocWords;
 use crate::layout::amounts::SumWords;
+use crate::layout::black_box::BlackBox;
 use crate::layout::calls::{Calls, EdgeAllocs};
 use crate::layout::cell::Cell;
 pub use crate::layout::chain::CellBlock;
@@ -71,6 +72,8 @@ unsafe impl Shared for Header {}
 unsafe impl Shared for ProcessCounters {}
 // SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for AllocWords {}
+// SAFETY: `repr(C)`, with atomics as its only fields.
+unsafe impl Shared for BlackBox {}
 // SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for Lane {}
 // SAFETY: `repr(C)`, with atomics as its only fields.
@@ -468,6 +471,12 @@ impl Segment {
     /// The allocations of a lane's edges by the number of their first block; `None` outside the pool.
     #[must_use]
     pub fn edge_allocs(&self, block: u64) -> Option<&EdgeAllocs> {
+        self.at(self.block_offset(block)?)
+    }
+
+    /// A box by the number of its first block; `None` outside the pool.
+    #[must_use]
+    pub fn black_box(&self, block: u64) -> Option<&BlackBox> {
         self.at(self.block_offset(block)?)
     }
 

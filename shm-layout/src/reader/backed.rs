@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicU8;
 use crate::heap::{self, NoMemory};
 use crate::layout::allocs::AllocWords;
 use crate::layout::amounts::SumWords;
+use crate::layout::black_box::BlackBox;
 use crate::layout::calls::{self, Calls, Edge, EdgeAllocs};
 use crate::layout::cell::Cell;
 use crate::layout::chain::CellBlock;
@@ -265,6 +266,11 @@ impl<'a> Sparse<'a> {
 
     pub(crate) fn allocs(self, chunk: u32) -> Option<&'a AllocWords> {
         self.one(self.segment.allocs(chunk))
+    }
+
+    /// A box by its first block.
+    pub(crate) fn black_box(self, block: u64) -> Option<&'a BlackBox> {
+        self.one(self.segment.black_box(block).filter(|_| block != 0))
     }
 
     pub(crate) fn shared_cell(self, offset: u64) -> Option<&'a Cell> {

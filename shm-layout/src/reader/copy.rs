@@ -204,6 +204,15 @@ impl SegmentCopy {
         segment.counters().blocks_used.store(used, Ordering::Relaxed);
         let mut copy = Self { segment, extents };
         copy.take_lanes(from)?;
+        for block in &from.counters().boxes {
+            let block = block.load(Ordering::Relaxed);
+            if let (Some(offset), Some(found), Some(own)) =
+                (from.block_offset(block), from.black_box(block), copy.segment.black_box(block))
+                && copy.extents.have(offset)
+            {
+                own.take(found, COPY_ATTEMPTS);
+            }
+        }
         Ok(copy)
     }
 

@@ -20,6 +20,8 @@ pub struct Picture {
     pub clock: ClockPicture,
     /// The memory that is not freed yet.
     pub heap: HeapPicture,
+    /// Slow calls that were not kept in a box.
+    pub calls_dropped: u64,
     /// The points, by number.
     pub points: Vec<PointPicture>,
     /// The lanes that have ever been used, by number; the overflow lane last.

@@ -18,6 +18,7 @@ use super::reading::CellReading;
 use crate::heap::{self, Grow, NoMemory};
 use crate::layout::allocs::not_negative;
 use crate::layout::amounts::{Amounts, MAX_AMOUNTS};
+use crate::layout::black_box::BoxPicture;
 use crate::layout::cell::Cell;
 use crate::layout::control::{self, Change, Control};
 use crate::layout::geometry::{RING_BLOCKS, RING_SLOTS};
@@ -195,6 +196,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let [live_bytes, live_samples, peak_bytes] =
             counters.heap.each_ref().map(|word| not_negative(get(word)));
         picture.heap = HeapPicture { live_bytes, live_samples, peak_bytes };
+        picture.calls_dropped = get(&counters.calls_kept[1]);
         picture.losses = Losses {
             points_refused: get(&counters.points_refused),
             space_refused: get(&counters.space_refused),
@@ -202,6 +204,46 @@ impl<S: Borrow<Segment>> Reader<S> {
             begins_missed: get(&counters.begins_missed),
             ..Losses::default()
         };
+        Ok(())
+    }
+
+    /// Copies the calls in the boxes. `known` returns the number of the call that the caller has of
+    /// a box, by the box's place; a box with this call is not copied. `take` gets the others.
+    pub fn boxes(&self, known: impl Fn(usize) -> u64, mut take: impl FnMut(usize, BoxPicture)) {
+        or_end(self.try_boxes(known, |place, copy| {
+            take(place, copy);
+            Ok(())
+        }));
+    }
+
+    /// [`Self::boxes`] for code that runs inside the host.
+    ///
+    /// # Errors
+    ///
+    /// Memory runs out, or the error of `take`.
+    pub fn try_boxes(
+        &self,
+        known: impl Fn(usize) -> u64,
+        mut take: impl FnMut(usize, BoxPicture) -> Result<(), NoMemory>,
+    ) -> Result<(), NoMemory> {
+        let segment: &Segment = self.segment.borrow();
+        let sparse = Sparse::new(segment, &self.backed);
+        for (place, block) in segment.counters().boxes.iter().enumerate() {
+            let found = sparse.black_box(block.load(Ordering::Relaxed));
+            let Some(found) = found.filter(|it| ![0, known(place)].contains(&it.number())) else {
+                continue;
+            };
+            for _ in 0..COPY_ATTEMPTS {
+                if let Some(mut copy) = found.read()? {
+                    for record in &mut copy.records {
+                        record.point = point_of(&self.tuples, record.point).unwrap_or(record.point);
+                    }
+                    take(place, copy)?;
+                    break;
+                }
+            }
+        }
+        self.backed.close_file();
         Ok(())
     }
 

@@ -24,6 +24,7 @@ mod heap;
 mod layout {
     pub(crate) mod allocs;
     pub(crate) mod amounts;
+    pub(crate) mod black_box;
     pub(crate) mod calls;
     pub(crate) mod cell;
     pub(crate) mod chain;

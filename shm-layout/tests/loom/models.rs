@@ -4,6 +4,7 @@
 #![warn(dead_code, reason = "a model that is not in `MODELS` shows nothing")]
 
 mod allocs;
+mod black_box;
 mod calls;
 mod cell;
 mod cell_death;
@@ -20,6 +21,7 @@ mod shared_cell;
 use std::sync::Arc;
 
 use self::allocs::*;
+use self::black_box::*;
 use self::calls::*;
 use self::cell::*;
 use self::cell_death::*;
@@ -63,6 +65,7 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_amounts", cell_amounts),
     ("cell_allocs", cell_allocs),
     ("allocs_are_whole", allocs_are_whole),
+    ("box_is_whole", box_is_whole),
     ("cell_death_and_retired_amounts", cell_death_and_retired_amounts),
     ("cell_death_in_fold", cell_death_in_fold),
     ("shared_cell_records", shared_cell_records),

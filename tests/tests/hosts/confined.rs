@@ -51,6 +51,7 @@ fn later() -> BTreeSet<String> {
         "a signal handler",
         "a thread ends",
         "the process ends",
+        "while a point has a limit",
     ])
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{
 };
 
 use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
-use pfp_shm_layout::control::Change;
+use pfp_shm_layout::control::{Change, Limit};
 use pfp_shm_layout::heap::Grow;
 
 use super::{Declaration, FunctionTable, RawText, Sink};
@@ -123,6 +123,9 @@ impl FunctionTable {
             Change::Reset => self.reset(point),
             Change::Fence(fenced) => self.set_fenced(point, fenced),
             Change::CountAllocs(counting) => self.set_counting_allocs(point, counting),
+            Change::Limit(limit) => {
+                self.set_limit(point, limit.map_or(0, Limit::ns), limit.is_some_and(Limit::is_cpu))
+            }
             Change::Alpha(alpha) => self.set_alpha(point, alpha.get()),
         }
     }

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU64;
 
 use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
-use pfp_shm_layout::control::{Alpha, Change};
+use pfp_shm_layout::control::{Alpha, Change, Limit};
 
 use super::serve::{self, metered, text};
 use super::{Declaration, RawText, Sink};
@@ -15,7 +15,7 @@ use crate::engine::elsewhere::{self, Past};
 use crate::engine::polls::{self, Polls};
 use crate::engine::process::{entries, pausing, switches};
 use crate::engine::thread::given;
-use crate::engine::{by_hand, calibrate, measure, numeric, program, reading};
+use crate::engine::{boxes, by_hand, calibrate, measure, numeric, program, reading};
 use crate::errno;
 use crate::point::Point;
 use crate::stats::FIGURES;
@@ -218,6 +218,10 @@ table! {
     /// The word of a new [`crate::c::Switch`]; null if there is none.
     fn new_switch() -> *const AtomicU64 =
         errno::preserve(switches::new_word).map_or(ptr::null(), ptr::from_ref);
+    /// Sets the time in nanoseconds beyond which calls are kept; 0 for none.
+    fn set_limit[point](ns: u64, is_cpu: bool) =
+        point.change(Change::Limit(Limit::new(ns, is_cpu)));
+    fn keep<why>() = boxes::keep_open(text(why));
 }
 
 #[cfg(test)]
@@ -241,7 +245,7 @@ mod tests {
         let found = (VERSION as u8, format!("{declared:x}"), sizes);
         assert_eq!(
             found,
-            (3, "69808a8b26e09f46".into(), [120, 32, 48, 16, 14]),
+            (3, "479412a532b4104e".into(), [120, 32, 48, 16, 14]),
             "raise VERSION: {DECLARED}"
         );
     }

@@ -41,6 +41,7 @@ impl Thread {
         let index = point.index();
         let owner = self.generation.load(Relaxed) as u32;
         let entry = self.entry(point);
+        let limited_before = entry.follows().limit().is_some();
         if let Some(cell) = entry.cell() {
             // The records in the ring belong to the window that ends now, so they are folded first.
             fold::fold(self);
@@ -49,6 +50,9 @@ impl Thread {
             cell.follow_with(control, owner, sums, clear);
             entry.edge.store(0, Relaxed);
             entry.follows.store(control.0, Relaxed);
+            if limited_before || control.limit().is_some() {
+                self.follow_limits();
+            }
             return Some(entry);
         }
         let cell = self.new_cell(process)?;
@@ -59,6 +63,9 @@ impl Thread {
         self.commit_cell(process);
         entry.set_cell(cell);
         entry.follows.store(control.0, Relaxed);
+        if control.limit().is_some() {
+            self.follow_limits();
+        }
         self.publish_switches();
         Some(entry)
     }

@@ -1,0 +1,192 @@
+//! Keeps slow calls: copies what explains a call beyond its point's limit to a
+//! [box](pfp_shm_layout::black_box) of the segment.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use pfp_shm_layout::black_box::{BOXES, BlackBox, BoxFacts, Enclosing};
+use pfp_shm_layout::calls::UNKNOWN;
+use pfp_shm_layout::control::Limit;
+use pfp_shm_layout::geometry::{BLOCK, BOX_BLOCKS};
+
+use super::copies::by_leader;
+use super::process::Process;
+use super::region::{Begun, CONTEXT, RegionPart};
+use super::thread::Thread;
+use super::{current, process};
+use crate::clock::calibrate;
+use crate::point::Point;
+
+/// Maximum number of calls that are kept in a second, besides those that take twice as long as all
+/// that were kept in it.
+const PER_SECOND: u64 = 8;
+/// Number of boxes that have the slowest calls. The others have the newest.
+const SLOWEST: usize = BOXES / 2;
+/// Maximum number of boxes that a thread tries to claim while others do.
+const CLAIM_ATTEMPTS: usize = 4;
+
+/// A call that may be kept.
+pub(super) struct Call {
+    pub(super) point: &'static Point,
+    pub(super) begun: Begun,
+    pub(super) part: RegionPart,
+    /// Ticks from begin to end.
+    pub(super) elapsed: u64,
+    /// Number of regions around it.
+    pub(super) around: u64,
+}
+
+/// Whether a call of these ticks, by the clock and on a CPU, is beyond a limit.
+pub(super) fn is_beyond(limit: Limit, elapsed: u64, on_cpu: u64) -> bool {
+    let ticks = if limit.is_cpu() { on_cpu } else { elapsed };
+    ticks as f64 >= limit.ns() as f64 * calibrate::ticks_per_second() / 1e9
+}
+
+/// How many calls the process has kept in the present second.
+#[derive(Debug, Default)]
+pub(super) struct KeptLately {
+    /// The counter when the second began.
+    since: AtomicU64,
+    count: AtomicU64,
+    /// Ticks of the slowest one.
+    slowest: AtomicU64,
+}
+
+impl KeptLately {
+    /// Whether one more call may be kept.
+    fn admits(&self, now: u64, span: u64) -> bool {
+        let second = calibrate::ticks_per_second() as u64;
+        if now.wrapping_sub(self.since.load(Relaxed)) > second {
+            self.since.store(now, Relaxed);
+            self.count.store(0, Relaxed);
+            self.slowest.store(0, Relaxed);
+        }
+        let is_one_of_few = self.count.fetch_add(1, Relaxed) < PER_SECOND;
+        let slowest = self.slowest.load(Relaxed);
+        let is_admitted = is_one_of_few || span / 2 >= slowest;
+        if is_admitted {
+            self.slowest.fetch_max(span, Relaxed);
+        }
+        is_admitted
+    }
+}
+
+/// Keeps a call, unless too many are kept.
+#[cold]
+pub(super) fn keep(thread: &Thread, call: &Call, why: &str) {
+    let Some(process) = process::current().filter(|_| thread.is_alive()) else { return };
+    let [_, dropped] = &process.segment.counters().calls_kept;
+    let end = call.begun.start.wrapping_add(call.elapsed);
+    let is_kept = process.kept_lately.admits(end, call.elapsed)
+        && claim(process).is_some_and(|claimed| {
+            fill(process, thread, claimed, call, why);
+            true
+        });
+    if !is_kept {
+        dropped.fetch_add(1, Relaxed);
+    }
+}
+
+/// Keeps the innermost open region of the calling thread, as it is now.
+pub(crate) fn keep_open(why: &str) {
+    by_leader!(keep(why));
+    let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else { return };
+    let Some(around) = thread.open_levels().checked_sub(1) else { return };
+    let region = thread.region_at(around);
+    let Some(point) = region.point() else { return };
+    let (reading, ()) = thread.read_clock(None, || ());
+    let begun = region.begun(reading.off, reading.switches);
+    let part = thread.part(&begun, reading);
+    let elapsed = reading.now.wrapping_sub(begun.start);
+    keep(thread, &Call { point, begun, part, elapsed, around }, why);
+}
+
+/// Claims a box: one without a call, or the oldest one that is not among
+/// the slowest. `None` if other threads claim all of them.
+fn claim(process: &Process) -> Option<&BlackBox> {
+    for _ in 0..CLAIM_ATTEMPTS {
+        let (found, state) = choose(process)?;
+        if found.claim(state) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+fn choose(process: &Process) -> Option<(&BlackBox, u64)> {
+    let blocks = &process.segment.counters().boxes;
+    let mut contents = [None; BOXES];
+    for (content, block) in contents.iter_mut().zip(blocks) {
+        let block = match block.load(Relaxed) {
+            0 => new_box(process, block)?,
+            block => block,
+        };
+        let found = process.segment.black_box(block)?;
+        let Some((state, number, span)) = found.content() else { continue };
+        if number == 0 {
+            return Some((found, state));
+        }
+        *content = Some((found, state, number, span));
+    }
+    let all = || contents.iter().flatten();
+    let is_slowest = |span: u64| all().filter(|other| other.3 > span).count() < SLOWEST;
+    let newest = all().filter(|(.., span)| !is_slowest(*span));
+    // If all have equal spans, all are among the slowest.
+    let oldest = newest.min_by_key(|(_, _, number, _)| *number);
+    let oldest = oldest.or_else(|| all().min_by_key(|(_, _, number, _)| *number));
+    oldest.map(|(found, state, ..)| (*found, *state))
+}
+
+/// Takes the blocks of a box. `None` if memory runs out.
+fn new_box(process: &Process, word: &AtomicU64) -> Option<u64> {
+    let block = process.take_blocks(BOX_BLOCKS)?;
+    process.back(process.segment.block_offset(block)?, BOX_BLOCKS as usize * BLOCK)?;
+    // If another thread was faster, the blocks stay unused.
+    Some(match word.compare_exchange(0, block, Relaxed, Relaxed) {
+        Ok(_) => block,
+        Err(others) => others,
+    })
+}
+
+fn fill(process: &Process, thread: &Thread, claimed: &BlackBox, call: &Call, why: &str) {
+    let Call { point, begun, part, elapsed, around } = call;
+    let usage = thread.usage_since(begun.start);
+    let [waits, preemptions, minor_faults, major_faults] = usage.unwrap_or_default();
+    let facts = BoxFacts {
+        point: point.index() as u64,
+        lane: thread.lane_number(),
+        tid: u64::from(thread.kernel_id()),
+        context: thread.place() & CONTEXT,
+        start: begun.start,
+        span: *elapsed,
+        inclusive: part.span(),
+        exclusive: part.own(),
+        off_cpu: part.off,
+        switches: part.switches,
+        control: thread.entry(point).follows().0,
+        is_usage_known: u64::from(usage.is_some()),
+        waits,
+        preemptions,
+        minor_faults,
+        major_faults,
+        unix_ms: unix_ms(),
+    };
+    let enclosing = (0..*around as usize).map(|level| {
+        let region = thread.region_at(level as u64);
+        let point = region.point().map_or(UNKNOWN, |point| point.index() as u32);
+        Enclosing { point, start: region.start() }
+    });
+    let number = process.segment.counters().calls_kept[0].fetch_add(1, Relaxed) + 1;
+    let written = thread.written();
+    let ring = thread.ring().unwrap_or_default();
+    let first = written.saturating_sub(ring.len() as u64);
+    let records = (first as usize..written as usize).map(|number| &ring[number % ring.len()]);
+    claimed.publish(number, facts, why, enclosing, records);
+}
+
+/// Milliseconds since the Unix epoch.
+fn unix_ms() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes the structure that it gets.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
