@@ -23,6 +23,7 @@ mod roofline;
 mod run;
 mod serve;
 mod show;
+mod slow;
 mod target;
 mod waits;
 mod words;

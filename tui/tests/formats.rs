@@ -9,7 +9,8 @@ use std::process::Command;
 use pfp_model::Model;
 use pfp_read::files::json;
 use pfp_read::snapshot::{
-    ClockKind, Edge, End, Heap, LaneKind, Loss, Open, Point, PointState, ProcessState, Snapshot,
+    ClockKind, Edge, EnclosingRegion, End, Heap, KernelCounts, LaneKind, Limit, Loss, Open, Point,
+    PointState, ProcessState, SlowCall, Snapshot,
 };
 use pfp_read::source::synthetic::Synthetic;
 use pfp_read::source::{self, Refusal, Source};
@@ -278,6 +279,12 @@ fn the_documentation_has_every_field() {
         ..Edge::default()
     });
     snapshot.heap = Some(Heap::default());
+    let (limit, kernel) = (Some(Limit { ns: 1, cpu: true }), Some(KernelCounts::default()));
+    let (why, enclosing) = ("why".into(), vec![EnclosingRegion::default()]);
+    let records = snapshot.records.clone();
+    let call = SlowCall { limit, why, kernel, enclosing, records, ..SlowCall::default() };
+    (snapshot.slow, snapshot.slow_dropped) = (vec![call.into()], 1);
+    snapshot.points[0].limit = limit;
     let Point { process, number, .. } = &mut snapshot.points[0];
     (*process, *number) = (Some(0), Some(0));
     (snapshot.points[0].device, snapshot.points[0].wall) = (true, true);

@@ -26,6 +26,7 @@ mod loss;
 mod on_cpu;
 mod seed_example;
 mod signals;
+mod slow;
 mod soak;
 mod storms;
 mod threads;

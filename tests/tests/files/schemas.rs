@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pfp_model::columns::Column;
-use pfp_tests::place::Place;
+use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::wait_for;
 use pfp_tests::tools;
 use serde_json::{Value, json};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 const ALLOCATING: &str = env!("CARGO_BIN_EXE_allocating");
+const SLOW: &str = env!("CARGO_BIN_EXE_slow");
 /// Optional fields of snapshots, listed in docs/snapshot-format.md.
 const OPTIONAL: [&str; 23] = [
     ".ages",
@@ -50,6 +51,15 @@ const OF_ALLOCS: [&str; 7] = [
     ".edges[].allocs",
     ".heap",
     ".points[].counts_allocs",
+];
+/// Optional fields of snapshots with slow calls.
+const OF_SLOW: [&str; 6] = [
+    ".points[].limit",
+    ".slow",
+    ".slow[].enclosing",
+    ".slow[].kernel",
+    ".slow[].limit",
+    ".slow[].records",
 ];
 /// Optional fields of snapshots of several processes.
 const OF_SEVERAL: [&str; 3] = [".lanes[].process", ".points[].number", ".points[].process"];
@@ -119,6 +129,25 @@ fn snapshots_match_their_schema() {
     };
     assert!(optional(&found).iter().all(known), "{found}");
     assert!(OF_ALLOCS.iter().all(|field| optional(&found).contains(field)), "{found}");
+
+    let [slow, own] = ["slow.json", "slow-own.json"].map(|name| place.path(name));
+    let run = ["run", "--once", "-o", slow.to_str().unwrap(), "--", SLOW, "sleep", "1"];
+    let notes = place.path("notes");
+    let mut command = place.command(pfp_top());
+    command.args(run).arg(&notes).env("PFP_SNAPSHOT", &own);
+    assert!(command.output().expect("it starts").status.success());
+    // Snapshots by the viewer and by the program itself. On a busy machine, calls are dropped.
+    for file in [&slow, &own] {
+        let found = validated(file, "snapshot.schema.json").expect("it is there");
+        let known = |place: &&str| {
+            let of_slow = OF_SLOW.contains(place) || *place == ".slow_dropped";
+            OPTIONAL.contains(place) || of_slow || *place == ".process.end"
+        };
+        assert!(optional(&found).iter().all(known), "{}: {found}", file.display());
+        // The slow call is an outermost one.
+        let expected = OF_SLOW.iter().filter(|field| **field != ".slow[].enclosing");
+        assert!(expected.into_iter().all(|field| optional(&found).contains(field)), "{found}");
+    }
 
     // A value of the wrong type is as invalid as a missing one.
     let text = std::fs::read_to_string(&one).unwrap();

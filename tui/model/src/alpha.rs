@@ -34,6 +34,12 @@ pub fn written(alpha: f64) -> String {
     if short == "0" && alpha != 0.0 { format!("{alpha:e}") } else { short.into() }
 }
 
+/// A time with its unit, such as `100ms`, in seconds. `None` if the text is no such time.
+pub(crate) fn seconds(text: &str) -> Option<f64> {
+    let (number, unit) = time(text).ok()?;
+    Some(number * unit?)
+}
+
 /// A number, and its unit in seconds.
 fn time(text: &str) -> Result<(f64, Option<f64>), String> {
     let text = text.trim();

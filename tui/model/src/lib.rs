@@ -38,6 +38,7 @@ mod point_warning;
 pub mod recent;
 pub mod roofline;
 mod row;
+pub mod slow;
 pub mod span;
 mod stacks;
 pub mod threads;

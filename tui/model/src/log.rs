@@ -14,7 +14,7 @@ pub use member_events::MemberEvent;
 use crate::alpha;
 use crate::headline::{self, clock_word};
 use crate::left_over::LeftOver;
-use pfp_read::snapshot::{ClockKind, Point, PointFlag, PointState, ProcessState, Snapshot};
+use pfp_read::snapshot::{ClockKind, Limit, Point, PointFlag, PointState, ProcessState, Snapshot};
 use pfp_read::text::first_names;
 use pfp_read::units;
 
@@ -67,6 +67,7 @@ struct Own {
     state: Option<PointState>,
     resets: u32,
     alpha: Option<Option<f64>>,
+    limit: Option<Option<Limit>>,
     flags: [Option<bool>; PointFlag::ALL.len()],
     until_unix_ns: u64,
 }
@@ -77,6 +78,7 @@ struct OwnChanges {
     state: bool,
     resets: bool,
     alpha: bool,
+    limit: bool,
     flags: [bool; PointFlag::ALL.len()],
 }
 
@@ -94,6 +96,16 @@ impl Own {
             (own, alpha) => own.is_none() && alpha.is_none(),
         };
         self.alpha.take_if(|own| is_same(own) && unix_ns < self.until_unix_ns).is_some()
+    }
+
+    /// Whether this viewer has set this limit. Returns true only once per change.
+    fn take_limit(&mut self, limit: Option<Limit>, unix_ns: u64) -> bool {
+        // A segment stores two digits.
+        let is_same = |own: &mut Option<Limit>| match (*own, limit) {
+            (Some(own), Some(limit)) => own.cpu == limit.cpu && own.ns - own.ns / 10 <= limit.ns,
+            (own, limit) => own.is_none() && limit.is_none(),
+        };
+        self.limit.take_if(|own| is_same(own) && unix_ns < self.until_unix_ns).is_some()
     }
 
     /// Whether this viewer has set the flag to this value. Returns true only once per change.
@@ -183,6 +195,20 @@ impl EventLog {
     ) {
         self.own(unix_ns, id).alpha = Some(alpha);
         self.changed(unix_ns, averaged(name, alpha, THIS), but);
+    }
+
+    /// Adds an entry: this viewer set the time beyond which calls of a point are kept. `but` names the
+    /// processes that did not follow.
+    pub fn limited(
+        &mut self,
+        unix_ns: u64,
+        id: u32,
+        name: &str,
+        limit: Option<Limit>,
+        but: Option<&str>,
+    ) {
+        self.own(unix_ns, id).limit = Some(limit);
+        self.changed(unix_ns, limited(name, limit, THIS), but);
     }
 
     /// Adds an entry: this viewer set or cleared a flag of a point. `but` names the processes that
@@ -316,6 +342,7 @@ impl EventLog {
                 state: old.state != point.state && own.take_state(point.state, unix_ns),
                 resets: resets != 0 && own.take_resets(resets, is_sum, unix_ns),
                 alpha: old.alpha != point.alpha && own.take_alpha(point.alpha, unix_ns),
+                limit: old.limit != point.limit && own.take_limit(point.limit, unix_ns),
                 flags: PointFlag::ALL.map(|flag| {
                     let on = point.has(flag);
                     old.has(flag) != on && own.take_flag(flag, on, unix_ns)
@@ -333,6 +360,9 @@ impl EventLog {
         }
         if old.alpha != point.alpha && !own.alpha {
             self.note(unix_ns, averaged(&name, point.alpha, OTHERS));
+        }
+        if old.limit != point.limit && !own.limit {
+            self.note(unix_ns, limited(&name, point.limit, OTHERS));
         }
         for flag in PointFlag::ALL {
             let on = point.has(flag);
@@ -423,6 +453,13 @@ fn averaged(name: &str, alpha: Option<f64>, by: &str) -> String {
     match alpha {
         Some(alpha) => format!("alpha of {name} set to {} {by}", alpha::written(alpha)),
         None => format!("alpha of {name} set to off {by}"),
+    }
+}
+
+fn limited(name: &str, limit: Option<Limit>, by: &str) -> String {
+    match limit {
+        Some(limit) => format!("calls of {name} over {limit} kept {by}"),
+        None => format!("calls of {name} not kept {by}"),
     }
 }
 

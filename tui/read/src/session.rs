@@ -175,7 +175,10 @@ impl Session {
             Change::Enable(_) => PointState::Off,
             Change::Disable(_) => PointState::On,
             Change::Reset(id) if !is_refused => return self.undone.forget(*id),
-            Change::Reset(_) | Change::SetAlpha(..) | Change::SetFlag(..) => return,
+            Change::Reset(_)
+            | Change::SetAlpha(..)
+            | Change::SetFlag(..)
+            | Change::SetLimit(..) => return,
         };
         let Some(toggled) = self.toggled.get_mut(&change.point()) else { return };
         if is_refused {

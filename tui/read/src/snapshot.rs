@@ -10,6 +10,7 @@
 mod cell;
 mod loss;
 mod record;
+mod slow;
 pub mod state;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ pub use self::cell::{
 };
 pub use self::loss::{Loss, Losses};
 pub use self::record::{Drained, Record};
+pub use self::slow::{EnclosingRegion, KernelCounts, Limit, SlowCall};
 pub use self::state::{End, ProcessState};
 use crate::waits::WaitsReport;
 
@@ -70,6 +72,12 @@ pub struct Snapshot {
     /// What the threads waited for in the last seconds. `None` if that was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Arc<WaitsReport>>,
+    /// The slow calls that the process has kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slow: Vec<Arc<SlowCall>>,
+    /// Number of slow calls that were not kept, because too many were slow.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub slow_dropped: u64,
     /// The process's memory that is not freed yet. `None` if no allocator counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heap: Option<Heap>,
@@ -123,6 +131,8 @@ impl Snapshot {
             lanes: self.lanes.clone(),
             losses: self.losses.clone(),
             waits: self.waits.clone(),
+            slow: self.slow.clone(),
+            slow_dropped: self.slow_dropped,
             heap: self.heap,
             usage: self.usage,
         }
@@ -346,6 +356,9 @@ pub struct Point {
     /// Whether the point's regions count what they allocate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub counts_allocs: bool,
+    /// The time beyond which its calls are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Whether the point's state was left by a viewer that was killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left_over: bool,

@@ -41,7 +41,7 @@ pub use which::Which;
 pub use crate::files::Refusal;
 pub use crate::files::recording::{Frames, Growth, Moment, ReadingJob, Recording};
 pub use crate::snapshot::BadPlace;
-use crate::snapshot::{Drained, End, PointFlag, PointState, Snapshot};
+use crate::snapshot::{Drained, End, Limit, PointFlag, PointState, Snapshot};
 use crate::waits::WaitNeeds;
 pub use discovery::{Candidate, Discovery, Refused};
 pub use open::{open, open_at};
@@ -217,6 +217,8 @@ pub enum Change {
     SetAlpha(u32, Option<f64>),
     /// Set or clear a flag of this point.
     SetFlag(u32, PointFlag, bool),
+    /// Set the time beyond which this point's calls are kept, or remove it.
+    SetLimit(u32, Option<Limit>),
 }
 
 impl Change {
@@ -226,7 +228,8 @@ impl Change {
         | Self::Disable(id)
         | Self::Reset(id)
         | Self::SetAlpha(id, _)
-        | Self::SetFlag(id, ..)) = self;
+        | Self::SetFlag(id, ..)
+        | Self::SetLimit(id, _)) = self;
         id
     }
 }

@@ -442,6 +442,7 @@ fn point_of(change: &mut Change) -> &mut u32 {
     | Change::Disable(id)
     | Change::Reset(id)
     | Change::SetAlpha(id, _)
-    | Change::SetFlag(id, ..)) = change;
+    | Change::SetFlag(id, ..)
+    | Change::SetLimit(id, _)) = change;
     id
 }

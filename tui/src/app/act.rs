@@ -97,6 +97,7 @@ impl App {
             Action::ToggleAll => self.toggle_all(),
             Action::ResetAll => self.reset_all(),
             Action::Weight => self.ask_alpha(),
+            Action::Limit => self.ask_limit(),
             Action::Fence => self.turn_flag(PointFlag::Fenced),
             Action::CountAllocs => self.turn_flag(PointFlag::CountsAllocs),
             Action::Undo => self.undo(),

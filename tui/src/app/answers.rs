@@ -115,6 +115,7 @@ impl App {
             }
             PromptSubject::Filter => self.overlay = Some(Overlay::Typed(prompt)),
             PromptSubject::Alpha(id) => self.set_alpha(id, prompt),
+            PromptSubject::Limit(id) => self.set_limit(id, prompt),
             PromptSubject::Find(_) => {
                 let (view, common) = self.view_mut();
                 let outcome = view.find(prompt, common);

@@ -45,12 +45,13 @@ impl UndoEntry {
 
 /// Whether two changes set the same property of the same point.
 fn is_alike(one: Change, other: Change) -> bool {
-    use Change::{Disable, Enable, Reset, SetAlpha, SetFlag};
+    use Change::{Disable, Enable, Reset, SetAlpha, SetFlag, SetLimit};
     let is_same_kind = matches!(
         (one, other),
         (Enable(_) | Disable(_), Enable(_) | Disable(_))
             | (Reset(_), Reset(_))
             | (SetAlpha(..), SetAlpha(..))
+            | (SetLimit(..), SetLimit(..))
     ) || matches!((one, other), (SetFlag(_, one, _), SetFlag(_, other, _)) if one == other);
     is_same_kind && one.point() == other.point()
 }
@@ -249,6 +250,7 @@ impl App {
             Change::Disable(_) => log.toggled(unix_ns, id, &name, PointState::Off, but),
             Change::Reset(_) => log.reset(unix_ns, id, &name, but),
             Change::SetAlpha(_, alpha) => log.averaged(unix_ns, id, &name, alpha, but),
+            Change::SetLimit(_, limit) => log.limited(unix_ns, id, &name, limit, but),
             Change::SetFlag(_, flag, on) => log.flagged(unix_ns, id, &name, (flag, on), but),
         }
     }
@@ -264,6 +266,7 @@ impl App {
             }),
             Change::Reset(_) => None,
             Change::SetAlpha(..) => Some(Change::SetAlpha(id, found.point().alpha)),
+            Change::SetLimit(..) => Some(Change::SetLimit(id, found.point().limit)),
             Change::SetFlag(_, flag, _) => Some(Change::SetFlag(id, flag, found.has(flag))),
         }
     }

@@ -3,9 +3,9 @@
 use super::App;
 use crate::common::{Errand, Overlay, Prompt, PromptSubject, Question};
 use pfp_model::Figures;
-use pfp_model::alpha;
 use pfp_model::columns::{Available, Column};
 use pfp_model::left_over::LeftOver;
+use pfp_model::{alpha, slow};
 use pfp_read::snapshot::{PointFlag, PointState};
 use pfp_read::source::{Change, Refusal};
 
@@ -147,6 +147,33 @@ impl App {
             None => format!("{name} has no EWMA from now on"),
         };
         match self.make(&format!("set alpha of {name}"), &[Change::SetAlpha(id, alpha)]) {
+            Err(error) if !Refusal::is_partly(&error) => {
+                self.overlay = Some(prompt.refused(format!("{error:#}")));
+            }
+            done => self.say_done(done, &said),
+        }
+    }
+
+    /// Asks for the time beyond which the point's calls are kept.
+    pub(super) fn ask_limit(&mut self) {
+        let Some(figures) = self.target_point() else { return };
+        let text = figures.point().limit.map_or(String::new(), slow::written);
+        let prompt = Prompt::new(PromptSubject::Limit(figures.id()), &text);
+        self.overlay = Some(Overlay::Typed(prompt));
+    }
+
+    /// Sets the limit from the typed text, or shows the error in it.
+    pub(super) fn set_limit(&mut self, id: u32, prompt: Prompt) {
+        let name = self.common.point_name(id);
+        let limit = match slow::parse_limit(&prompt.text()) {
+            Ok(limit) => limit,
+            Err(why) => return self.overlay = Some(prompt.refused(why)),
+        };
+        let said = match limit {
+            Some(limit) => format!("calls of {name} over {limit} are kept; 0 shows them"),
+            None => format!("calls of {name} are not kept any more"),
+        };
+        match self.make(&format!("set a limit of {name}"), &[Change::SetLimit(id, limit)]) {
             Err(error) if !Refusal::is_partly(&error) => {
                 self.overlay = Some(prompt.refused(format!("{error:#}")));
             }

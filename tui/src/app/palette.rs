@@ -37,6 +37,7 @@ impl App {
             Action::Toggle
             | Action::Reset
             | Action::Weight
+            | Action::Limit
             | Action::Fence
             | Action::CountAllocs
             | Action::Undo => !is_over && status != Status::Replay,

@@ -8,7 +8,7 @@ use clap::builder::Resettable;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::config::Config;
-use super::control::{self, PointCommand, PointsArgs, SwitchArgs};
+use super::control::{self, PointCommand, PointsArgs, SwitchArgs, WatchArgs};
 use super::diff::DiffArgs;
 use super::doctor;
 use super::export::ExportArgs;
@@ -20,6 +20,7 @@ use super::record::RecordArgs;
 use super::roofline::RooflineArgs;
 use super::run::RunArgs;
 use super::serve::ServeArgs;
+use super::slow::SlowArgs;
 use super::target::{TargetArgs, ViaArgs};
 use super::waits::WaitsArgs;
 use crate::variables;
@@ -250,6 +251,11 @@ pub enum Command {
     /// Samples the process from outside, without stopping it. The exit status is 6 if some of its
     /// threads are in a deadlock.
     Waits(WaitsArgs),
+    /// Show the slow calls that a process has kept, and why they were slow. `watch` sets the limits;
+    /// docs/slow.md says more.
+    Slow(SlowArgs),
+    /// Keep the calls of points that take longer than a time, for `slow`.
+    Watch(WatchArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

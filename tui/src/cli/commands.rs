@@ -10,7 +10,8 @@ use super::missing::missing;
 use super::output::{overwrite, print, written};
 use super::target::ViaArgs;
 use super::{
-    demo, diff, doctor, export, gate, manual, record, roofline, run as program, serve, show, waits,
+    demo, diff, doctor, export, gate, manual, record, roofline, run as program, serve, show, slow,
+    waits,
 };
 use crate::interrupt::Interrupt;
 use pfp_export::list;
@@ -42,6 +43,8 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Serve(serve)) => serve::run(&serve),
         Some(Command::Roofline(asked)) => roofline::run(&asked),
         Some(Command::Waits(asked)) => waits::run(&asked),
+        Some(Command::Slow(asked)) => slow::run(&asked),
+        Some(Command::Watch(asked)) => control::watch(&asked),
         #[cfg(feature = "otlp")]
         Some(Command::Push(push)) => super::push::run(&push),
         Some(Command::Gate(asked)) => gate::run(&asked),

@@ -247,7 +247,7 @@ mod tests {
         unit = \"cycles\"
         keep = true
         [keys]
-        toggle = \"X\"
+        toggle = \"Y\"
         bottom = [\"B\", \"GG\"]
         [colors]
         bar = \"#ff8700\"
@@ -322,7 +322,7 @@ mod tests {
             unit = \"cycles\"
             colour = \"red\"
             [keys]
-            toggle = \"X\"
+            toggle = \"Y\"
             jump = \"j\"
             bottom = \"B\"
             reset = \"B\"
@@ -333,7 +333,7 @@ mod tests {
         let (config, wrong) = read(text);
         let lines: Vec<&str> = wrong.iter().filter_map(|text| text.split(':').nth(1)).collect();
         assert_eq!(lines, ["2", "4", "6", "9", "11", "13"], "{wrong:#?}");
-        let right = "tau = 2\nunit = \"cycles\"\n[keys]\ntoggle = \"X\"\nbottom = \"B\"\n\
+        let right = "tau = 2\nunit = \"cycles\"\n[keys]\ntoggle = \"Y\"\nbottom = \"B\"\n\
                      [colors]\nselected = \"white on blue bold\"";
         let (expected, none) = read(right);
         assert_eq!(none, [""; 0]);

@@ -6,10 +6,10 @@ use clap::Args;
 use super::missing::missing;
 use super::output::print;
 use super::target::TargetArgs;
-use pfp_model::alpha;
 use pfp_model::filter::Filter;
 use pfp_model::{Figures, Model};
-use pfp_read::snapshot::{PointFlag, PointState, ProcessState};
+use pfp_model::{alpha, slow};
+use pfp_read::snapshot::{Limit, PointFlag, PointState, ProcessState};
 use pfp_read::source::{Change, Refusal, change_each};
 use pfp_read::text::warn;
 
@@ -36,6 +36,36 @@ pub struct SwitchArgs {
     alloc: bool,
 }
 
+/// Which points to watch, and from which time on to keep their calls.
+#[derive(Args, Clone, Debug)]
+#[group(skip)]
+pub struct WatchArgs {
+    #[command(flatten)]
+    points: PointsArgs,
+    /// Keep calls that take longer, by the clock from begin to end: 1us to 99s, with two digits.
+    #[arg(long, value_name = "TIME", value_parser = over, conflicts_with_all = ["over_cpu", "off"])]
+    over: Option<Limit>,
+    /// Keep calls that take longer on a CPU, nested calls included.
+    #[arg(long, value_name = "TIME", value_parser = over_cpu, conflicts_with = "off")]
+    over_cpu: Option<Limit>,
+    /// Keep no calls any more.
+    #[arg(long, required_unless_present_any = ["over", "over_cpu"])]
+    off: bool,
+}
+
+fn over(text: &str) -> Result<Limit, String> {
+    slow::parse_limit(text)?.filter(|limit| !limit.cpu).ok_or("expected a time such as 5ms".into())
+}
+
+fn over_cpu(text: &str) -> Result<Limit, String> {
+    over(text).map(|limit| Limit { cpu: true, ..limit })
+}
+
+/// Sets or removes the limits of points.
+pub(super) fn watch(watch: &WatchArgs) -> Result<u8> {
+    run(&watch.points, PointCommand::Watch(watch.over.or(watch.over_cpu)))
+}
+
 /// The change to make to the selected points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PointCommand {
@@ -45,6 +75,8 @@ pub enum PointCommand {
     Disable,
     /// Switch the count of allocations on or off.
     CountAllocs(bool),
+    /// Set the time beyond which calls of the points are kept, or remove it.
+    Watch(Option<Limit>),
     /// Reset the figures of the points.
     Reset,
     /// Set alpha, the weight of a new value in the EWMA. `None` switches the EWMA off.
@@ -99,7 +131,7 @@ pub(super) fn run(points: &PointsArgs, command: PointCommand) -> Result<u8> {
         // An invalid point does not measure, but is not off either.
         PointCommand::Disable => figures.state() != PointState::Off,
         PointCommand::CountAllocs(on) => figures.point().counts_allocs != on,
-        PointCommand::Reset | PointCommand::Average(_) => true,
+        PointCommand::Watch(_) | PointCommand::Reset | PointCommand::Average(_) => true,
     };
     let changing: Vec<u32> = fitting.iter().filter(differs).map(|figures| figures.id()).collect();
     let is_done = change_each(&changing, |id| {
@@ -107,6 +139,7 @@ pub(super) fn run(points: &PointsArgs, command: PointCommand) -> Result<u8> {
             PointCommand::Enable => Change::Enable(*id),
             PointCommand::Disable => Change::Disable(*id),
             PointCommand::CountAllocs(on) => Change::SetFlag(*id, PointFlag::CountsAllocs, on),
+            PointCommand::Watch(limit) => Change::SetLimit(*id, limit),
             PointCommand::Reset => Change::Reset(*id),
             PointCommand::Average(weight) => Change::SetAlpha(*id, weight),
         };
@@ -125,6 +158,8 @@ pub(super) fn run(points: &PointsArgs, command: PointCommand) -> Result<u8> {
         PointCommand::CountAllocs(false) => {
             ("no longer count allocations of", "not counted", String::new())
         }
+        PointCommand::Watch(Some(limit)) => ("watch", "", format!(": calls over {limit} are kept")),
+        PointCommand::Watch(None) => ("no longer watch", "", String::new()),
         PointCommand::Reset => ("reset", "", String::new()),
         PointCommand::Average(weight) => {
             let weight = weight.map_or("off".into(), alpha::written);

@@ -41,7 +41,7 @@ actions! {
     NextScreen, PreviousScreen, Processes, Mark, OpenSummed,
     Filter, Unfilter, ShowIdle, ShowTimes, ScrollLeft, ScrollRight,
     Sort, SortLeft, SortRight, Invert, Columns, Check, ColumnLeft, ColumnRight,
-    Toggle, Reset, ToggleAll, ResetAll, Weight, Fence, CountAllocs, Undo,
+    Toggle, Reset, ToggleAll, ResetAll, Weight, Fence, CountAllocs, Limit, Undo,
     Copy, Write, Baseline, Units, MeasureCeilings,
     Pause, Slower, Faster, Window, Moment,
     StepBack, StepOn, MinuteBack, MinuteOn, RecordingBegin, RecordingEnd, Seek, PlaySlower, PlayFaster,

@@ -154,7 +154,7 @@ groups! {
     pub(crate) POINT = own {
         Toggle [Char('e')] "on/off", "switch the point on or off in the program";
         Reset [Char('r')] "reset", "reset the point's figures; asks first";
-        Undo [Char('U')] "", "undo your last switch, reset, average, fence or count"
+        Undo [Char('U')] "", "undo your last switch, reset or setting"
             + "figures from before a reset come back in this viewer alone";
     }
 
@@ -165,6 +165,8 @@ groups! {
                100ms/500ms, or off";
         Fence [Char('F')] "", "fence the point, or remove its fences"
             + "fences make the times of short regions exact, at some 45 ns per call";
+        Limit [Char('x')] "", "keep calls of the point over a time: 5ms, cpu 5ms, off"
+            + "the screen 0 shows the kept calls, and why they were slow";
         CountAllocs [Char('A')] "", "count the allocations of the point, or stop"
             + "at some 10 ns per call, in a program with an allocator that counts: run --alloc";
     }

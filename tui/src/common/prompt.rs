@@ -17,6 +17,8 @@ pub enum PromptSubject {
     Filter,
     /// A new alpha for this point's EWMA.
     Alpha(u32),
+    /// A time beyond which this point's calls are kept.
+    Limit(u32),
     /// A name to search for on the screen, with the label of the prompt.
     Find(&'static str),
     /// The moment of the recording to go to.
@@ -60,6 +62,7 @@ impl Prompt {
         match self.asked {
             PromptSubject::Filter => "filter",
             PromptSubject::Alpha(_) => "alpha, T/tau or off",
+            PromptSubject::Limit(_) => "keep calls over 5ms, cpu 5ms or off",
             PromptSubject::Find(what) => what,
             PromptSubject::Moment => "go to 12:03:41, +34s or #34",
             PromptSubject::File => "write snapshot to",

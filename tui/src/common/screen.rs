@@ -20,6 +20,7 @@ macro_rules! every_screen {
                     "the call tree; f there: a flame graph";
                 Waits waits WaitsView, "Waits", [Char('9')],
                     "what the threads wait for, and who holds it";
+                Slow slow SlowView, "Slow", [Char('0')], "the slow calls that were kept, and why";
             }
             others {
                 /// The processes to choose from.

@@ -21,7 +21,7 @@ groups! {
         ZoomIn [Char('+'), Char('=')] "closer", "closer, half the time or less";
         ZoomOut [Char('-')] "wider", "wider, twice the time or more";
         FindNext [Char('n')] "", "the next earlier region that matches /";
-        Slowest [Char('x')] "", "the slowest known call of this point, by the clock";
+        Slowest [Char('X')] "", "the slowest known call of this point, by the clock";
         MuchEarlier [Named(PageUp), Ctrl('b')] "", "half a screen earlier";
         MuchLater [Named(PageDown), Ctrl('f')] "", "half a screen later";
         Oldest [Named(Home), Twice('g')] "", "the oldest region of the line";

@@ -31,12 +31,13 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Screen> {
     place.map(|place| Screen::TABS[place].screen)
 }
 
-/// The text of each tab: with its name and blanks around it, with one blank, or without its name, as
-/// the width permits.
+/// The text of each tab: with its name and blanks around it, with fewer blanks, or without its name,
+/// as the width permits.
 fn names(app: &App, width: usize) -> Vec<String> {
-    let forms: [fn(&str, &str) -> String; 3] = [
+    let forms: [fn(&str, &str) -> String; 4] = [
         |key, name| format!(" {key} {name} "),
         |key, name| format!(" {key} {name}"),
+        |key, name| format!(" {key}{name}"),
         |key, _| format!(" {key} "),
     ];
     let names = |form: fn(&str, &str) -> String| -> Vec<String> {
@@ -48,8 +49,8 @@ fn names(app: &App, width: usize) -> Vec<String> {
     };
     let fits =
         |names: &Vec<String>| names.iter().map(|name| name.chars().count()).sum::<usize>() <= width;
-    let [long, short, shortest] = forms;
-    [long, short].into_iter().map(names).find(fits).unwrap_or_else(|| names(shortest))
+    let [fitting @ .., shortest] = forms;
+    fitting.into_iter().map(names).find(fits).unwrap_or_else(|| names(shortest))
 }
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use pfp_shm_layout::beacon::Info;
-use pfp_shm_layout::control::{Alpha, Change as Control};
+use pfp_shm_layout::control::{self, Alpha, Change as Control};
 use pfp_shm_layout::copy::{Dense, Note, SegmentCopy};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find::{self, Entry};
@@ -34,12 +34,12 @@ use super::{Acted, Candidate, Change, Discovery, Refusal, Source};
 use crate::files::atomic_file::{self, Existing};
 use crate::files::zstd_file;
 use crate::local_time::unix_ns;
-use crate::snapshot::{Drained, End, LaneKind, PointFlag, ProcessState, Record, Snapshot};
+use crate::snapshot::{Drained, End, LaneKind, Limit, PointFlag, ProcessState, Record, Snapshot};
 use crate::waits::WaitNeeds;
 use names::Names;
 use picture::{
-    CellCache, Fate, add_calls, bound_resets, convert, convert_record, name_of, point_state,
-    records, state_of, ticks_until, until_last_begin,
+    CellCache, Fate, SlowCalls, add_calls, bound_resets, convert, convert_record, name_of,
+    point_state, records, state_of, ticks_until, until_last_begin,
 };
 use switches::Switches;
 use waits::Waits;
@@ -200,6 +200,7 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         watch,
         dead: false,
         cells: CellCache::default(),
+        slow: SlowCalls::default(),
         names: Names::default(),
         waits: Waits::default(),
         interval: None,
@@ -318,6 +319,7 @@ struct LiveSource {
     /// Whether the process was found dead, so that its figures no longer change.
     dead: bool,
     cells: CellCache,
+    slow: SlowCalls,
     names: Names,
     waits: Waits,
     /// Maximum time until the next poll. `None` for a command, which has no screen.
@@ -426,6 +428,12 @@ impl Source for LiveSource {
             Change::SetFlag(point, PointFlag::CountsAllocs, on) => {
                 (point, Control::CountAllocs(on))
             }
+            Change::SetLimit(point, None) => (point, Control::Limit(None)),
+            Change::SetLimit(point, Some(Limit { ns, cpu })) => {
+                let limit = control::Limit::new(ns, cpu)
+                    .ok_or_else(|| anyhow!("expected a time from 1us to 99s, found {ns} ns"))?;
+                (point, Control::Limit(Some(limit)))
+            }
             Change::SetAlpha(point, None) => (point, Control::Alpha(Alpha::OFF)),
             Change::SetAlpha(point, Some(alpha)) => {
                 let alpha = Alpha::new(alpha).ok_or_else(|| {
@@ -475,6 +483,8 @@ impl LiveSource {
             lane.cpu_ns = of.and_then(|process| cpu_ns(process, lane.tid));
         }
         add_calls(&mut snapshot, &self.reader, &self.facts);
+        self.slow.read(&self.reader, &self.facts);
+        snapshot.slow = self.slow.calls();
         if self.dead {
             until_last_begin(&mut snapshot);
             self.elapsed_ticks = snapshot.elapsed_ticks;

@@ -244,6 +244,7 @@ impl Source for Synthetic {
         match change {
             Change::Enable(id) => return switch(id, PointState::On),
             Change::Disable(id) => return switch(id, PointState::Off),
+            Change::SetLimit(id, limit) => self.point_mut(id)?.limit = limit,
             Change::SetAlpha(id, alpha) => self.point_mut(id)?.alpha = alpha,
             Change::SetFlag(id, flag, on) => self.point_mut(id)?.set(flag, on),
             Change::Reset(id) => {

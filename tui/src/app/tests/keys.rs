@@ -101,13 +101,13 @@ fn every_key_is_known_by_its_name() {
 
 #[test]
 fn a_key_with_two_meanings_is_refused() {
-    assert!(chosen(&[("toggle", &["x"]), ("slowest", &["X"])]).is_ok());
+    assert!(chosen(&[("toggle", &["x"]), ("limit", &["Y"])]).is_ok());
     assert!(chosen(&[("toggle", &["r"]), ("reset", &["e"])]).is_ok());
     assert!(chosen(&[("reset-all", &[])]).is_ok());
     for (wanted, said) in [
         (&[("toggle", &["r"][..])][..], "r would mean toggle and reset on the screen Points;"),
         (&[("toggle", &["g"])], "gg would mean toggle and top on the screen Points;"),
-        (&[("toggle", &["xx"])], "xx would mean slowest and toggle on the screen Timeline;"),
+        (&[("toggle", &["xx"])], "x would mean toggle and limit on the screen Points;"),
         (&[("toggel", &["x"])], "expected actions among pause, step-back, step-on,"),
         (&[("show-log", &["L1"])], "show-log: \"L1\" is not a key; examples: x, gg,"),
         (&[("quit", &[])], "expected at least one key for quit, found none"),

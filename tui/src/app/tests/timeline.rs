@@ -300,7 +300,7 @@ fn the_slowest_call_is_the_longest_by_wall_clock() {
     desk.wait(1);
     desk.press("jjj");
     assert_eq!(under_cursor(&desk).1, 4);
-    desk.press("x");
+    desk.press("X");
     let (_, region) = desk.screens.timeline.at.region().unwrap();
     assert_eq!((region.span(), region.exclusive), (450 * MS, MS));
 }

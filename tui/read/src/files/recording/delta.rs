@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::{Bucket, Cell, Clock, Edge, Heap, Lane, Losses, Point, Process, Snapshot};
+use crate::snapshot::{
+    Bucket, Cell, Clock, Edge, Heap, Lane, Losses, Point, Process, SlowCall, Snapshot,
+};
 use crate::waits::WaitsReport;
 
 /// The changes from one snapshot to a later one.
@@ -42,6 +44,11 @@ pub(super) struct Delta {
     waits: Option<Arc<WaitsReport>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     heap: Option<Heap>,
+    /// The slow calls, unless they are the key's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slow: Option<Vec<Arc<SlowCall>>>,
+    #[serde(default)]
+    slow_dropped: u64,
     /// Whether only the key has a report.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_no_waits: bool,
@@ -121,6 +128,8 @@ impl Delta {
                 .clone()
                 .filter(|now| key.waits.as_ref().is_none_or(|it| !it.is_same(now))),
             heap: now.heap,
+            slow_dropped: now.slow_dropped,
+            slow: (key.slow != now.slow).then(|| now.slow.clone()),
             has_no_waits: key.waits.is_some() && now.waits.is_none(),
         }
     }
@@ -149,6 +158,8 @@ impl Delta {
             losses: self.losses.unwrap_or_else(|| key.losses.clone()),
             waits: self.waits.or_else(|| key.waits.clone()).filter(|_| !self.has_no_waits),
             heap: self.heap,
+            slow_dropped: self.slow_dropped,
+            slow: self.slow.unwrap_or_else(|| key.slow.clone()),
             ..Snapshot::default()
         }
     }

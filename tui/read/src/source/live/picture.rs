@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use pfp_shm_layout::black_box::{BOXES, BoxPicture};
 use pfp_shm_layout::calls::{self, CallAllocs, CallSums};
-use pfp_shm_layout::control::Control;
+use pfp_shm_layout::control::{self, Control};
 use pfp_shm_layout::copy::Note;
 use pfp_shm_layout::header::{self, Facts};
 use pfp_shm_layout::lane::LaneState;
@@ -16,8 +17,9 @@ use pfp_shm_layout::segment::Segment;
 
 use crate::local_time::unix_ns;
 use crate::snapshot::{
-    AmountTuple, Bucket, Cell, Clock, ClockKind, Edge, End, FORMAT, Heap, Lane, LaneKind, Loss,
-    Open, Point, PointState, Process, ProcessState, Record, Snapshot, VERSION,
+    AmountTuple, Bucket, Cell, Clock, ClockKind, Edge, EnclosingRegion, End, FORMAT, Heap,
+    KernelCounts, Lane, LaneKind, Limit, Loss, Open, Point, PointState, Process, ProcessState,
+    Record, SlowCall, Snapshot, VERSION,
 };
 
 /// Makes a snapshot of a copy of a segment. If the copy has no note with a time, `file_unix_ns` is
@@ -43,6 +45,9 @@ pub(in crate::source) fn of_copy(
         note.filter(|_| runs).map_or(0, |note| ticks_until(note.taken_monotonic_ns, &facts, rate));
     snapshot.elapsed_ticks = snapshot.records.iter().map(Record::end).fold(until, u64::max);
     add_calls(&mut snapshot, &reader, &facts);
+    let mut slow = SlowCalls::default();
+    slow.read(&reader, &facts);
+    snapshot.slow = slow.calls();
     if !runs {
         until_last_begin(&mut snapshot);
     }
@@ -149,6 +154,69 @@ pub(super) fn convert_record(lane: u32, record: &ring::Record, created: u64) -> 
         exclusive: record.exclusive,
         depth: u32::from(record.depth),
         context: record.context,
+    }
+}
+
+pub(super) fn convert_limit(limit: control::Limit) -> Limit {
+    Limit { ns: limit.ns(), cpu: limit.is_cpu() }
+}
+
+/// The slow calls of a process, by the place of their boxes.
+#[derive(Default)]
+pub(super) struct SlowCalls([Option<Arc<SlowCall>>; BOXES]);
+
+impl SlowCalls {
+    /// Reads the calls that are new.
+    pub(super) fn read(&mut self, reader: &Reader, facts: &Facts) {
+        let numbers = self.0.each_ref().map(|known| known.as_ref().map_or(0, |call| call.number));
+        let read = |place: usize, copy: BoxPicture| {
+            self.0[place] = Some(Arc::new(convert_box(copy, facts.created_ticks)));
+        };
+        reader.boxes(|place| numbers[place], read);
+    }
+
+    /// The calls, in the order of their numbers.
+    pub(super) fn calls(&self) -> Vec<Arc<SlowCall>> {
+        let mut calls: Vec<_> = self.0.iter().flatten().cloned().collect();
+        calls.sort_by_key(|call| call.number);
+        calls
+    }
+}
+
+fn convert_box(copy: BoxPicture, created: u64) -> SlowCall {
+    let BoxPicture { number, facts, why, enclosing, records } = copy;
+    // Another process may have written any number.
+    let id = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let lane = id(facts.lane);
+    let limit = Control(facts.control).limit().filter(|_| why.is_empty());
+    let kernel = KernelCounts {
+        waits: facts.waits,
+        preemptions: facts.preemptions,
+        minor_faults: facts.minor_faults,
+        major_faults: facts.major_faults,
+    };
+    let around = enclosing.into_iter().map(|region| EnclosingRegion {
+        point: region.point,
+        start: region.start.saturating_sub(created),
+    });
+    SlowCall {
+        number,
+        point: id(facts.point),
+        lane,
+        tid: id(facts.tid),
+        context: id(facts.context),
+        unix_ms: facts.unix_ms,
+        start: facts.start.saturating_sub(created),
+        span: facts.span,
+        inclusive: facts.inclusive,
+        exclusive: facts.exclusive,
+        off_cpu: facts.off_cpu,
+        switches: facts.switches,
+        limit: limit.map(convert_limit),
+        why,
+        kernel: (facts.is_usage_known == 1).then_some(kernel),
+        enclosing: around.collect(),
+        records: records.iter().map(|record| convert_record(lane, record, created)).collect(),
     }
 }
 
@@ -296,6 +364,7 @@ pub(super) fn convert(
             overhead_inside: clock.overhead_inside,
             overhead_pair: clock.overhead_pair,
         },
+        slow_dropped: picture.calls_dropped,
         heap: (picture.heap != HeapPicture::default()).then(|| {
             let HeapPicture { live_bytes, live_samples, peak_bytes } = picture.heap;
             Heap { live_bytes, live_samples, peak_bytes }
@@ -319,6 +388,7 @@ pub(super) fn convert(
                     .map(|ns| ticks_until(ns, facts, clock.ticks_per_second)),
                 fenced: point.control.fenced(),
                 counts_allocs: point.control.counts_allocs(),
+                limit: point.control.limit().map(convert_limit),
                 amounts: point.amounts.clone(),
                 ..Point::default()
             })

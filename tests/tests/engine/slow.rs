@@ -1,0 +1,162 @@
+//! A slow call among very many short ones is kept, with its cause.
+
+use std::path::Path;
+use std::process::Command;
+
+use pfp_model::slow::{Cause, explain, name};
+use pfp_read::files::json;
+use pfp_read::snapshot::{ProcessState, SlowCall, Snapshot};
+use pfp_tests::c;
+use pfp_tests::place::{Place, pfp_top, text};
+
+const SLOW: &str = env!("CARGO_BIN_EXE_slow");
+const CAUSES: [&str; 5] = ["sleep", "lock", "fault", "preempted", "ran"];
+/// Runs of each cause.
+const RUNS: u64 = if cfg!(feature = "torture") { 20 } else { 2 };
+/// Names of the levels of calls.
+const LEVELS: [&str; 3] = ["request", "step", "detail"];
+/// On a very busy machine, so many calls are slow that the one in question is not kept. So many runs
+/// are repeated.
+const TRIES: u64 = 10;
+
+/// The command that runs a program and writes its last snapshot.
+fn run(place: &Place, file: &Path) -> Command {
+    let mut command = place.command(pfp_top());
+    command.env("XDG_STATE_HOME", place.path("state"));
+    command.args(["run", "--once", "-o", text(file), "--"]);
+    command
+}
+
+/// The slow call that the program has noted, by its own clocks.
+struct Planted {
+    call: SlowCall,
+    snapshot: Snapshot,
+    /// Time by the clock and on a CPU, nanoseconds.
+    wall: u64,
+    cpu: u64,
+    /// The level of calls at which the time was spent.
+    level: usize,
+}
+
+/// `None` if the call was not kept, because more calls were slow than are kept.
+fn planted(cause: &str, seed: u64) -> Option<Planted> {
+    let place = Place::new();
+    let [file, notes] = ["snapshot.json", "notes"].map(|name| place.path(name));
+    let program = [SLOW, cause, &seed.to_string(), text(&notes)];
+    c::run(run(&place, &file).args(program));
+    let snapshot: Snapshot = json::read(&file).expect("it was written");
+    let notes = std::fs::read_to_string(&notes).expect("it was written");
+    let noted = notes.split(' ').map(|word| word.parse::<u64>().expect("it is a number"));
+    let [tid, end, wall, cpu, level] = *noted.collect::<Vec<_>>() else { panic!("{notes}") };
+    // Other calls of the thread end at least 5 ms earlier or later.
+    let is_it = |call: &&std::sync::Arc<SlowCall>| {
+        u64::from(call.tid) == tid && (end.saturating_sub(1)..end + 4).contains(&call.unix_ms)
+    };
+    let Some(call) = snapshot.slow.iter().find(is_it) else {
+        let is_full = snapshot.slow.len() == 8 || snapshot.slow_dropped > 0;
+        assert!(is_full, "{cause} {seed}: {notes}: not kept: {:?}", snapshot.slow);
+        return None;
+    };
+    let call = SlowCall::clone(call);
+    Some(Planted { call, snapshot, wall, cpu, level: level as usize })
+}
+
+/// Checks a slow call of this cause.
+fn check(cause: &str, seed: u64) {
+    let found = (0..TRIES).find_map(|again| planted(cause, seed + 1000 * again));
+    let Planted { call, snapshot, wall, cpu, level } = found.expect("the machine is not that busy");
+    let rate = snapshot.clock.ticks_per_second;
+    let what = format!(
+        "{cause} {seed}, {wall} ns, {cpu} ns: {:?}",
+        SlowCall { records: Vec::new(), ..call.clone() }
+    );
+    let ns = |ticks: u64| (ticks as f64 / rate * 1e9) as u64;
+    let near = |found: u64, noted: u64| found.abs_diff(noted) < 1_000_000 + noted / 10;
+    assert!(near(ns(call.span), wall) || ns(call.span) > wall, "{what}");
+    assert!(near(ns(call.inclusive), cpu), "{what}");
+    assert_eq!(call.limit.map(|limit| (limit.ns, limit.cpu)), Some((5_000_000, false)));
+    let names =
+        |points: &[u32]| points.iter().map(|point| name(*point, &snapshot)).collect::<Vec<_>>();
+    let found = explain(&call, rate);
+    assert_eq!(name(call.point, &snapshot), LEVELS[0]);
+    assert_eq!(names(&found.chain), LEVELS[1..=level], "{what}");
+    assert!(call.enclosing.is_empty(), "{what}");
+    // If the machine is busy, the program has run for less of the time than it wanted.
+    let expected = match cause {
+        "sleep" | "lock" => Cause::Waited,
+        _ if wall > cpu * 5 / 2 => Cause::Preempted,
+        _ if wall > cpu * 3 / 2 => return,
+        "fault" => Cause::Faulted,
+        _ => Cause::Ran,
+    };
+    let kernel = call.kernel.expect("the kernel counts");
+    let is_mixed = found.cause == Cause::OffCpu && kernel.preemptions > kernel.waits;
+    assert!(
+        found.cause == expected || is_mixed && expected != Cause::Ran,
+        "{:?} {what}",
+        found.cause
+    );
+}
+
+/// The last snapshot of a program that may be killed.
+fn last_snapshot(place: &Place, cause: &str) -> Snapshot {
+    let [file, notes] = ["snapshot.json", "notes"].map(|name| place.path(name));
+    let mut command = run(place, &file);
+    command.args([SLOW, cause, "5", text(&notes)]);
+    let output = command.output().expect("it starts");
+    assert_eq!(output.status.success(), cause != "killed", "{output:?}");
+    json::read(&file).expect("it was written")
+}
+
+#[test]
+fn a_slow_call_survives_a_crash_right_after_it() {
+    for _ in 0..TRIES {
+        let snapshot = last_snapshot(&Place::new(), "killed");
+        assert_eq!(snapshot.process.state, ProcessState::Crashed);
+        let slowest = snapshot.slow.iter().max_by_key(|call| call.span);
+        let rate = snapshot.clock.ticks_per_second;
+        if slowest.is_some_and(|call| explain(call, rate).cause == Cause::Waited) {
+            return;
+        }
+        // On a busy machine, other calls may be slower.
+        assert!(snapshot.slow.len() > 1, "{:?}", snapshot.slow);
+    }
+    panic!("the machine is not that busy");
+}
+
+#[test]
+fn slow_calls_beyond_the_boxes_are_counted() {
+    const STORM: u64 = 20_000;
+    let snapshot = last_snapshot(&Place::new(), "storm");
+    let calls: Vec<_> =
+        snapshot.slow.iter().filter(|call| name(call.point, &snapshot) == "long").collect();
+    assert_eq!(calls.len(), 8, "{:?}", snapshot.slow);
+    let kept = calls.iter().map(|call| call.number).max().expect("there are calls");
+    // The overhead that is subtracted does not make a call of 2 us one of 1 us.
+    assert_eq!(kept + snapshot.slow_dropped, STORM);
+    // The slowest calls have places of their own: half of the kept ones are no newer than others.
+    let mut spans: Vec<_> = calls.iter().map(|call| call.span).collect();
+    spans.sort_unstable();
+    let rate = snapshot.clock.ticks_per_second;
+    assert!(spans[7] as f64 / rate >= 2e-6 && spans[0] as f64 / rate >= 1e-6, "{spans:?}");
+}
+
+#[test]
+fn a_program_keeps_a_call_that_is_not_slow() {
+    let snapshot = last_snapshot(&Place::new(), "asked");
+    let asked: Vec<_> = snapshot.slow.iter().filter(|call| !call.why.is_empty()).collect();
+    let [call] = *asked else { panic!("{:?}", snapshot.slow) };
+    assert_eq!((call.why.as_str(), call.limit), ("a reason", None));
+    let names = call.enclosing.iter().map(|region| name(region.point, &snapshot));
+    let path: Vec<_> = names.chain([name(call.point, &snapshot)]).collect();
+    assert_eq!(path, LEVELS[..path.len()]);
+    // The enclosing regions began before it.
+    assert!(call.enclosing.iter().all(|region| region.start <= call.start), "{call:?}");
+}
+
+#[test]
+fn a_slow_call_is_kept_with_its_cause() {
+    for cause in CAUSES {
+        (0..RUNS).for_each(|seed| check(cause, seed));
+    }
+}

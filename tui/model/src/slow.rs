@@ -1,0 +1,257 @@
+//! Why a kept call was slow: the chain of nested calls that took most of its time, and what its
+//! thread did then.
+//!
+//! A nested call is on the chain if it took at least half of the time of the call around it. What
+//! remains is the last call's own time. If at least half of that was off the CPU, the kernel's counts
+//! tell why.
+
+use std::collections::BTreeMap;
+
+use pfp_read::snapshot::{KernelCounts, Limit, Record, SlowCall, Snapshot};
+
+/// About the time that a page fault without a disk takes, with clearing the page; seconds.
+const MINOR_FAULT: f64 = 1e-6;
+
+/// Why a call was slow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// Ids of the points of nested calls, each of which took at least half of the time of the one
+    /// before; the first one is directly in the slow call.
+    pub chain: Vec<u32>,
+    /// Ticks of the last call of the chain or, without one, of the slow call.
+    pub span: u64,
+    /// What the thread did in most of that time.
+    pub cause: Cause,
+}
+
+/// What a thread did in most of the time of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It ran.
+    Ran,
+    /// It waited: for a lock, a timer, a file, a peer.
+    Waited,
+    /// Other threads ran on its CPU.
+    Preempted,
+    /// It had page faults.
+    Faulted,
+    /// It was off the CPU, and why is not known: it both waited and was pre-empted, or the kernel's
+    /// counts are not known.
+    OffCpu,
+}
+
+impl Cause {
+    /// The cause in words that follow a time.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Ran => "on a CPU",
+            Self::Waited => "waiting",
+            Self::Preempted => "pre-empted",
+            Self::Faulted => "in page faults",
+            Self::OffCpu => "off the CPU",
+        }
+    }
+}
+
+/// Why a call was slow. `ticks_per_second` is the rate of its clock.
+pub fn explain(call: &SlowCall, ticks_per_second: f64) -> Explanation {
+    let mut chain = Vec::new();
+    let mut depth = call.enclosing.len() as u32;
+    let (mut start, mut span) = (call.start, call.span);
+    // Ticks off the CPU, in calls directly inside too.
+    let mut off_cpu = call.off_cpu;
+    let inside = |start: u64, span: u64, depth: u32| {
+        let end = start.saturating_add(span);
+        let fits = move |record: &&Record| {
+            record.depth == (depth + 1) % 256
+                && record.context == call.context
+                && record.start >= start
+                && record.end() <= end
+        };
+        call.records.iter().filter(fits)
+    };
+    while let Some(longest) = inside(start, span, depth).max_by_key(|record| record.span) {
+        // Many short calls of one point count together only for their point's time, not here.
+        if longest.span < span / 2 {
+            break;
+        }
+        chain.push(longest.point);
+        (start, span, depth) = (longest.start, longest.span, depth + 1);
+        let nested: u64 = inside(start, span, depth).map(|record| record.span).sum();
+        off_cpu = span.saturating_sub(nested).saturating_sub(longest.exclusive);
+    }
+    let nested: u64 = inside(start, span, depth).map(|record| record.span).sum();
+    let own = span.saturating_sub(nested.min(span));
+    let on_cpu = own.saturating_sub(off_cpu) as f64 / ticks_per_second;
+    // The estimate is low for a virtual machine, where a fault takes 2 us.
+    let faults = |counts: KernelCounts| counts.minor_faults as f64 * MINOR_FAULT >= on_cpu / 3.0;
+    let cause = match call.kernel {
+        Some(counts) if off_cpu < own / 2 && faults(counts) => Cause::Faulted,
+        _ if off_cpu < own / 2 => Cause::Ran,
+        Some(KernelCounts { major_faults: 1.., .. }) => Cause::Faulted,
+        Some(KernelCounts { waits: 0, preemptions: 1.., .. }) => Cause::Preempted,
+        Some(KernelCounts { waits: waits @ 1.., preemptions, .. }) if preemptions <= waits => {
+            Cause::Waited
+        }
+        // Few long waits can be longer than many pre-emptions, and the other way round.
+        Some(_) | None => Cause::OffCpu,
+    };
+    Explanation { chain, span, cause }
+}
+
+/// The newest of the slow calls first.
+pub fn newest_first(snapshot: &Snapshot) -> Vec<&SlowCall> {
+    let mut calls: Vec<_> = snapshot.slow.iter().map(AsRef::as_ref).collect();
+    calls.sort_by_key(|call| std::cmp::Reverse((call.unix_ms, call.number)));
+    calls
+}
+
+/// A limit as [`parse_limit`] reads it.
+pub fn written(limit: Limit) -> String {
+    let cpu = if limit.cpu { "cpu " } else { "" };
+    format!("{cpu}{}", pfp_read::units::duration(limit.ns as f64 / 1e9))
+}
+
+/// The nested calls of a point that ended directly inside a slow call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NestedCalls {
+    /// Id of the point.
+    pub point: u32,
+    /// Number of calls.
+    pub count: u64,
+    /// Ticks from begin to end.
+    pub span: u64,
+    /// Ticks on a CPU, without calls inside.
+    pub exclusive: u64,
+}
+
+/// The calls directly inside a slow call by point, the longest in all first. Of a call with very many
+/// calls inside, only the last ones are known.
+pub fn nested(call: &SlowCall) -> Vec<NestedCalls> {
+    let depth = (call.enclosing.len() as u32 + 1) % 256;
+    let mut sums: BTreeMap<u32, NestedCalls> = BTreeMap::new();
+    for record in &call.records {
+        let is_inside = record.depth == depth
+            && record.context == call.context
+            && record.start >= call.start
+            && record.end() <= call.end();
+        if is_inside {
+            let sum = sums.entry(record.point).or_default();
+            sum.point = record.point;
+            sum.count += 1;
+            sum.span = sum.span.saturating_add(record.span);
+            sum.exclusive = sum.exclusive.saturating_add(record.exclusive);
+        }
+    }
+    let mut sums: Vec<_> = sums.into_values().collect();
+    sums.sort_by_key(|sum| std::cmp::Reverse(sum.span));
+    sums
+}
+
+/// Why a call was slow, in words: `flush > write, 4.80ms waiting`.
+pub fn words(call: &SlowCall, snapshot: &Snapshot) -> String {
+    let rate = snapshot.clock.ticks_per_second;
+    let Explanation { chain, span, cause } = explain(call, rate);
+    let names: Vec<_> = chain.iter().map(|point| name(*point, snapshot)).collect();
+    let chain = if names.is_empty() { "itself".into() } else { names.join(" > ") };
+    format!("{chain}, {} {}", pfp_read::units::duration(span as f64 / rate), cause.words())
+}
+
+/// The name of a point, or its number.
+pub fn name(point: u32, snapshot: &Snapshot) -> String {
+    let found = snapshot.point(point).filter(|point| !point.name.is_empty());
+    found.map_or_else(|| format!("#{point}"), |point| point.name.clone())
+}
+
+/// The name of the call's thread, if its lane still belongs to it.
+pub fn thread(call: &SlowCall, snapshot: &Snapshot) -> String {
+    let lane = snapshot.lane(call.lane).filter(|lane| lane.tid == call.tid);
+    lane.map_or_else(|| format!("tid {}", call.tid), |lane| lane.name.clone())
+}
+
+/// Parses a limit: `5ms`, `cpu 5ms`, or `off`, which is `None`.
+///
+/// # Errors
+///
+/// A sentence on what was expected.
+pub fn parse_limit(text: &str) -> Result<Option<Limit>, String> {
+    let expected = || format!("expected 5ms, cpu 5ms or off, found {text}");
+    let text = text.trim();
+    if text == "off" {
+        return Ok(None);
+    }
+    let (cpu, time) = match text.strip_prefix("cpu ") {
+        Some(time) => (true, time),
+        None => (false, text),
+    };
+    let seconds = crate::alpha::seconds(time).ok_or_else(expected)?;
+    let ns = (seconds * 1e9).round();
+    if !(1e3..=99e9).contains(&ns) {
+        return Err(format!("expected a time from 1us to 99s, found {time}"));
+    }
+    Ok(Some(Limit { ns: ns as u64, cpu }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(point: u32, depth: u32, start: u64, span: u64, exclusive: u64) -> Record {
+        Record { lane: 0, point, start, span, exclusive, depth, context: 0 }
+    }
+
+    fn call(off_cpu: u64, waits: u64, preemptions: u64, records: Vec<Record>) -> SlowCall {
+        let kernel = Some(KernelCounts { waits, preemptions, ..KernelCounts::default() });
+        SlowCall {
+            point: 1,
+            start: 1000,
+            span: 500,
+            off_cpu,
+            kernel,
+            records,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_chain_ends_where_the_time_was_spent() {
+        let records = vec![
+            record(9, 2, 900, 50, 50),
+            record(4, 3, 1110, 300, 5),
+            record(5, 3, 1420, 30, 30),
+            record(3, 2, 1100, 360, 25),
+            record(2, 1, 1050, 430, 70),
+            record(1, 0, 1000, 500, 70),
+        ];
+        let found = explain(&call(295, 1, 0, records.clone()), 1e9);
+        assert_eq!((found.chain, found.span, found.cause), (vec![2, 3, 4], 300, Cause::Waited));
+        assert_eq!(explain(&call(295, 0, 7, records.clone()), 1e9).cause, Cause::Preempted);
+        assert_eq!(explain(&call(295, 1, 7, records.clone()), 1e9).cause, Cause::OffCpu);
+        let found = explain(&SlowCall { kernel: None, ..call(295, 0, 0, records) }, 1e9);
+        assert_eq!(found.cause, Cause::OffCpu);
+    }
+
+    #[test]
+    fn a_call_without_a_slow_one_inside_ran_or_waited_itself() {
+        let short = vec![record(2, 1, 1100, 100, 100), record(2, 1, 1300, 100, 100)];
+        let found = explain(&call(0, 0, 0, short.clone()), 1e9);
+        assert_eq!((found.chain, found.span, found.cause), (vec![], 500, Cause::Ran));
+        assert_eq!(explain(&call(290, 2, 1, short), 1e9).cause, Cause::Waited);
+        let mut faulted = call(0, 0, 0, Vec::new());
+        faulted.kernel = Some(KernelCounts { minor_faults: 10, ..KernelCounts::default() });
+        assert_eq!(explain(&faulted, 1e9).cause, Cause::Faulted, "10 us of 0.5 us");
+        faulted.kernel = Some(KernelCounts { major_faults: 1, waits: 1, ..Default::default() });
+        assert_eq!(explain(&SlowCall { off_cpu: 400, ..faulted }, 1e9).cause, Cause::Faulted);
+    }
+
+    #[test]
+    fn limits_are_times() {
+        let limit = |ns, cpu| Ok(Some(Limit { ns, cpu }));
+        assert_eq!(parse_limit("5ms"), limit(5_000_000, false));
+        assert_eq!(parse_limit(" cpu 1.5 s"), limit(1_500_000_000, true));
+        assert_eq!(parse_limit("off"), Ok(None));
+        for wrong in ["", "5", "5 bananas", "-5ms", "1ns", "2min", "p99"] {
+            assert!(parse_limit(wrong).is_err(), "{wrong}");
+        }
+    }
+}

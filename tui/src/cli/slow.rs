@@ -1,0 +1,143 @@
+//! `pfp-top slow`: the slow calls that a process has kept.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use super::output::{check_new, print, write_file};
+use super::target::{LIVE, TargetArgs};
+use pfp_model::slow::{self, Cause};
+use pfp_read::local_time::time_of_day;
+use pfp_read::snapshot::{Point, SlowCall, Snapshot};
+use pfp_read::source;
+use pfp_read::text::clean;
+use pfp_read::units;
+
+/// Which slow calls to print.
+#[derive(Args, Clone, Debug)]
+pub struct SlowArgs {
+    /// A snapshot file or a recording, whose last snapshot is read; without it, a running process.
+    #[arg(value_name = "FILE", conflicts_with_all = LIVE)]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Print JSON, with the records of each call.
+    #[arg(long)]
+    json: bool,
+    /// Write to this file instead of standard output.
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
+/// A slow call with what its numbers mean.
+#[derive(Serialize)]
+struct PrintedCall<'a> {
+    name: String,
+    thread: String,
+    cause: &'static str,
+    chain: Vec<String>,
+    #[serde(flatten)]
+    call: &'a SlowCall,
+}
+
+#[derive(Serialize)]
+struct Printed<'a> {
+    process: &'a str,
+    pid: u32,
+    ticks_per_second: f64,
+    points: &'a [Point],
+    /// Number of slow calls that were not kept.
+    dropped: u64,
+    calls: Vec<PrintedCall<'a>>,
+}
+
+pub(super) fn run(asked: &SlowArgs) -> Result<u8> {
+    if let Some(output) = &asked.output {
+        check_new(output, asked.force)?;
+    }
+    let snapshot = match &asked.file {
+        Some(file) => source::open(file)?.poll()?,
+        None => asked.target.resolve()?.poll()?,
+    };
+    let text = if asked.json { json(&snapshot)? } else { text(&snapshot) };
+    match &asked.output {
+        Some(output) => write_file(output, asked.force, |out| out.write_all(text.as_bytes()))?,
+        None => drop(print(&text)?),
+    }
+    Ok(0)
+}
+
+fn json(snapshot: &Snapshot) -> Result<String> {
+    let rate = snapshot.clock.ticks_per_second;
+    let printed = slow::newest_first(snapshot).into_iter().map(|call| {
+        let found = slow::explain(call, rate);
+        PrintedCall {
+            name: slow::name(call.point, snapshot),
+            thread: slow::thread(call, snapshot),
+            cause: word(found.cause),
+            chain: found.chain.iter().map(|point| slow::name(*point, snapshot)).collect(),
+            call,
+        }
+    });
+    let printed = Printed {
+        process: &snapshot.process.name,
+        pid: snapshot.process.pid,
+        ticks_per_second: rate,
+        points: &snapshot.points,
+        dropped: snapshot.slow_dropped,
+        calls: printed.collect(),
+    };
+    Ok(serde_json::to_string(&printed)? + "\n")
+}
+
+/// The cause for scripts.
+fn word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Ran => "ran",
+        Cause::Waited => "waited",
+        Cause::Preempted => "preempted",
+        Cause::Faulted => "faulted",
+        Cause::OffCpu => "off-cpu",
+    }
+}
+
+fn text(snapshot: &Snapshot) -> String {
+    let calls = slow::newest_first(snapshot);
+    if calls.is_empty() {
+        let has_limit = snapshot.points.iter().any(|point| point.limit.is_some());
+        return match has_limit {
+            true => "no slow call was kept so far\n".into(),
+            false => "no point has a limit: pfp-top watch NAME --over 5ms sets one\n".into(),
+        };
+    }
+    let rate = snapshot.clock.ticks_per_second;
+    let time = |ticks: u64| units::duration(ticks as f64 / rate);
+    let mut lines = format!(
+        "{:<8}  {:>8}  {:>8}  {:<24}  {:<16}  Why\n",
+        "When", "Time", "CPU", "Point", "Thread"
+    );
+    for call in calls {
+        let why = match call.why.as_str() {
+            "" => slow::words(call, snapshot),
+            why => why.to_owned(),
+        };
+        let [name, thread, why] =
+            [slow::name(call.point, snapshot), slow::thread(call, snapshot), why]
+                .map(|text| clean(&text).into_owned());
+        lines += &format!(
+            "{:<8}  {:>8}  {:>8}  {name:<24}  {thread:<16}  {why}\n",
+            time_of_day(call.unix_ms * 1_000_000),
+            time(call.span),
+            time(call.inclusive),
+        );
+    }
+    if snapshot.slow_dropped > 0 {
+        lines += &format!("{} more were slow and not kept\n", snapshot.slow_dropped);
+    }
+    lines
+}
