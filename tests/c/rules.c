@@ -179,6 +179,10 @@ static void null_pointers(void)
     EXPECT(pfp_reset(NULL) == PFP_ENULL);
     EXPECT(pfp_set_alpha(NULL, 0.5) == PFP_ENULL);
     EXPECT(pfp_set_fenced(NULL, 1) == PFP_ENULL);
+    EXPECT(pfp_keep_over(NULL, 5000000) == PFP_ENULL);
+    EXPECT(pfp_keep_over_cpu(NULL, 5000000) == PFP_ENULL);
+    pfp_keep(NULL);
+    pfp_keep("no region is open");
     EXPECT(pfp_clear_alpha(NULL) == PFP_ENULL);
     pfpStats_t has;
     EXPECT(pfp_get_stats(NULL, &has) == PFP_ENULL);

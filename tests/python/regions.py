@@ -4,6 +4,7 @@ file for a snapshot, and the name under which `python -m pfp` measures this scri
 import asyncio
 import contextlib
 import dis
+import json
 import os
 import sys
 import threading
@@ -194,6 +195,25 @@ spent = time.process_time() - before
 figures = pfp.stats()["burn"]
 assert 0.8 * 0.6 < figures["exclusive"] < 1.1 * spent, (figures, spent)
 assert figures["off_cpu"] > 0.2, figures
+
+# Keeps calls over a time, and an open region. The file of the last figures has them.
+assert pfp.keep_over("nobody", 0.005) == 0
+with pfp.scope("slow"):
+    pass
+assert pfp.keep_over("slow", 0.005) == 1
+with pfp.scope("slow"):
+    time.sleep(0.02)
+assert pfp.keep_over("slow", None) == 1
+with pfp.scope("slow"):
+    pfp.keep("asked")
+    time.sleep(0.02)
+pfp.snapshot("slow.json")
+with open("slow.json") as file:
+    saved = json.load(file)
+names = {point["id"]: point["name"] for point in saved["points"]}
+slow = [call for call in saved["slow"] if names[call["point"]] == "slow"]
+assert [call.get("why", "") for call in slow] == ["", "asked"], slow
+assert slow[0]["limit"] == {"ns": 5_000_000} and slow[0]["off_cpu"] > 0, slow
 
 # Disables and enables again. pfp runs a thread only while a point is disabled.
 until(lambda: len(os.listdir("/proc/self/task")) == 1)

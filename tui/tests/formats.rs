@@ -281,8 +281,8 @@ fn the_documentation_has_every_field() {
     snapshot.heap = Some(Heap::default());
     let (limit, kernel) = (Some(Limit { ns: 1, cpu: true }), Some(KernelCounts::default()));
     let (why, enclosing) = ("why".into(), vec![EnclosingRegion::default()]);
-    let records = snapshot.records.clone();
-    let call = SlowCall { limit, why, kernel, enclosing, records, ..SlowCall::default() };
+    let [records, others] = [snapshot.records.clone(), snapshot.records.clone()];
+    let call = SlowCall { limit, why, kernel, enclosing, records, others, ..Default::default() };
     (snapshot.slow, snapshot.slow_dropped) = (vec![call.into()], 1);
     snapshot.points[0].limit = limit;
     let Point { process, number, .. } = &mut snapshot.points[0];

@@ -28,7 +28,18 @@ from ._pfp import begin, end, scope
 
 _greenlets.start()
 
-__all__ = ["begin", "disable", "enable", "end", "function", "scope", "snapshot", "stats"]
+__all__ = [
+    "begin",
+    "disable",
+    "enable",
+    "end",
+    "function",
+    "keep",
+    "keep_over",
+    "scope",
+    "snapshot",
+    "stats",
+]
 
 
 def function(wrapped=None, *, name=None):
@@ -151,3 +162,18 @@ def enable(name):
 def disable(name):
     """Switches all points with a name off. Returns their number."""
     return _pfp.switch(name, False)
+
+
+def keep_over(name, seconds):
+    """Keeps the calls of all points with a name that take longer, for `pfp-top slow`.
+
+    `None` stops that. The time counts by the clock, and is 1 us to 99 s, with two digits. Returns
+    the number of points.
+    """
+    nanoseconds = 0 if seconds is None else max(1, round(seconds * 1e9))
+    return _pfp.keep_over(name, nanoseconds)
+
+
+def keep(why):
+    """Keeps the innermost open region of the thread as it is now, with a reason."""
+    _pfp.keep(why)

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
 use std::ptr;
+use std::time::Duration;
 use std::{fmt, io};
 
 use pfp::Stats;
@@ -16,6 +17,7 @@ use pyo3_ffi::{
 };
 
 use crate::object::{ErrorClass, Owned, fail, no_memory, none, text};
+use crate::regions::number;
 
 /// Returns a list of the names of all points with measurements, and the sums of their figures.
 ///
@@ -146,4 +148,36 @@ pub(crate) unsafe extern "C" fn switch(_: *mut PyObject, given: *mut PyObject) -
         }
         PyLong_FromUnsignedLongLong(count)
     }
+}
+
+/// Sets the time in nanoseconds beyond which the calls of all points with a name are kept; 0 for none.
+/// Returns the number of points.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and passes a live object.
+pub(crate) unsafe extern "C" fn keep_over(_: *mut PyObject, given: *mut PyObject) -> *mut PyObject {
+    // SAFETY: the interpreter's lock is held; `given` is checked to be a tuple of two.
+    unsafe {
+        if PyTuple_Size(given) != 2 {
+            return fail(ErrorClass::Type, "expected a name and nanoseconds")
+                .unwrap_or(ptr::null_mut());
+        }
+        let Some(name) = text(PyTuple_GetItem(given, 0), "a name") else { return ptr::null_mut() };
+        let Some(ns) = number(PyTuple_GetItem(given, 1)) else { return ptr::null_mut() };
+        let limit = (ns > 0).then(|| Duration::from_nanos(ns));
+        let points = pfp::points().filter(|point| point.name() == name);
+        PyLong_FromUnsignedLongLong(points.map(|point| point.keep_over(limit)).count() as u64)
+    }
+}
+
+/// Keeps the innermost open region of the calling thread, with a reason.
+///
+/// # Safety
+///
+/// The caller holds the interpreter's lock, and passes a live object.
+pub(crate) unsafe extern "C" fn keep(_: *mut PyObject, why: *mut PyObject) -> *mut PyObject {
+    let Some(why) = text(why, "a reason") else { return ptr::null_mut() };
+    pfp::keep(why);
+    none()
 }

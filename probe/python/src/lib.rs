@@ -43,7 +43,7 @@ pub(crate) const fn method(
     PyMethodDef { ml_name: name.as_ptr(), ml_meth: call, ml_flags: flags, ml_doc: doc.as_ptr() }
 }
 
-static METHODS: Kept<[PyMethodDef; 20]> = {
+static METHODS: Kept<[PyMethodDef; 22]> = {
     use PyMethodDefPointer as Of;
     Kept(UnsafeCell::new([
         method(
@@ -85,6 +85,13 @@ static METHODS: Kept<[PyMethodDef; 20]> = {
             METH_VARARGS,
             c"For pfp.enable and pfp.disable.",
         ),
+        method(
+            c"keep_over",
+            Of { PyCFunction: figures::keep_over },
+            METH_VARARGS,
+            c"For pfp.keep_over.",
+        ),
+        method(c"keep", Of { PyCFunction: figures::keep }, METH_O, c"For pfp.keep."),
         method(c"decide_by", Of { PyCFunction: calls::decide_by }, METH_O, c"For pfp._watch."),
         method(
             c"name_function",

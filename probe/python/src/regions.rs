@@ -419,7 +419,7 @@ unsafe fn with_amounts(
 }
 
 /// Converts an amount to the nearest whole number.
-unsafe fn number(value: *mut PyObject) -> Option<u64> {
+pub(crate) unsafe fn number(value: *mut PyObject) -> Option<u64> {
     // SAFETY: the interpreter's lock is held, and the caller keeps the object alive.
     unsafe {
         let number = match PyLong_Check(value) {

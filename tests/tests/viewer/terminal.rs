@@ -196,7 +196,7 @@ fn the_settings_file_changes_keys_and_colours() {
     needs_a_screen!();
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
-    let settings = "[keys]\ntoggle = \"X\"\nhelp = \"F2\"\n[colors]\nselected = \"white on 208\"\n";
+    let settings = "[keys]\ntoggle = \"Y\"\nhelp = \"F2\"\n[colors]\nselected = \"white on 208\"\n";
     std::fs::write(place.path("config.toml"), settings).unwrap();
     let screen = place.screen(130, 30);
     let begin = || {
@@ -209,8 +209,8 @@ fn the_settings_file_changes_keys_and_colours() {
     screen.wait_for("the key of the help", |text| text.contains("F2 help"));
     assert!(screen.styled().contains("48;5;208"), "{}", screen.styled());
     screen.select("tick");
-    screen.press(&["e", "X"], "the point to be off", |text| text.contains("○  tick"));
-    screen.press(&["F2"], "the help", |text| text.contains(" X            switch the point"));
+    screen.press(&["e", "Y"], "the point to be off", |text| text.contains("○  tick"));
+    screen.press(&["F2"], "the help", |text| text.contains(" Y            switch the point"));
     screen.keys(&["Escape", "q"]);
     screen.wait_for_shell();
     std::fs::write(place.path("config.toml"), "[keys]\ntoggle = \"r\"\n").unwrap();

@@ -434,6 +434,10 @@ impl Exposition {
             let busy = part.snapshot.losses[Loss::CellsBusy];
             add(&part.of_process(), Number::Real(busy as f64))
         })?;
+        let help = "Calls that were beyond their point's limit, or that the program asked to keep.";
+        self.family(encoder, &("pfp_slow_calls", help, None), MetricType::Counter, |part, add| {
+            add(&part.of_process(), Number::Whole(part.snapshot.slow_calls()))
+        })?;
         let losses_of = ("pfp_losses", "What was lost, refused or repaired.", None);
         self.family(encoder, &losses_of, MetricType::Counter, |part, add| {
             losses(&part.snapshot).try_for_each(|(kind, count)| {

@@ -76,7 +76,7 @@ const fn gauge(name: &'static str, unit: &'static str, about: &'static str) -> M
 }
 
 /// The metrics that are numbers, in the order of [`NumberKind`].
-const FAMILIES: [MetricInfo; 20] = [
+const FAMILIES: [MetricInfo; 21] = [
     sum("pfp.calls", "{call}", "Finished measurements."),
     sum("pfp.exclusive", "s", "Time on a CPU, nested regions taken out."),
     sum("pfp.inclusive", "s", "Time on a CPU with nested regions; recursion counted once."),
@@ -91,6 +91,7 @@ const FAMILIES: [MetricInfo; 20] = [
     gauge("pfp.load", "{cpu}", "Share of one CPU that the point takes, nested regions taken out."),
     gauge("pfp.enabled", "", "Whether the point measures."),
     sum("pfp.overhead", "s", "Time that measuring took: calls by the calibrated time of each."),
+    sum("pfp.slow_calls", "{call}", "Calls beyond their point's limit, or kept by the program."),
     sum("pfp.losses", "{loss}", "What was lost, refused or repaired."),
     gauge(
         "pfp.cells.busy",
@@ -120,6 +121,7 @@ enum NumberKind {
     Load,
     Enabled,
     Overhead,
+    SlowCalls,
     Losses,
     CellsBusy,
     ProcessLiveBytes,
@@ -318,6 +320,7 @@ impl ProcessMetrics {
         let snapshot = &part.snapshot;
         let begin = self.begin_unix_ns;
         self.sum(NumberKind::Overhead, begin, Vec::new(), Number::AsDouble(part.overhead()));
+        self.sum(NumberKind::SlowCalls, begin, Vec::new(), whole(snapshot.slow_calls()));
         for (kind, count) in losses(snapshot) {
             self.sum(NumberKind::Losses, begin, vec![text("pfp.loss.kind", kind)], whole(count));
         }

@@ -138,6 +138,12 @@ impl Snapshot {
         }
     }
 
+    /// Number of calls of one process that were beyond their points' limits.
+    pub fn slow_calls(&self) -> u64 {
+        let kept = self.slow.iter().map(|call| call.number).max().unwrap_or(0);
+        kept.saturating_add(self.slow_dropped)
+    }
+
     /// A point by its id.
     pub fn point(&self, id: u32) -> Option<&Point> {
         let place = self.points.binary_search_by_key(&id, |point| point.id).ok()?;

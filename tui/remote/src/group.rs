@@ -29,7 +29,7 @@ use anyhow::{Result, bail};
 
 use change::GroupChange;
 use pfp_read::local_time::unix_ns;
-use pfp_read::snapshot::{Cell, Drained, ProcessState, Snapshot};
+use pfp_read::snapshot::{Cell, Drained, ProcessState, SlowCall, Snapshot};
 use pfp_read::source::{
     Acted, BadPlace, Candidate, Change, ChangeAnswer, Discovery, Finder, LineStatus, ProcessGroup,
     Refusal, Source,
@@ -117,6 +117,8 @@ struct GroupMember {
     /// same `Arc`, the merged snapshot gets the same copy, so that users of the merged snapshot see
     /// no change either.
     cells: HashMap<(u32, u32), [Arc<Cell>; 2]>,
+    /// The same for the slow calls, by their numbers.
+    slow: HashMap<u64, [Arc<SlowCall>; 2]>,
 }
 
 impl GroupMember {
@@ -217,6 +219,7 @@ impl GroupSource {
                 began: None,
                 waits: None,
                 cells: HashMap::new(),
+                slow: HashMap::new(),
             });
         }
         self.bad = self.finder.bad_places();

@@ -48,6 +48,12 @@ impl App {
                 let found = self.finder.attach_group(&group, Some(self.common.interval));
                 self.attach(found);
             }
+            Outcome::ShowCall(call) => {
+                if let Some(snapshot) = self.common.model.snapshot() {
+                    self.screens.timeline.at.show_call(&call, snapshot);
+                    self.show(Screen::Timeline);
+                }
+            }
             Outcome::ShowPoints(filter, why) => {
                 self.common.selected = None;
                 self.show(Screen::Points);

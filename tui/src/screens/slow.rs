@@ -55,13 +55,18 @@ fn times(call: &Arc<SlowCall>, common: &Common) -> Option<f64> {
     Some(call.span as f64 / mean)
 }
 
+/// What identifies a call: of several processes, each numbers its own.
+fn key(call: &SlowCall) -> (u32, u64) {
+    (call.lane, call.number)
+}
+
 /// The slow calls.
 #[derive(Debug)]
 pub struct SlowView {
     /// The rows, sorted.
     rows: Vec<Arc<SlowCall>>,
-    /// The number of the call under the cursor.
-    selected: Option<u64>,
+    /// The lane and the number of the call under the cursor.
+    selected: Option<(u32, u64)>,
     table: TableLayout,
 }
 
@@ -75,7 +80,7 @@ impl Default for SlowView {
 
 impl SlowView {
     fn call(&self) -> Option<&Arc<SlowCall>> {
-        self.rows.iter().find(|call| Some(call.number) == self.selected)
+        self.rows.iter().find(|call| Some(key(call)) == self.selected)
     }
 
     /// The areas of the titles, the rows and the lines about the selected call.
@@ -85,9 +90,22 @@ impl SlowView {
     }
 }
 
+groups! {
+    MOMENT = own {
+        Open [Named(Enter)] "timeline", "the moment of the call on the timeline";
+    }
+}
+
 impl View for SlowView {
     fn keys(&self) -> KeyMap {
-        &[&[keys::RUN, keys::TO_TABLE, keys::COPY, keys::TABLE], keys::TAIL]
+        &[&[keys::RUN, MOMENT, keys::TO_TABLE, keys::COPY, keys::TABLE], keys::TAIL]
+    }
+
+    fn act(&mut self, action: Action, _: &mut Common) -> Outcome {
+        match (action, self.call()) {
+            (Action::Open, Some(call)) => Outcome::ShowCall(Arc::clone(call)),
+            _ => Outcome::Pass,
+        }
     }
 
     fn forget(&mut self) {
@@ -110,17 +128,17 @@ impl View for SlowView {
         TABLE.sort(&self.table, &mut sorted, common);
         self.rows = sorted.into_iter().cloned().collect();
         if self.call().is_none() {
-            self.selected = self.rows.first().map(|call| call.number);
+            self.selected = self.rows.first().map(|call| key(call));
         }
     }
 
     fn cursor(&self, _: &Common) -> (usize, usize) {
-        let place = self.rows.iter().position(|call| Some(call.number) == self.selected);
+        let place = self.rows.iter().position(|call| Some(key(call)) == self.selected);
         (place.unwrap_or(0), self.rows.len())
     }
 
     fn select(&mut self, place: usize, common: &mut Common) {
-        self.selected = self.rows.get(place).map(|call| call.number);
+        self.selected = self.rows.get(place).map(|call| key(call));
         common.freeze();
     }
 
@@ -157,7 +175,7 @@ impl View for SlowView {
         }
         let seen = self.rows.iter().skip(common.scroll.offset);
         for (area, call) in list.rows().zip(seen) {
-            let is_selected = self.selected == Some(call.number);
+            let is_selected = self.selected == Some(key(call));
             if is_selected {
                 frame.buffer_mut().set_style(area, styles.theme.selected);
             }

@@ -1,5 +1,6 @@
 //! The interface of a screen to the app, and what screens with a table have in common.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ratatui::Frame;
@@ -12,7 +13,7 @@ use crate::styles::{Styles, wrapped};
 use pfp_model::compare::Baseline;
 use pfp_model::filter::Filter;
 use pfp_model::grid::{Grid, TableLayout};
-use pfp_read::snapshot::Snapshot;
+use pfp_read::snapshot::{SlowCall, Snapshot};
 use pfp_read::source::{Candidate, ProcessGroup};
 use pfp_read::waits::WaitNeeds;
 
@@ -36,6 +37,8 @@ pub enum Outcome {
     Attach(Candidate),
     /// Watch these processes together.
     AttachGroup(ProcessGroup),
+    /// Show the moment of this slow call on the timeline.
+    ShowCall(Arc<SlowCall>),
     /// Show the points that pass this filter, with a message.
     ShowPoints(Filter, String),
 }

@@ -67,6 +67,9 @@ pub struct SlowCall {
     /// The last records of its thread, oldest first, up to its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<Record>,
+    /// The records of other threads in the time of the call, if a viewer read their rings in time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Record>,
 }
 
 /// What the kernel counted of a thread during a call, and up to a millisecond before.

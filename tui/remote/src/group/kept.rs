@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 
+use super::merge::renumbered;
 use super::{ENDED, GroupMember};
 use pfp_read::snapshot::{Cell, Edge, Snapshot};
 use pfp_read::source::Source;
@@ -39,6 +40,8 @@ impl GroupMember {
         if !is_known {
             return;
         }
+        let slow = last.slow.iter().filter_map(|call| renumbered(call, [points, lanes], 0));
+        last.slow = slow.map(Arc::new).collect();
         for point in &mut last.points {
             point.number.get_or_insert(point.id);
             point.id = points[&point.id];

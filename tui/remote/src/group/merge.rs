@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use super::{GroupMember, GroupSource, PointKey};
 use pfp_read::snapshot::{
-    Cell, Clock, ClockKind, Edge, FORMAT, Heap, Lane, LaneKind, Open, Point, PointFlag, PointState,
-    Process, ProcessState, Snapshot, Usage, VERSION,
+    Cell, Clock, ClockKind, Edge, EnclosingRegion, FORMAT, Heap, Lane, LaneKind, Open, Point,
+    PointFlag, PointState, Process, ProcessState, Record, SlowCall, Snapshot, Usage, VERSION,
 };
 use pfp_read::waits::{ReportPart, WaitsReport};
 
@@ -104,6 +104,8 @@ impl GroupSource {
             }));
             let ids = [&member.points, &member.lanes];
             add_cells(&mut whole.cells, &last.cells, ids, &mut member.cells);
+            add_slow(&mut whole.slow, &last.slow, ids, began, &mut member.slow);
+            whole.slow_dropped = whole.slow_dropped.saturating_add(last.slow_dropped);
             whole.losses.add(&last.losses);
             if running {
                 add_usage(&mut whole.usage, last.usage);
@@ -250,6 +252,52 @@ fn add_cells(
             whole.push(Arc::clone(&kept[1]));
         }
     }
+}
+
+/// Adds the slow calls of a member that began at `began`, each with the group's ids and times.
+fn add_slow(
+    whole: &mut Vec<Arc<SlowCall>>,
+    calls: &[Arc<SlowCall>],
+    [points, lanes]: [&HashMap<u32, u32>; 2],
+    began: u64,
+    passed_on: &mut HashMap<u64, [Arc<SlowCall>; 2]>,
+) {
+    passed_on.retain(|number, _| calls.iter().any(|call| call.number == *number));
+    for call in calls {
+        let kept = passed_on.entry(call.number).or_default();
+        if !Arc::ptr_eq(&kept[0], call) {
+            let Some(renumbered) = renumbered(call, [points, lanes], began) else { continue };
+            *kept = [Arc::clone(call), Arc::new(renumbered)];
+        }
+        whole.push(Arc::clone(&kept[1]));
+    }
+}
+
+/// A slow call with the group's ids, and with times that are later by these ticks. `None` if the group
+/// does not have its point or lane.
+pub(super) fn renumbered(
+    call: &SlowCall,
+    [points, lanes]: [&HashMap<u32, u32>; 2],
+    later: u64,
+) -> Option<SlowCall> {
+    let record = |record: &Record| {
+        let (point, lane) = (*points.get(&record.point)?, *lanes.get(&record.lane)?);
+        Some(Record { point, lane, start: later.saturating_add(record.start), ..*record })
+    };
+    let region = |region: &EnclosingRegion| EnclosingRegion {
+        point: points.get(&region.point).copied().unwrap_or(u32::MAX),
+        start: later.saturating_add(region.start),
+    };
+    Some(SlowCall {
+        point: *points.get(&call.point)?,
+        lane: *lanes.get(&call.lane)?,
+        start: later.saturating_add(call.start),
+        why: call.why.clone(),
+        enclosing: call.enclosing.iter().map(region).collect(),
+        records: call.records.iter().filter_map(record).collect(),
+        others: call.others.iter().filter_map(record).collect(),
+        ..*call
+    })
 }
 
 fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> PointKey {

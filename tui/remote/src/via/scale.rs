@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use pfp_read::snapshot::{Cell, Drained, Record, Snapshot, Stats};
+use pfp_read::snapshot::{Cell, Drained, Record, SlowCall, Snapshot, Stats};
 
 const PER_SECOND: f64 = 1e9;
 /// Rates that differ by less than this share count as equal: following a smaller refinement would
@@ -53,7 +53,22 @@ impl ClockScale {
         for cell in &mut snapshot.cells {
             self.cell(Arc::make_mut(cell));
         }
+        for call in &mut snapshot.slow {
+            self.slow_call(Arc::make_mut(call));
+        }
         self.records(&mut snapshot.records);
+    }
+
+    fn slow_call(self, call: &mut SlowCall) {
+        let SlowCall { start, span, inclusive, exclusive, off_cpu, .. } = call;
+        for ticks in [start, span, inclusive, exclusive, off_cpu] {
+            *ticks = self.ticks(*ticks);
+        }
+        for region in &mut call.enclosing {
+            region.start = self.ticks(region.start);
+        }
+        self.records(&mut call.records);
+        self.records(&mut call.others);
     }
 
     /// Converts the records of rings.

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use crate::screens::prelude::*;
 use pfp_model::timeline::columns::TimelineWindow;
 use pfp_model::timeline::{Region, Timeline, TimelineRow};
+use pfp_read::snapshot::SlowCall;
 
 /// Minimum length of the visible part, nanoseconds.
 const SHORTEST_NS: u64 = 1_000;
@@ -46,6 +47,21 @@ impl TimeView {
         self.span_ns.get_or_insert_with(|| step_above((reach_ns as u64).clamp(least, most)));
         self.picture = Some(picture);
         self.line = self.line.or_else(|| self.first_line());
+    }
+
+    /// Shows the moment of a slow call, with the records that were kept with it, and holds the picture.
+    pub(crate) fn show_call(&mut self, call: &SlowCall, snapshot: &Snapshot) {
+        let records = call.records.iter().chain(&call.others).copied().collect();
+        let moment = Snapshot { records, ..snapshot.without_measurements() };
+        let picture = Timeline::of(&moment, None);
+        let ns = call.span as f64 / picture.ticks_per_second * 1e9;
+        self.picture = Some(picture);
+        self.span_ns = Some(step_above((ns * 1.2) as u64).clamp(SHORTEST_NS, LONGEST_NS));
+        let depth = call.enclosing.len() as u32;
+        self.line = Some(TimelineRow { lane: call.lane, strand: 0, depth });
+        let room = self.ticks().saturating_sub(call.span) / 2;
+        self.right = Some(call.end().saturating_add(room).max(self.ticks()));
+        self.at = Some(call.start);
     }
 
     /// The picture. `None` before the first records.

@@ -161,6 +161,9 @@ pub(super) fn convert_limit(limit: control::Limit) -> Limit {
     Limit { ns: limit.ns(), cpu: limit.is_cpu() }
 }
 
+/// Maximum number of records of other threads that a slow call gets.
+const MOST_OTHERS: usize = 20_000;
+
 /// The slow calls of a process, by the place of their boxes.
 #[derive(Default)]
 pub(super) struct SlowCalls([Option<Arc<SlowCall>>; BOXES]);
@@ -169,10 +172,23 @@ impl SlowCalls {
     /// Reads the calls that are new.
     pub(super) fn read(&mut self, reader: &Reader, facts: &Facts) {
         let numbers = self.0.each_ref().map(|known| known.as_ref().map_or(0, |call| call.number));
-        let read = |place: usize, copy: BoxPicture| {
-            self.0[place] = Some(Arc::new(convert_box(copy, facts.created_ticks)));
-        };
-        reader.boxes(|place| numbers[place], read);
+        let mut new = Vec::new();
+        reader.boxes(
+            |place| numbers[place],
+            |place, copy| new.push((place, convert_box(copy, facts.created_ticks))),
+        );
+        if new.is_empty() {
+            return;
+        }
+        // The rings of the other threads may still reach back to the calls.
+        let rings: Vec<Record> = records(reader, facts).collect();
+        for (place, mut call) in new {
+            let during = |record: &&Record| {
+                record.lane != call.lane && record.end() > call.start && record.start < call.end()
+            };
+            call.others = rings.iter().filter(during).copied().take(MOST_OTHERS).collect();
+            self.0[place] = Some(Arc::new(call));
+        }
     }
 
     /// The calls, in the order of their numbers.
@@ -217,6 +233,7 @@ fn convert_box(copy: BoxPicture, created: u64) -> SlowCall {
         kernel: (facts.is_usage_known == 1).then_some(kernel),
         enclosing: around.collect(),
         records: records.iter().map(|record| convert_record(lane, record, created)).collect(),
+        others: Vec::new(),
     }
 }
 
