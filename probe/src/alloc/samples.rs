@@ -1,13 +1,13 @@
 //! Samples of memory that is not freed yet. The crate `pfp-alloc` compiles this file, too.
 //!
-//! Each thread takes a sample whenever it has allocated about [`RATE`] bytes more. A sample stands
-//! for that many bytes: an allocation of `n` bytes has `n / RATE` samples on average. The intervals
-//! between samples are distributed geometrically, as if each byte were sampled at random. So no
-//! pattern of allocations can evade the samples, and their number has a known error.
+//! Each thread takes a sample whenever it has allocated about [`RATE`] bytes more. A sample
+//! represents that many bytes: an allocation of `n` bytes has `n / RATE` samples on average. The
+//! intervals between samples are distributed geometrically, as if each byte were sampled at random.
+//! So no pattern of allocations can evade the samples, and their number has a known error.
 //!
-//! A hash table maps the address of sampled memory to an entry with its samples. An entry belongs to
-//! the process, and to the innermost region that counts allocations, if there is one; words of the
-//! segment have the sums. An allocation whose bucket is full has no entry.
+//! A hash table maps the address of sampled memory to an entry with its samples. An entry belongs
+//! to the process, and to the innermost region that counts allocations, if there is one; words of
+//! the segment have the sums. An allocation whose bucket is full has no entry.
 //!
 //! Nothing here takes a lock or allocates, so a signal handler and a forked child may call it.
 
@@ -53,7 +53,8 @@ pub(crate) struct SamplePlace {
     pub(crate) is_ours: *const AtomicU64,
     /// The words of a point; null if the sample belongs to no region.
     pub(crate) live: *const LiveWords,
-    /// The point's sum of bytes in allocations of this size; null if the sample belongs to no region.
+    /// The point's sum of bytes in allocations of this size; null if the sample belongs to no
+    /// region.
     pub(crate) size: *const AtomicU64,
     /// The Unix time, seconds.
     pub(crate) birth: u64,
@@ -126,9 +127,9 @@ pub(crate) fn start(find: Find, rate: u64) {
     FIND.store(find as *mut c_void, Release);
 }
 
-/// Takes the samples of an allocation of `size` bytes, which uses up the `left` bytes that the thread
-/// still had to allocate until its next sample; 0 for a new thread. Returns the bytes until the next
-/// sample, at least 1.
+/// Takes the samples of an allocation of `size` bytes, which uses up the `left` bytes that the
+/// thread still had to allocate until its next sample; 0 for a new thread. Returns the bytes until
+/// the next sample, at least 1.
 #[cold]
 #[inline(never)]
 pub(crate) fn take(memory: usize, size: u64, left: u64) -> u64 {

@@ -102,8 +102,8 @@ pub(crate) struct ThreadClock {
     switches: AtomicU64,
     /// Number of switches of the thread.
     all_switches: AtomicU64,
-    /// An end must take the slow path if its region took at least this many ticks: [`STALE`], or the
-    /// least [limit](pfp_shm_layout::control::Limit) of a point, if that is shorter.
+    /// An end must take the slow path if its region took at least this many ticks: [`STALE`], or
+    /// the least [limit](pfp_shm_layout::control::Limit) of a point, if that is shorter.
     due: AtomicU64,
 
     /// Value of the watched word when it was armed, even while the clock is disturbed.
@@ -205,8 +205,8 @@ impl ThreadClock {
             || word::minus::<Self, { offset_of!(Self, looked) }>(self, now) > source::stale_after()
     }
 
-    /// Whether an end must take the slow path, `elapsed` ticks after its begin found the clock up to
-    /// date: the last reading may be too old, the counter ran backwards, or the region may have
+    /// Whether an end must take the slow path, `elapsed` ticks after its begin found the clock up
+    /// to date: the last reading may be too old, the counter ran backwards, or the region may have
     /// exceeded a limit. An end tests this and [`Self::was_switched`] instead of
     /// [`Self::is_outdated`].
     #[inline(always)]

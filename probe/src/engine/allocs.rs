@@ -1,9 +1,9 @@
 //! What regions allocate.
 //!
-//! An allocator that counts adds up allocations, allocated bytes and freed bytes for each thread, in
-//! [`Numbers`]. A region of a point that counts allocations stores them at its begin, and subtracts
-//! them at its end. For exclusive figures, the thread has one more sum, `taken`: the exclusive
-//! figures of all ended regions. It is to allocations what `covered` is to ticks:
+//! An allocator that counts adds up allocations, allocated bytes and freed bytes for each thread,
+//! in [`Numbers`]. A region of a point that counts allocations stores them at its begin, and
+//! subtracts them at its end. For exclusive figures, the thread has one more sum, `taken`: the
+//! exclusive figures of all ended regions. It is to allocations what `covered` is to ticks:
 //!
 //! ```text
 //!               A begins     B begins      B ends        A ends
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! A region of a point that does not count allocations takes nothing, so its allocations count for
-//! the enclosing region. The sums of a point on a lane are in the segment, beside its cell; those of
-//! its calls by each caller are beside the edges. The end of a region adds to them at once: its record
-//! has no room for allocations.
+//! the enclosing region. The sums of a point on a lane are in the segment, beside its cell; those
+//! of its calls by each caller are beside the edges. The end of a region adds to them at once: its
+//! record has no room for allocations.
 
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -148,8 +148,8 @@ pub(super) extern "C" fn place_of_sample(size: u64) -> SamplePlace {
 }
 
 /// Before a context is suspended, replaces the counters that an open region has stored by what the
-/// region has allocated since. Before the context is resumed, replaces these by counters again. Both
-/// are the present counters minus what is stored. The innermost region is suspended first and
+/// region has allocated since. Before the context is resumed, replaces these by counters again.
+/// Both are the present counters minus what is stored. The innermost region is suspended first and
 /// resumed last.
 pub(super) fn swap_stored(thread: &Thread, region: &Region, point: &Point) {
     let Some(at_begin) = thread.allocs_at_begin(region.tag()) else { return };

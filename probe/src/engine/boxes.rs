@@ -16,8 +16,8 @@ use super::{current, process};
 use crate::clock::calibrate;
 use crate::point::Point;
 
-/// Maximum number of calls that are kept in a second, besides those that take twice as long as all
-/// that were kept in it.
+/// Number of calls that are kept in a second. A further call is kept only if it takes at least
+/// twice as long as each call that was kept in that second.
 const PER_SECOND: u64 = 8;
 /// Number of boxes that have the slowest calls. The others have the newest.
 const SLOWEST: usize = BOXES / 2;
@@ -100,8 +100,8 @@ pub(crate) fn keep_open(why: &str) {
     keep(thread, &Call { point, begun, part, elapsed, around }, why);
 }
 
-/// Claims a box: one without a call, or the oldest one that is not among
-/// the slowest. `None` if other threads claim all of them.
+/// Claims a box without a call or, if each has a call, the box of the oldest call that is not among
+/// the slowest. `None` if memory runs out, or if other threads claim the boxes first.
 fn claim(process: &Process) -> Option<&BlackBox> {
     for _ in 0..CLAIM_ATTEMPTS {
         let (found, state) = choose(process)?;

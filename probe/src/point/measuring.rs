@@ -165,9 +165,9 @@ impl Point {
     }
 
     /// Keeps what explains each call that takes at least this time by the clock, from begin to end:
-    /// the regions around it, when it waited, and the last records of its thread. `None` stops
-    /// that. `pfp-top slow` shows these calls. The limit has two digits and is 1 us to 99 s; a
-    /// shorter or longer time counts as the nearest of these.
+    /// the regions around it, how often its thread waited, and the last records of its thread.
+    /// `None` stops that. `pfp-top slow` shows these calls. The limit has two digits and is 1 us to
+    /// 99 s; a shorter or longer time counts as the nearest of these.
     ///
     /// A process keeps the slowest and the newest calls, 8 in all. A call below the limit costs
     /// nothing more, unless it takes longer than the shortest limit of all points.

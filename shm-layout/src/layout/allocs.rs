@@ -20,11 +20,11 @@
 //! The sums belong to one reset epoch of the point: the first region of a later epoch starts from
 //! zeros.
 //!
-//! The three words of `live` estimate the memory that regions of the point have allocated and that is
-//! not freed yet: see `probe/src/alloc/samples.rs`. Any thread may free it, so the words change by
-//! atomic additions, independently of each other. No reset clears them. The words of `sizes` estimate
-//! the bytes that the regions have allocated, by the size of the allocations. Only the lane's thread
-//! changes these, and the first sample of a later epoch starts from zeros.
+//! The three words of `live` estimate the memory that regions of the point have allocated and that
+//! is not freed yet: see `probe/src/alloc/samples.rs`. Any thread may free it, so the words change
+//! by atomic additions, independently of each other. No reset clears them. The words of `sizes`
+//! estimate the bytes that the regions have allocated, by the size of the allocations. Only the
+//! lane's thread changes these, and the first sample of a later epoch starts from zeros.
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|
@@ -41,8 +41,8 @@ const EPOCH_SHIFT: u32 = 36;
 const PUBLICATIONS: u64 = (1 << EPOCH_SHIFT) - 1;
 const _: () = assert!(ALLOC_COPIES.is_power_of_two());
 
-/// What the regions of a point have allocated. Exclusive figures leave out nested regions that count
-/// their own allocations. Inclusive figures have them, with recursion counted once.
+/// What the regions of a point have allocated. Exclusive figures leave out nested regions that
+/// count their own allocations. Inclusive figures have them, with recursion counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocSums {
     /// Regions that counted their allocations.
@@ -138,8 +138,8 @@ impl AllocSums {
     }
 }
 
-/// Number of classes of sizes. Class 0 has the allocations below 16 bytes, each next class begins at
-/// twice the bytes, and the last one has all from 64 MiB on.
+/// Number of classes of sizes. Class 0 has the allocations below 16 bytes, each next class begins
+/// at twice the bytes, and the last one has all from 64 MiB on.
 pub const SIZES: usize = 24;
 /// Class 0 ends below 2 to this power.
 const FIRST_SIZE_BITS: u32 = 4;
@@ -152,7 +152,8 @@ pub const fn size_class(bytes: u64) -> usize {
     if class < SIZES { class } else { SIZES - 1 }
 }
 
-/// The sizes of a class, in bytes: the least one, and how many there are.
+/// The least size of a class, and the number of its sizes, in bytes. The last class has no end; its
+/// number is the one that continues the series (64 Mi).
 #[must_use]
 pub const fn sizes_of(class: usize) -> (u64, u64) {
     match class {
@@ -164,7 +165,7 @@ pub const fn sizes_of(class: usize) -> (u64, u64) {
     }
 }
 
-/// What samples tell about the allocations of a point's regions.
+/// The estimates by samples of the allocations of a point's regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapSamples {
     /// Bytes that are not freed yet, estimated by samples.
@@ -197,7 +198,7 @@ impl HeapSamples {
         }
     }
 
-    /// These samples without those of memory that is not freed yet.
+    /// The sizes alone: the figures of live memory are 0.
     #[must_use]
     pub fn without_live(&self) -> Self {
         Self { sizes: self.sizes, ..Self::default() }
@@ -297,8 +298,8 @@ impl AllocWords {
         // Pairs with `allocs-close`.
         let seq = self.seq.load(ord!("allocs-enter", Acquire));
         let sums = self.published_by(seq);
-        // Pairs with `allocs-open`: if a word above was of later sums, the load below sees the `seq`
-        // before them.
+        // Pairs with `allocs-open`: if a word above was of later sums, the load below sees the
+        // `seq` before them.
         fence_at!("allocs-recheck", Acquire);
         let now = self.seq.load(Ordering::Relaxed);
         let published = now.wrapping_sub(seq) & PUBLICATIONS;

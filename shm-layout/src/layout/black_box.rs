@@ -12,10 +12,10 @@
 //! 32768 +-----------------------------------------------------------+
 //! ```
 //!
-//! The process has a few boxes, each with memory from its first use on. Any thread may take any box
-//! for its call. `state` is 0 before the first call, and twice the number of the call that the box
-//! has; the lowest bit is set while a thread writes. If the thread dies meanwhile, the box stays
-//! unreadable.
+//! The process has [`BOXES`] boxes. A box gets its memory when a call first needs it. Any thread
+//! may claim any box. `state` is twice the number of the call in the box, or 0 without a call. Its
+//! lowest bit is set while a thread writes. If the thread dies while it writes, no thread can read
+//! or claim the box again.
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|
@@ -42,7 +42,7 @@ const WHY_WORDS: usize = 8;
 /// Declares the facts, each with its index among the words of a box.
 macro_rules! facts {
     ($($(#[$about:meta])* $name:ident,)*) => {
-        /// The facts of a call. All are numbers; ticks are those of the process's counter.
+        /// The facts of a call. All are numbers; ticks are values of the process's counter.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct BoxFacts {
             $($(#[$about])* pub $name: u64,)*
@@ -102,7 +102,8 @@ facts! {
     unix_ms,
 }
 
-/// A box; see the module for the drawing. The words are zeros at first. Only models have fewer records.
+/// A box; see the module for the drawing. The words are zeros at first. Only models have fewer
+/// records.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct BlackBox<const RECORDS: usize = MAX_RECORDS> {
@@ -153,9 +154,9 @@ impl<const RECORDS: usize> BlackBox<RECORDS> {
     /// Claims the box for the calling thread, if its state is still this one.
     #[must_use]
     pub fn claim(&self, state: u64) -> bool {
-        // Acquire pairs with `box-close`: the words of the thread that had the box before are stored
-        // before this thread's. No model shows this, since loom keeps stores in the order in which
-        // they were made.
+        // Acquire pairs with `box-close`: the words of the thread that had the box before are
+        // stored before this thread's. No model shows this, since loom keeps stores in the order in
+        // which they were made.
         let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
         let is_claimed = self.state.compare_exchange(state, state | 1, success, failure).is_ok();
         // Pairs with `box-recheck`.
@@ -164,7 +165,8 @@ impl<const RECORDS: usize> BlackBox<RECORDS> {
     }
 
     /// Fills a claimed box, and publishes it as the call of this number, which must be above 0. Of
-    /// `why`, 64 bytes are stored; of the regions, the innermost ones; of the records, the last ones.
+    /// `why`, 64 bytes are stored; of the regions, the innermost ones; of the records, the last
+    /// ones.
     pub fn publish<'a>(
         &self,
         number: u64,
@@ -202,8 +204,8 @@ impl<const RECORDS: usize> BlackBox<RECORDS> {
         if state & 1 == 0 { state / 2 } else { 0 }
     }
 
-    /// Copies the box of another segment, whole. If a thread writes to it at each attempt, the copy has
-    /// no call.
+    /// Copies the whole box of another segment. The copy has no call if the box has none, if a
+    /// thread is writing to it, or if its call was replaced during each attempt.
     pub(crate) fn take(&self, from: &Self, attempts: usize) {
         for _ in 0..attempts {
             let number = from.number();

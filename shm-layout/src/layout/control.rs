@@ -11,16 +11,16 @@
 //!
 //! The *limit* is the time beyond which a call is kept in a [box](crate::black_box). It has two
 //! decimal digits: bits 2 to 8 are a number `n` of at least 10, and bits 9 to 11 an exponent `e`,
-//! for `n * 10^e` tenths of a microsecond. `n` is 0 without a limit. Bit 12 tells time on a CPU from
-//! time by the clock.
+//! for `n * 10^e` tenths of a microsecond. `n` is 0 without a limit. Bit 12 is 1 for a
+//! limit of the time on a CPU, and 0 for one of the time by the clock.
 //!
 //! A cell stores the control word that it follows. As long as the cell's word equals the point's,
 //! nothing has changed. `begin` compares the two words, and pays nothing else for control.
 //!
 //! The clock readings of a *fenced* point wait until the processor has finished the work before
-//! them. The regions of a point with the bit `allocs` count what they allocate. The cells of a point
-//! follow its word without these two bits. So if one of them is set, no cell's word equals the
-//! point's, and the point's regions do not begin on the usual path. Other points pay nothing.
+//! them. The regions of a point with the bit `allocs` count what they allocate. The cells of a
+//! point follow its word without these two bits. So if one of them is set, no cell's word equals
+//! the point's, and the point's regions do not begin on the usual path. Other points pay nothing.
 //!
 //! # When a point was reset
 //!
@@ -251,7 +251,8 @@ impl Limit {
         is_cpu | exponent << Self::EXPONENT_SHIFT | number
     }
 
-    /// The limit of these bits, which another process may have written: any number is a limit.
+    /// The limit that these bits encode; `None` if `n` is 0. Any other `n` is accepted, because
+    /// another process may have written the bits.
     const fn from_bits(bits: u64) -> Option<Self> {
         let number = bits & ((1 << Self::EXPONENT_SHIFT) - 1);
         let exponent = (bits >> Self::EXPONENT_SHIFT) as u32 & 7;

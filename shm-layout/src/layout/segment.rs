@@ -468,7 +468,8 @@ impl Segment {
         self.at(self.block_offset(block)?)
     }
 
-    /// The allocations of a lane's edges by the number of their first block; `None` outside the pool.
+    /// The allocations of a lane's edges by the number of their first block; `None` outside the
+    /// pool.
     #[must_use]
     pub fn edge_allocs(&self, block: u64) -> Option<&EdgeAllocs> {
         self.at(self.block_offset(block)?)

@@ -43,7 +43,7 @@ pub struct CellReading {
     pub retired_amounts: Amounts,
     /// What the regions have allocated, on this lane; zeros if they count no allocations.
     pub allocs: AllocSums,
-    /// What samples tell about these allocations.
+    /// The estimates by samples of these allocations.
     pub heap: HeapSamples,
     /// Whether this reading is a part of a metered point's sum: the reading of a tuple's cell, or
     /// of the point's own cell.

@@ -1,7 +1,8 @@
-//! Makes very many short calls in several threads, and one slow call whose cause is known:
-//! `slow CAUSE SEED NOTES`. `killed` ends the program by SIGKILL as soon as the slow call has ended,
-//! and `storm` makes slow calls only. Writes to NOTES which thread makes the slow call, when it ends, how long
-//! it takes by the clock and on a CPU, and at which level of calls.
+//! Makes very many short calls in several threads, and one slow call with a known cause:
+//! `slow CAUSE SEED NOTES`. Three causes differ: `killed` ends the program by SIGKILL after the
+//! slow call, `asked` calls `pfp::keep` instead of being slow, and `storm` makes only slow calls
+//! and no notes. NOTES gets the thread, the end of the slow part of the call, its time by the
+//! clock and on a CPU, and its level.
 
 use std::env;
 use std::fs;
@@ -27,8 +28,8 @@ const RIVALS: usize = 4;
 
 static LEVELS: [Point; 3] = [Point::new("request"), Point::new("step"), Point::new("detail")];
 static LOCK: Mutex<()> = Mutex::new(());
-/// Of the slow call: the kernel id of its thread, when it ended (milliseconds since the Unix epoch),
-/// and its time by the clock and on a CPU (nanoseconds).
+/// Of the slow call: the kernel id of its thread, when it ended (milliseconds since the Unix
+/// epoch), and its time by the clock and on a CPU (nanoseconds).
 static PLANTED: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 /// Where the slow call is, and its cause.
@@ -177,8 +178,8 @@ fn fault() {
 /// The number of the CPU that the rivals take from the slow call; negative before and after.
 static CONTENDED: AtomicI64 = AtomicI64::new(-1);
 
-/// Starts threads that wait for a CPU to take. They are not started by the slow call, since that may
-/// be a wait.
+/// Starts threads that wait for a CPU to take. They are not started by the slow call, since that
+/// may be a wait.
 fn start_rivals() {
     for _ in 0..RIVALS {
         thread::spawn(|| {

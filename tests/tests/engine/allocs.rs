@@ -128,7 +128,7 @@ fn alone(calls: u64, allocs: u64, bytes: u64, freed: u64, largest: u64) -> Alloc
     }
 }
 
-/// What samples tell about the allocations of each point.
+/// The estimates by samples of the allocations of each point.
 fn samples(snapshot: &Snapshot) -> BTreeMap<String, HeapSamples> {
     let of = |point: &Point| {
         let cells = snapshot.cells_of(point.id);

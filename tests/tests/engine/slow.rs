@@ -15,8 +15,8 @@ const CAUSES: [&str; 5] = ["sleep", "lock", "fault", "preempted", "ran"];
 const RUNS: u64 = if cfg!(feature = "torture") { 20 } else { 2 };
 /// Names of the levels of calls.
 const LEVELS: [&str; 3] = ["request", "step", "detail"];
-/// On a very busy machine, so many calls are slow that the one in question is not kept. So many runs
-/// are repeated.
+/// Maximum number of runs until the planted call is kept: on a very busy machine, too many other
+/// calls are slow.
 const TRIES: u64 = 10;
 
 /// The command that runs a program and writes its last snapshot.
@@ -134,7 +134,7 @@ fn slow_calls_beyond_the_boxes_are_counted() {
     let kept = calls.iter().map(|call| call.number).max().expect("there are calls");
     // The overhead that is subtracted does not make a call of 2 us one of 1 us.
     assert_eq!(kept + snapshot.slow_dropped, STORM);
-    // The slowest calls have places of their own: half of the kept ones are no newer than others.
+    // Each kept call exceeds the limit, and the slowest one takes its 2 us.
     let mut spans: Vec<_> = calls.iter().map(|call| call.span).collect();
     spans.sort_unstable();
     let rate = snapshot.clock.ticks_per_second;

@@ -5,9 +5,9 @@
 //! its category is `on-cpu`, `off-cpu` where some of its own time was not on a CPU, or `cut` where
 //! regions inside it are lost. The slice has pfp's measurements, `exclusive_ns`, `off_cpu_ns` and
 //! `context`, and the region's place in the source. An instant event says how many records each
-//! ring has lost. Counters show what was allocated: the bytes of the process that are not freed, and
-//! for each point these and the bytes per second. Timestamps are nanoseconds since the segment was created; a clock snapshot ties
-//! them to the time of day.
+//! ring has lost. Counters show what was allocated: the bytes of the process that are not freed,
+//! and for each point these and the bytes per second. Timestamps are nanoseconds since the segment
+//! was created; a clock snapshot ties them to the time of day.
 //!
 //! The messages are written by hand: only the fields in use, with the numbers of perfetto's
 //! `protos/perfetto/trace/`. A trace is a series of packets, so it is written packet by packet.

@@ -36,7 +36,7 @@ pub struct Figures {
     amounts: [u128; AMOUNTS],
     /// What its regions have allocated.
     allocs: Allocs,
-    /// What samples tell about these allocations.
+    /// The estimates by samples of these allocations.
     heap: HeapSamples,
     /// The elapsed ticks and the live bytes from which their growth counts.
     first_live: Option<(u64, f64)>,
@@ -136,7 +136,7 @@ pub fn allocs(cells: &[Arc<Cell>]) -> Allocs {
     cells.iter().fold(Allocs::default(), |sum, cell| sum.plus(&cell.allocs))
 }
 
-/// What samples tell about the allocations of these cells' regions.
+/// The estimates by samples of the allocations of these cells' regions.
 pub fn heap_samples(cells: &[Arc<Cell>]) -> HeapSamples {
     cells.iter().fold(HeapSamples::default(), |sum, cell| sum.plus(&cell.heap))
 }
@@ -281,8 +281,9 @@ impl Figures {
     }
 
     /// The moment from which the growth of live memory counts, and the live bytes then: the first
-    /// snapshot, the first one after a reset, or the mark. A point that appeared after `began` had none. In a
-    /// sum, the growth counts from now if a process has joined, with memory of any age, or has ended.
+    /// snapshot, the first one after a reset, or the mark. A point that appeared after `began` had
+    /// none. In a sum, the growth counts from now if a process has joined, with memory of any age,
+    /// or has ended.
     fn first_live(&self, old: Option<&Self>, began: u64) -> Option<(u64, f64)> {
         let running = |figures: &Self| {
             let members = figures.snapshot.process.members.iter();
@@ -488,7 +489,7 @@ impl Figures {
         self.allocs().map(|_| self.heap.live_bytes as f64)
     }
 
-    /// What samples tell about these allocations.
+    /// The estimates by samples of these allocations.
     pub fn heap(&self) -> &HeapSamples {
         &self.heap
     }
@@ -627,9 +628,9 @@ impl Figures {
         self.time().map(|ticks| ticks / self.total.count as f64)
     }
 
-    /// Most ticks by the clock from begin to end; up to now for a region that is open. A region that
-    /// kept the CPU, and was shorter than about a millisecond, counts with its exclusive ticks, or
-    /// with the mean if that is longer.
+    /// Most ticks by the clock from begin to end; up to now for a region that is open. A region
+    /// that kept the CPU, and was shorter than about a millisecond, counts with its exclusive
+    /// ticks, or with the mean if that is longer.
     pub fn longest_time(&self) -> Option<f64> {
         let longest = self.total.longest.max(self.total.max) as f64;
         let ended = self.mean_time().map(|mean| mean.max(longest));

@@ -197,8 +197,8 @@ impl EventLog {
         self.changed(unix_ns, averaged(name, alpha, THIS), but);
     }
 
-    /// Adds an entry: this viewer set the time beyond which calls of a point are kept. `but` names the
-    /// processes that did not follow.
+    /// Adds an entry: this viewer set the time beyond which calls of a point are kept. `but` names
+    /// the processes that did not follow.
     pub fn limited(
         &mut self,
         unix_ns: u64,

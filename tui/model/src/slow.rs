@@ -1,9 +1,9 @@
 //! Why a kept call was slow: the chain of nested calls that took most of its time, and what its
 //! thread did then.
 //!
-//! A nested call is on the chain if it took at least half of the time of the call around it. What
-//! remains is the last call's own time. If at least half of that was off the CPU, the kernel's counts
-//! tell why.
+//! A point is on the chain if its calls took at least half of the time of the call around them. The
+//! chain goes on inside the longest of them. The cause is what the last call did in its own time.
+//! If at least half of that was off the CPU, the kernel's counts show why.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ const MINOR_FAULT: f64 = 1e-6;
 /// Why a call was slow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// Ids of the points of nested calls, each of which took at least half of the time of the one
-    /// before; the first one is directly in the slow call.
+    /// Ids of the points of the chain: its calls took at least half of the time of the call around
+    /// them. The first is directly in the slow call.
     pub chain: Vec<u32>,
-    /// Ticks of the last call of the chain or, without one, of the slow call.
+    /// Ticks of the last one, without calls inside; of the slow call if the chain is empty.
     pub span: u64,
     /// What the thread did in most of that time.
     pub cause: Cause,
@@ -35,8 +35,8 @@ pub enum Cause {
     Preempted,
     /// It had page faults.
     Faulted,
-    /// It was off the CPU, and why is not known: it both waited and was pre-empted, or the kernel's
-    /// counts are not known.
+    /// It was off the CPU for an unknown reason: it waited, but was pre-empted more often, or the
+    /// kernel's counts are unknown or show neither.
     OffCpu,
 }
 
@@ -57,37 +57,37 @@ impl Cause {
 pub fn explain(call: &SlowCall, ticks_per_second: f64) -> Explanation {
     let mut chain = Vec::new();
     let mut depth = call.enclosing.len() as u32;
-    let (mut start, mut span) = (call.start, call.span);
-    // Ticks off the CPU, in calls directly inside too.
-    let mut off_cpu = call.off_cpu;
-    let inside = |start: u64, span: u64, depth: u32| {
-        let end = start.saturating_add(span);
-        let fits = move |record: &&Record| {
-            record.depth == (depth + 1) % 256
-                && record.context == call.context
-                && record.start >= start
-                && record.end() <= end
+    let (mut start, mut span, mut exclusive) = (call.start, call.span, call.exclusive);
+    loop {
+        let inside = nested(call, start, span, depth);
+        let all: u64 = inside.iter().map(|sum| sum.span).sum();
+        let own = span.saturating_sub(all);
+        let Some(longest) = inside.first().filter(|longest| longest.span >= span / 2) else {
+            let cause = cause(call, (own, exclusive), ticks_per_second);
+            return Explanation { chain, span: own, cause };
         };
-        call.records.iter().filter(fits)
-    };
-    while let Some(longest) = inside(start, span, depth).max_by_key(|record| record.span) {
-        // Many short calls of one point count together only for their point's time, not here.
-        if longest.span < span / 2 {
-            break;
-        }
         chain.push(longest.point);
-        (start, span, depth) = (longest.start, longest.span, depth + 1);
-        let nested: u64 = inside(start, span, depth).map(|record| record.span).sum();
-        off_cpu = span.saturating_sub(nested).saturating_sub(longest.exclusive);
+        let single = longest.longest.filter(|single| single.span >= longest.span / 2);
+        let Some(single) = single else {
+            // Many calls of one point.
+            let cause = cause(call, (longest.span, longest.exclusive), ticks_per_second);
+            return Explanation { chain, span: longest.span, cause };
+        };
+        (start, span, exclusive) = (single.start, single.span, single.exclusive);
+        depth += 1;
     }
-    let nested: u64 = inside(start, span, depth).map(|record| record.span).sum();
-    let own = span.saturating_sub(nested.min(span));
-    let on_cpu = own.saturating_sub(off_cpu) as f64 / ticks_per_second;
+}
+
+/// What the thread did in these ticks of a call, of which it ran in `exclusive`.
+fn cause(call: &SlowCall, (ticks, exclusive): (u64, u64), ticks_per_second: f64) -> Cause {
+    // If calls inside are not known any more, their time counts here, too.
+    let off_cpu = ticks.saturating_sub(exclusive).min(call.off_cpu);
+    let on_cpu = ticks.saturating_sub(off_cpu) as f64 / ticks_per_second;
     // The estimate is low for a virtual machine, where a fault takes 2 us.
     let faults = |counts: KernelCounts| counts.minor_faults as f64 * MINOR_FAULT >= on_cpu / 3.0;
-    let cause = match call.kernel {
-        Some(counts) if off_cpu < own / 2 && faults(counts) => Cause::Faulted,
-        _ if off_cpu < own / 2 => Cause::Ran,
+    match call.kernel {
+        Some(counts) if off_cpu < ticks / 2 && faults(counts) => Cause::Faulted,
+        _ if off_cpu < ticks / 2 => Cause::Ran,
         Some(KernelCounts { major_faults: 1.., .. }) => Cause::Faulted,
         Some(KernelCounts { waits: 0, preemptions: 1.., .. }) => Cause::Preempted,
         Some(KernelCounts { waits: waits @ 1.., preemptions, .. }) if preemptions <= waits => {
@@ -95,8 +95,7 @@ pub fn explain(call: &SlowCall, ticks_per_second: f64) -> Explanation {
         }
         // Few long waits can be longer than many pre-emptions, and the other way round.
         Some(_) | None => Cause::OffCpu,
-    };
-    Explanation { chain, span, cause }
+    }
 }
 
 /// The newest of the slow calls first.
@@ -112,7 +111,7 @@ pub fn written(limit: Limit) -> String {
     format!("{cpu}{}", pfp_read::units::duration(limit.ns as f64 / 1e9))
 }
 
-/// The nested calls of a point that ended directly inside a slow call.
+/// The calls of a point directly inside another call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NestedCalls {
     /// Id of the point.
@@ -123,24 +122,34 @@ pub struct NestedCalls {
     pub span: u64,
     /// Ticks on a CPU, without calls inside.
     pub exclusive: u64,
+    /// The longest of them.
+    longest: Option<Record>,
 }
 
-/// The calls directly inside a slow call by point, the longest in all first. Of a call with very many
-/// calls inside, only the last ones are known.
-pub fn nested(call: &SlowCall) -> Vec<NestedCalls> {
-    let depth = (call.enclosing.len() as u32 + 1) % 256;
+/// The calls directly inside a slow call by point, the longest in all first. Of a call with very
+/// many calls inside, only the last ones are known.
+pub fn inside(call: &SlowCall) -> Vec<NestedCalls> {
+    nested(call, call.start, call.span, call.enclosing.len() as u32)
+}
+
+/// The calls directly inside a call of the same thread, which has this depth.
+fn nested(call: &SlowCall, start: u64, span: u64, depth: u32) -> Vec<NestedCalls> {
+    let end = start.saturating_add(span);
     let mut sums: BTreeMap<u32, NestedCalls> = BTreeMap::new();
     for record in &call.records {
-        let is_inside = record.depth == depth
+        let is_inside = record.depth == (depth + 1) % 256
             && record.context == call.context
-            && record.start >= call.start
-            && record.end() <= call.end();
+            && record.start >= start
+            && record.end() <= end;
         if is_inside {
             let sum = sums.entry(record.point).or_default();
             sum.point = record.point;
             sum.count += 1;
             sum.span = sum.span.saturating_add(record.span);
             sum.exclusive = sum.exclusive.saturating_add(record.exclusive);
+            if sum.longest.is_none_or(|longest| longest.span < record.span) {
+                sum.longest = Some(*record);
+            }
         }
     }
     let mut sums: Vec<_> = sums.into_values().collect();
@@ -235,13 +244,24 @@ mod tests {
     fn a_call_without_a_slow_one_inside_ran_or_waited_itself() {
         let short = vec![record(2, 1, 1100, 100, 100), record(2, 1, 1300, 100, 100)];
         let found = explain(&call(0, 0, 0, short.clone()), 1e9);
-        assert_eq!((found.chain, found.span, found.cause), (vec![], 500, Cause::Ran));
-        assert_eq!(explain(&call(290, 2, 1, short), 1e9).cause, Cause::Waited);
+        assert_eq!((found.chain, found.span, found.cause), (vec![], 300, Cause::Ran));
+        let waited = SlowCall { exclusive: 10, ..call(290, 2, 1, short) };
+        assert_eq!(explain(&waited, 1e9).cause, Cause::Waited);
         let mut faulted = call(0, 0, 0, Vec::new());
         faulted.kernel = Some(KernelCounts { minor_faults: 10, ..KernelCounts::default() });
         assert_eq!(explain(&faulted, 1e9).cause, Cause::Faulted, "10 us of 0.5 us");
         faulted.kernel = Some(KernelCounts { major_faults: 1, waits: 1, ..Default::default() });
         assert_eq!(explain(&SlowCall { off_cpu: 400, ..faulted }, 1e9).cause, Cause::Faulted);
+    }
+
+    #[test]
+    fn many_calls_of_one_point_are_a_cause_together() {
+        let many = |exclusive| (0..30).map(move |at| record(2, 1, 1010 + 15 * at, 14, exclusive));
+        let found =
+            explain(&SlowCall { exclusive: 80, ..call(400, 30, 0, many(1).collect()) }, 1e9);
+        assert_eq!((found.chain, found.span, found.cause), (vec![2], 420, Cause::Waited));
+        let ran = SlowCall { exclusive: 80, ..call(0, 0, 0, many(14).collect()) };
+        assert_eq!(explain(&ran, 1e9).cause, Cause::Ran);
     }
 
     #[test]

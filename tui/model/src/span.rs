@@ -35,8 +35,9 @@ pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
     between(&first, to).with_context(|| no_snapshot_after(from, path))
 }
 
-/// Like [`read`], but returns up to `most` windows of a recording, each converted by `of`. All windows
-/// begin with the span. Their ends are spread over the span, and the last window is the whole span.
+/// Like [`read`], but returns up to `most` windows of a recording, each converted by `of`. All
+/// windows begin with the span. Their ends are spread over the span, and the last window is the
+/// whole span.
 ///
 /// # Errors
 ///

@@ -251,8 +251,8 @@ pub enum Command {
     /// Samples the process from outside, without stopping it. The exit status is 6 if some of its
     /// threads are in a deadlock.
     Waits(WaitsArgs),
-    /// Show the slow calls that a process has kept, and why they were slow. `watch` sets the limits;
-    /// docs/slow.md says more.
+    /// Show the slow calls that a process has kept, and why they were slow. `watch` sets the
+    /// limits; docs/slow.md says more.
     Slow(SlowArgs),
     /// Keep the calls of points that take longer than a time, for `slow`.
     Watch(WatchArgs),

@@ -1,5 +1,5 @@
-//! The slow calls that the program has kept: a line for each, and below them why the selected one was
-//! slow.
+//! The slow calls that the program has kept: a line for each, and below them why the selected one
+//! was slow.
 
 use std::sync::Arc;
 
@@ -223,7 +223,7 @@ fn about_call(
     let grid = Grid::new(styles.glyphs.ellipsis).left("", 0).left("Directly inside", 32);
     let grid = grid.right("Calls", 7).right("Time", 8).right("CPU", 8);
     lines.push(grid.heading(None, width, styles));
-    let nested = slow::nested(call);
+    let nested = slow::inside(call);
     let inside: u64 = nested.iter().map(|sum| sum.span).sum();
     lines.extend(nested.iter().map(|sum| {
         let name = slow::name(sum.point, snapshot);

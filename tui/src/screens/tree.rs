@@ -8,8 +8,8 @@
 //!   46.5   46.5 ####       910 ms  910 ms   48k       lex
 //! ```
 //!
-//! The weights are CPU time or allocated bytes, computed from the program's edges, or samples of open
-//! stacks, which include waiting.
+//! The weights are CPU time or allocated bytes, computed from the program's edges, or samples of
+//! open stacks, which include waiting.
 
 mod draw;
 mod flame;

@@ -31,8 +31,8 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Screen> {
     place.map(|place| Screen::TABS[place].screen)
 }
 
-/// The text of each tab: with its name and blanks around it, with fewer blanks, or without its name,
-/// as the width permits.
+/// The text of each tab: with its name and blanks around it, with fewer blanks, or without its
+/// name, as the width permits.
 fn names(app: &App, width: usize) -> Vec<String> {
     let forms: [fn(&str, &str) -> String; 4] = [
         |key, name| format!(" {key} {name} "),

@@ -1,5 +1,5 @@
-//! What the kernel counts of a thread: when it waited, was pre-empted, and had page faults. It is
-//! noted only while a point has a limit, so that a box can say what happened during its call.
+//! The kernel's counts of a thread: how often it waited, was pre-empted, and had page faults. A
+//! thread notes them while a point has a limit, so that a box has the counts during its call.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,7 +8,7 @@ use super::Thread;
 use crate::clock::{calibrate, ticks_or_stamp};
 use crate::errno;
 
-/// Number of notes, each some time after the one before.
+/// Maximum number of notes, in the order of time.
 const NOTES: usize = 32;
 /// Notes in a second, at most. A note takes half a microsecond.
 const PER_SECOND: f64 = 2500.0;
@@ -22,7 +22,7 @@ pub(in crate::engine) type Usage = [u64; 4];
 pub(in crate::engine) struct UsageNotes {
     /// 1 if a point has a limit.
     is_on: AtomicU64,
-    /// Number of notes so far.
+    /// Number of notes.
     count: AtomicU64,
     /// The counter, and the usage.
     notes: [[AtomicU64; 5]; NOTES],
@@ -56,7 +56,8 @@ impl Thread {
         self.note_usage(ticks_or_stamp());
     }
 
-    /// Notes the usage, if a point has a limit and the last note is not newer than it need be.
+    /// Notes the usage if a point has a limit, unless the last note is less than 1 / [`PER_SECOND`]
+    /// seconds old.
     #[inline(always)]
     pub(in crate::engine) fn note_usage(&self, now: u64) {
         if self.usage.is_on.load(Relaxed) != 0 {
@@ -66,26 +67,40 @@ impl Thread {
 
     #[cold]
     fn note_usage_now(&self, now: u64) {
-        let notes = &self.usage;
-        let count = notes.count.load(Relaxed);
-        let last = notes.notes[(count as usize).wrapping_sub(1) % NOTES][0].load(Relaxed);
-        let is_recent =
-            (now.wrapping_sub(last) as f64) < calibrate::ticks_per_second() / PER_SECOND;
-        if count > 0 && is_recent {
+        let UsageNotes { count: of_notes, notes, .. } = &self.usage;
+        // A handler that interrupts this may add a note, too. Then a note may be lost.
+        let mut count = (of_notes.load(Relaxed) as usize).min(NOTES);
+        let last = count.checked_sub(1).map(|last| notes[last][0].load(Relaxed));
+        let least = calibrate::ticks_per_second() / PER_SECOND;
+        if last.is_some_and(|last| (now.wrapping_sub(last) as f64) < least) {
             return;
         }
         let Some(found) = usage() else { return };
+        if count == NOTES {
+            count = self.thin_out();
+        }
         let words = [now].into_iter().chain(found);
-        let note = &notes.notes[count as usize % NOTES];
-        note.iter().zip(words).for_each(|(word, value)| word.store(value, Relaxed));
-        notes.count.store(count + 1, Relaxed);
+        notes[count].iter().zip(words).for_each(|(word, value)| word.store(value, Relaxed));
+        of_notes.store(count as u64 + 1, Relaxed);
+    }
+
+    /// Removes every second note of the older half, so that old notes are ever further apart.
+    /// Returns the number that is left.
+    fn thin_out(&self) -> usize {
+        let notes = &self.usage.notes;
+        let kept = (0..NOTES / 2).step_by(2).chain(NOTES / 2..NOTES);
+        for (to, from) in notes.iter().zip(kept) {
+            to.iter()
+                .zip(&notes[from])
+                .for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
+        }
+        NOTES / 4 * 3
     }
 
     /// The usage since the last note before `start`. `None` if all notes are later.
     pub(in crate::engine) fn usage_since(&self, start: u64) -> Option<Usage> {
-        let count = self.usage.count.load(Relaxed) as usize;
-        let last = (count.saturating_sub(NOTES)..count).rev();
-        let notes = last.map(|number| &self.usage.notes[number % NOTES]);
+        let count = (self.usage.count.load(Relaxed) as usize).min(NOTES);
+        let notes = self.usage.notes[..count].iter().rev();
         let is_before =
             |note: &&[AtomicU64; 5]| (start.wrapping_sub(note[0].load(Relaxed)) as i64) >= 0;
         let [_, then @ ..] =

@@ -1,6 +1,6 @@
 //! Libraries and an interpreter that the tests did not write allocate as valgrind and heaptrack
-//! count. Each program first does its work outside of the region that is compared, so that all rounds in it
-//! allocate alike.
+//! count. Each program first does its work outside of the region that is compared, so that all
+//! rounds in it allocate alike.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, text};

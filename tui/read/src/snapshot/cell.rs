@@ -33,7 +33,7 @@ pub struct Cell {
     /// counted it.
     #[serde(default, with = "AllocFigures", skip_serializing_if = "has_no_allocs")]
     pub allocs: Allocs,
-    /// What samples tell about these allocations.
+    /// The estimates by samples of these allocations.
     #[serde(default, with = "HeapFigures", skip_serializing_if = "has_no_samples")]
     pub heap: HeapSamples,
 }

@@ -25,7 +25,8 @@ impl fmt::Display for Limit {
     }
 }
 
-/// A call that a process has kept, because it exceeded its point's limit or the program asked for it.
+/// A call that a process has kept, because it exceeded its point's limit or the program asked for
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlowCall {
     /// Its number among the calls that the process has kept, from 1.

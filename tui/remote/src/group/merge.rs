@@ -133,8 +133,8 @@ impl GroupSource {
         whole
     }
 
-    /// The waits of the members that are sampled. The last report stays if no member runs, and until
-    /// a member has another one. `None` before the first.
+    /// The waits of the members that are sampled. The last report stays if no member runs, and
+    /// until a member has another one. `None` before the first.
     fn merged_waits(&mut self) -> Option<Arc<WaitsReport>> {
         let mut parts = Vec::new();
         let mut is_new = false;
@@ -273,8 +273,8 @@ fn add_slow(
     }
 }
 
-/// A slow call with the group's ids, and with times that are later by these ticks. `None` if the group
-/// does not have its point or lane.
+/// A slow call with the group's ids, and with times that are later by these ticks. `None` if the
+/// group does not have its point or lane.
 pub(super) fn renumbered(
     call: &SlowCall,
     [points, lanes]: [&HashMap<u32, u32>; 2],

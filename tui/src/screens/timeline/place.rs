@@ -49,7 +49,8 @@ impl TimeView {
         self.line = self.line.or_else(|| self.first_line());
     }
 
-    /// Shows the moment of a slow call, with the records that were kept with it, and holds the picture.
+    /// Shows the moment of a slow call, with the records that were kept with it, and holds the
+    /// picture.
     pub(crate) fn show_call(&mut self, call: &SlowCall, snapshot: &Snapshot) {
         let records = call.records.iter().chain(&call.others).copied().collect();
         let moment = Snapshot { records, ..snapshot.without_measurements() };
