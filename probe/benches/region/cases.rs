@@ -5,7 +5,7 @@ use std::future::{Future, pending};
 use std::hint::black_box;
 use std::pin::pin;
 use std::task::{Context, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pfp_bench::{Case, case};
 
@@ -126,6 +126,33 @@ fn fenced() {
     static POINT: pfp::Point = pfp::Point::new("fenced").fenced();
     let _guard = POINT.measure();
     nothing();
+}
+
+static LIMITED: pfp::Point = pfp::Point::new("limited");
+
+/// Gives the point a limit that no call reaches.
+fn limit() {
+    LIMITED.keep_over(Duration::from_secs(90));
+}
+
+fn limited() {
+    let _guard = LIMITED.measure();
+    nothing();
+}
+
+static LONG: pfp::Point = pfp::Point::new("long");
+static SLOW: pfp::Point = pfp::Point::new("slow");
+
+/// Gives the point a limit that all calls exceed.
+fn limit_all() {
+    SLOW.keep_over(Duration::from_micros(1));
+}
+
+/// Some 10 us of work in a region. Never inlined, so that both cases run the same instructions.
+#[inline(never)]
+fn long(point: &'static pfp::Point) {
+    let _guard = point.measure();
+    (0..40_000_u64).fold(0, |sum, next| black_box(sum + next));
 }
 
 fn counting_allocs() {
@@ -332,6 +359,9 @@ pub(crate) fn rows() -> Vec<Row> {
         row(1.15, case!("enabled: #[pfp::function]", 1, attribute())),
         row(1.15, case!("enabled: Point::measure", 1, measure())),
         row(None, case!("enabled: a fenced point", 1, fenced())),
+        row(1.15, case!("enabled: a point with a limit", 1, limit, limited())),
+        row(None, case!("10 us of work in a region", 1, long(&LONG))),
+        row(None, case!("10 us of work in a region beyond its limit", 1, limit_all, long(&SLOW))),
         row(None, case!("enabled: a point that counts allocations", 1, counting_allocs())),
         row(None, case!("an allocation and its release", 1, allocate(&System))),
         row(None, case!("an allocation and its release, counted", 1, allocate(&COUNTED))),
