@@ -361,10 +361,13 @@ fn point<W: Write>(json: &mut Json<W>, point: &PointPicture) -> io::Result<()> {
 fn slow_call<W: Write>(json: &mut Json<W>, call: &BoxPicture, created: u64) -> io::Result<()> {
     let BoxPicture { number, facts, why, enclosing, records } = call;
     json.plain("number", number)?;
-    json.plain("point", facts.point)?;
-    json.plain("lane", facts.lane)?;
-    json.plain("tid", facts.tid)?;
-    json.plain("context", facts.context)?;
+    // Another process may have written any number.
+    let id = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    json.plain("point", id(facts.point))?;
+    json.plain("lane", id(facts.lane))?;
+    json.plain("tid", id(facts.tid))?;
+    json.plain("context", id(facts.context))?;
+    json.plain("depth", id(facts.depth) % 256)?;
     json.plain("unix_ms", facts.unix_ms)?;
     json.plain("start", facts.start.saturating_sub(created))?;
     json.plain("span", facts.span)?;
@@ -372,7 +375,7 @@ fn slow_call<W: Write>(json: &mut Json<W>, call: &BoxPicture, created: u64) -> i
     json.plain("exclusive", facts.exclusive)?;
     json.plain("off_cpu", facts.off_cpu)?;
     json.plain("switches", facts.switches)?;
-    match Control(facts.control).limit().filter(|_| why.is_empty()) {
+    match Control(facts.control).limit() {
         Some(limit) => json.name("limit")?.object(|json| limit_of(json, limit))?,
         None => json.text("why", why)?,
     }
@@ -390,7 +393,8 @@ fn slow_call<W: Write>(json: &mut Json<W>, call: &BoxPicture, created: u64) -> i
             json.plain("start", region.start.saturating_sub(created))
         })
     })?;
-    let records = records.iter().map(|it| (facts.lane, it.start.saturating_sub(created), it));
+    let lane = id(facts.lane);
+    let records = records.iter().map(|it| (lane, it.start.saturating_sub(created), it));
     json.name("records")?.list(records, record)
 }
 

@@ -304,8 +304,6 @@ impl ThreadClock {
         marker::set(&mut marker, &self.refreshing);
         self.take_source();
         self.off.store(0, Relaxed);
-        // The next owner of a lane keeps the limits that the lane's entries follow.
-        let _ = self.due.compare_exchange(0, STALE, Relaxed, Relaxed);
         let read = self.read_both().unwrap_or_else(|| Reading::without(stamp()));
         self.anchor(read.stamps.late, read.cpu_ns, 0, 0);
         self.looked.store(read.stamps.late, Relaxed);

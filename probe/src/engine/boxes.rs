@@ -10,7 +10,7 @@ use pfp_shm_layout::geometry::{BLOCK, BOX_BLOCKS};
 
 use super::copies::by_leader;
 use super::process::Process;
-use super::region::{Begun, CONTEXT, RegionPart};
+use super::region::{Begun, CONTEXT, RegionPart, not_below_zero};
 use super::thread::Thread;
 use super::{current, process};
 use crate::clock::calibrate;
@@ -55,7 +55,8 @@ impl KeptLately {
     /// Whether one more call may be kept.
     fn admits(&self, now: u64, span: u64) -> bool {
         let second = calibrate::ticks_per_second() as u64;
-        if now.wrapping_sub(self.since.load(Relaxed)) > second {
+        // The end of another thread's call may be a little earlier.
+        if (now.wrapping_sub(self.since.load(Relaxed)) as i64).unsigned_abs() > second {
             self.since.store(now, Relaxed);
             self.count.store(0, Relaxed);
             self.slowest.store(0, Relaxed);
@@ -70,13 +71,13 @@ impl KeptLately {
     }
 }
 
-/// Keeps a call, unless too many are kept.
+/// Keeps a call, unless too many are kept. `why` is the reason of a program that asks to keep it.
 #[cold]
-pub(super) fn keep(thread: &Thread, call: &Call, why: &str) {
+pub(super) fn keep(thread: &Thread, call: &Call, why: Option<&str>) {
     let Some(process) = process::current().filter(|_| thread.is_alive()) else { return };
     let [_, dropped] = &process.segment.counters().calls_kept;
     let end = call.begun.start.wrapping_add(call.elapsed);
-    let is_kept = process.kept_lately.admits(end, call.elapsed)
+    let is_kept = (why.is_some() || process.kept_lately.admits(end, call.elapsed))
         && claim(process).is_some_and(|claimed| {
             fill(process, thread, claimed, call, why);
             true
@@ -89,15 +90,17 @@ pub(super) fn keep(thread: &Thread, call: &Call, why: &str) {
 /// Keeps the innermost open region of the calling thread, as it is now.
 pub(crate) fn keep_open(why: &str) {
     by_leader!(keep(why));
-    let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else { return };
+    let is_ready = |thread: &&Thread| thread.is_alive() && thread.has_room();
+    let Some(thread) = current::thread().filter(is_ready) else { return };
     let Some(around) = thread.open_levels().checked_sub(1) else { return };
     let region = thread.region_at(around);
     let Some(point) = region.point() else { return };
     let (reading, ()) = thread.read_clock(None, || ());
     let begun = region.begun(reading.off, reading.switches);
     let part = thread.part(&begun, reading);
-    let elapsed = reading.now.wrapping_sub(begun.start);
-    keep(thread, &Call { point, begun, part, elapsed, around }, why);
+    // A lap begins a little after its stamp.
+    let elapsed = not_below_zero(reading.now.wrapping_sub(begun.start));
+    keep(thread, &Call { point, begun, part, elapsed, around }, Some(why));
 }
 
 /// Claims a box without a call or, if each has a call, the box of the oldest call that is not among
@@ -117,10 +120,11 @@ fn choose(process: &Process) -> Option<(&BlackBox, u64)> {
     let mut contents = [None; BOXES];
     for (content, block) in contents.iter_mut().zip(blocks) {
         let block = match block.load(Relaxed) {
-            0 => new_box(process, block)?,
-            block => block,
+            0 => new_box(process, block),
+            block => Some(block),
         };
-        let found = process.segment.black_box(block)?;
+        let found = block.and_then(|block| process.segment.black_box(block));
+        let Some(found) = found else { continue };
         let Some((state, number, span)) = found.content() else { continue };
         if number == 0 {
             return Some((found, state));
@@ -130,63 +134,70 @@ fn choose(process: &Process) -> Option<(&BlackBox, u64)> {
     let all = || contents.iter().flatten();
     let is_slowest = |span: u64| all().filter(|other| other.3 > span).count() < SLOWEST;
     let newest = all().filter(|(.., span)| !is_slowest(*span));
-    // If all have equal spans, all are among the slowest.
     let oldest = newest.min_by_key(|(_, _, number, _)| *number);
-    let oldest = oldest.or_else(|| all().min_by_key(|(_, _, number, _)| *number));
+    // If many calls have equal spans, all are among the slowest. Boxes to which threads write are not
+    // known.
+    let is_whole = contents.iter().all(Option::is_some);
+    let oldest =
+        oldest.or_else(|| all().filter(|_| is_whole).min_by_key(|(_, _, number, _)| *number));
     oldest.map(|(found, state, ..)| (*found, *state))
 }
 
 /// Takes the blocks of a box. `None` if memory runs out.
 fn new_box(process: &Process, word: &AtomicU64) -> Option<u64> {
-    let block = process.take_blocks(BOX_BLOCKS)?;
-    process.back(process.segment.block_offset(block)?, BOX_BLOCKS as usize * BLOCK)?;
-    // If another thread was faster, the blocks stay unused.
-    Some(match word.compare_exchange(0, block, Relaxed, Relaxed) {
-        Ok(_) => block,
-        Err(others) => others,
-    })
+    let block = match process.spare_box.swap(0, Relaxed) {
+        0 => process.take_blocks(BOX_BLOCKS)?,
+        block => block,
+    };
+    let offset = process.segment.block_offset(block)?;
+    if process.back(offset, BOX_BLOCKS as usize * BLOCK).is_none() {
+        process.spare_box.store(block, Relaxed);
+        return None;
+    }
+    match word.compare_exchange(0, block, Relaxed, Relaxed) {
+        Ok(_) => Some(block),
+        Err(others) => {
+            process.spare_box.store(block, Relaxed);
+            Some(others)
+        }
+    }
 }
 
-fn fill(process: &Process, thread: &Thread, claimed: &BlackBox, call: &Call, why: &str) {
+fn fill(process: &Process, thread: &Thread, claimed: &BlackBox, call: &Call, why: Option<&str>) {
     let Call { point, begun, part, elapsed, around } = call;
-    let usage = thread.usage_since(begun.start);
+    let context = thread.place() & CONTEXT;
+    // A context may have run on other threads, too.
+    let usage = thread.usage_since(begun.start).filter(|_| context == 0);
     let [waits, preemptions, minor_faults, major_faults] = usage.unwrap_or_default();
     let facts = BoxFacts {
         point: point.index() as u64,
         lane: thread.lane_number(),
         tid: u64::from(thread.kernel_id()),
-        context: thread.place() & CONTEXT,
+        context,
         start: begun.start,
         span: *elapsed,
         inclusive: part.span(),
         exclusive: part.own(),
         off_cpu: part.off,
         switches: part.switches,
-        control: thread.entry(point).follows().0,
+        control: if why.is_some() { 0 } else { point.control().0 },
         is_usage_known: u64::from(usage.is_some()),
         waits,
         preemptions,
         minor_faults,
         major_faults,
-        unix_ms: unix_ms(),
+        unix_ms: calibrate::unix_ns() / 1_000_000,
+        depth: *around,
     };
     let enclosing = (0..*around as usize).map(|level| {
         let region = thread.region_at(level as u64);
         let point = region.point().map_or(UNKNOWN, |point| point.index() as u32);
         Enclosing { point, start: region.start() }
     });
-    let number = process.segment.counters().calls_kept[0].fetch_add(1, Relaxed) + 1;
+    let number = process.segment.counters().calls_kept[0].fetch_add(1, Relaxed).wrapping_add(1);
     let written = thread.written();
     let ring = thread.ring().unwrap_or_default();
     let first = written.saturating_sub(ring.len() as u64);
     let records = (first as usize..written as usize).map(|number| &ring[number % ring.len()]);
-    claimed.publish(number, facts, why, enclosing, records);
-}
-
-/// Milliseconds since the Unix epoch.
-fn unix_ms() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes the structure that it gets.
-    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
-    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+    claimed.publish(number, facts, why.unwrap_or_default(), enclosing, records);
 }

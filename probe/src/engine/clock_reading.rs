@@ -99,7 +99,12 @@ impl Thread {
     /// The stamp of a begin on the slow path.
     fn stamp_late(&self, stamp: Stamp) -> u64 {
         let now = stamp.take();
-        if self.clock.is_outdated(now) { self.refresh().late } else { now }
+        if !self.clock.is_outdated(now) {
+            return now;
+        }
+        // Before the stamp, so that the region does not contain the time that this takes.
+        self.note_usage(now);
+        self.refresh().late
     }
 
     /// Updates the clock. Counts an anomaly if the counter went astray, or if the clock source

@@ -61,6 +61,8 @@ pub(crate) struct Process {
     /// A block that was taken and could not be backed; 0 without one.
     spare_block: AtomicU64,
     settings: &'static Settings,
+    /// Blocks of a box that were taken, and could not be backed or were not needed; 0 without them.
+    pub(super) spare_box: AtomicU64,
     /// How many slow calls were kept lately.
     pub(super) kept_lately: KeptLately,
     /// The process of the parent that this process was forked from; null without one.

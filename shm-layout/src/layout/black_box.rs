@@ -86,7 +86,8 @@ facts! {
     off_cpu,
     /// Times that the thread was off the CPU.
     switches,
-    /// The point's [control word](crate::control), with its limit.
+    /// The point's [control word](crate::control), with its limit; 0 if the program asked to keep the
+    /// call.
     control,
     /// 1 if the next four figures are known.
     is_usage_known,
@@ -100,6 +101,8 @@ facts! {
     major_faults,
     /// When the box was written: milliseconds since the Unix epoch.
     unix_ms,
+    /// Number of regions around the call, also those that have no room in the box.
+    depth,
 }
 
 /// A box; see the module for the drawing. The words are zeros at first. Only models have fewer
@@ -193,7 +196,7 @@ impl<const RECORDS: usize> BlackBox<RECORDS> {
             to.take(from);
         }
         // Pairs with `box-enter`.
-        self.state.store(2 * number, ord!("box-close", Release));
+        self.state.store(number.wrapping_mul(2), ord!("box-close", Release));
     }
 
     /// The number of the call in the box; 0 if it has none, or a thread writes.
@@ -224,7 +227,7 @@ impl<const RECORDS: usize> BlackBox<RECORDS> {
             pairs(self.enclosing.as_flattened(), from.enclosing.as_flattened());
             self.records.iter().zip(&from.records).for_each(|(to, from)| to.take(from));
             if from.is_still(number) {
-                return self.state.store(2 * number, Ordering::Relaxed);
+                return self.state.store(number.wrapping_mul(2), Ordering::Relaxed);
             }
         }
         self.state.store(0, Ordering::Relaxed);
@@ -235,7 +238,7 @@ impl<const RECORDS: usize> BlackBox<RECORDS> {
         // Pairs with `box-open`: if a word that was read was of a later call, the load below sees
         // that the box was claimed.
         fence_at!("box-recheck", Acquire);
-        self.state.load(Ordering::Relaxed) == 2 * number
+        self.state.load(Ordering::Relaxed) == number.wrapping_mul(2)
     }
 
     /// A copy of the box. `None` if it has no call, or a thread writes.

@@ -204,15 +204,6 @@ impl SegmentCopy {
         segment.counters().blocks_used.store(used, Ordering::Relaxed);
         let mut copy = Self { segment, extents };
         copy.take_lanes(from)?;
-        for block in &from.counters().boxes {
-            let block = block.load(Ordering::Relaxed);
-            if let (Some(offset), Some(found), Some(own)) =
-                (from.block_offset(block), from.black_box(block), copy.segment.black_box(block))
-                && copy.extents.have(offset)
-            {
-                own.take(found, COPY_ATTEMPTS);
-            }
-        }
         Ok(copy)
     }
 
@@ -284,6 +275,13 @@ impl SegmentCopy {
             }
             for cell in LaneCells::new(sparse, entry.cells_block, &mut visited) {
                 self.take_cell(from, cell, &mut parts_left);
+            }
+        }
+        for block in from.counters().boxes.each_ref().map(|block| block.load(Ordering::Relaxed)) {
+            if let (Some(found), Some(own)) =
+                (sparse.black_box(block), self.segment.black_box(block))
+            {
+                own.take(found, COPY_ATTEMPTS);
             }
         }
         Ok(())

@@ -235,9 +235,11 @@ impl<S: Borrow<Segment>> Reader<S> {
             };
             for _ in 0..COPY_ATTEMPTS {
                 if let Some(mut copy) = found.read()? {
-                    for record in &mut copy.records {
-                        record.point = point_of(&self.tuples, record.point).unwrap_or(record.point);
-                    }
+                    let metered = |point: u32| point_of(&self.tuples, point).unwrap_or(point);
+                    let point = u32::try_from(copy.facts.point).unwrap_or(u32::MAX);
+                    copy.facts.point = metered(point).into();
+                    copy.enclosing.iter_mut().for_each(|it| it.point = metered(it.point));
+                    copy.records.iter_mut().for_each(|it| it.point = metered(it.point));
                     take(place, copy)?;
                     break;
                 }

@@ -52,7 +52,10 @@ fn main() {
     };
     let call = CALLS / 10 + below(CALLS * 8 / 10);
     let plan = Plan { cause, thread: below(THREADS), call, level: below(3) as usize };
-    LEVELS[0].keep_over(LIMIT);
+    // Pre-empted calls would displace the call that is asked for.
+    if cause != "asked" {
+        LEVELS[0].keep_over(LIMIT);
+    }
     if cause == "storm" {
         return storm();
     }

@@ -12,6 +12,9 @@ use pfp_read::snapshot::{KernelCounts, Limit, Record, SlowCall, Snapshot};
 /// About the time that a page fault without a disk takes, with clearing the page; seconds.
 const MINOR_FAULT: f64 = 1e-6;
 
+/// Maximum number of calls of a chain.
+const LONGEST: usize = 64;
+
 /// Why a call was slow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
@@ -56,13 +59,15 @@ impl Cause {
 /// Why a call was slow. `ticks_per_second` is the rate of its clock.
 pub fn explain(call: &SlowCall, ticks_per_second: f64) -> Explanation {
     let mut chain = Vec::new();
-    let mut depth = call.enclosing.len() as u32;
+    let mut depth = call.depth;
     let (mut start, mut span, mut exclusive) = (call.start, call.span, call.exclusive);
     loop {
         let inside = nested(call, start, span, depth);
-        let all: u64 = inside.iter().map(|sum| sum.span).sum();
+        let all = inside.iter().fold(0_u64, |all, sum| all.saturating_add(sum.span));
         let own = span.saturating_sub(all);
-        let Some(longest) = inside.first().filter(|longest| longest.span >= span / 2) else {
+        // Another process may have written records that never end.
+        let is_longer = |longest: &&NestedCalls| longest.span >= span / 2 && chain.len() < LONGEST;
+        let Some(longest) = inside.first().filter(is_longer) else {
             let cause = cause(call, (own, exclusive), ticks_per_second);
             return Explanation { chain, span: own, cause };
         };
@@ -129,7 +134,7 @@ pub struct NestedCalls {
 /// The calls directly inside a slow call by point, the longest in all first. Of a call with very
 /// many calls inside, only the last ones are known.
 pub fn inside(call: &SlowCall) -> Vec<NestedCalls> {
-    nested(call, call.start, call.span, call.enclosing.len() as u32)
+    nested(call, call.start, call.span, call.depth)
 }
 
 /// The calls directly inside a call of the same thread, which has this depth.
@@ -198,7 +203,13 @@ pub fn parse_limit(text: &str) -> Result<Option<Limit>, String> {
     if !(1e3..=99e9).contains(&ns) {
         return Err(format!("expected a time from 1us to 99s, found {time}"));
     }
-    Ok(Some(Limit { ns: ns as u64, cpu }))
+    // A process stores two digits.
+    let ns = ns as u64;
+    let mut unit = 100;
+    while ns / unit >= 100 {
+        unit *= 10;
+    }
+    Ok(Some(Limit { ns: ns / unit * unit, cpu }))
 }
 
 #[cfg(test)]
@@ -254,6 +265,15 @@ mod tests {
         assert_eq!(explain(&SlowCall { off_cpu: 400, ..faulted }, 1e9).cause, Cause::Faulted);
     }
 
+    /// Another process may have written any records.
+    #[test]
+    fn a_chain_ends() {
+        let endless = (0..256).map(|depth| record(2, depth, 1000, 500, 0)).collect();
+        assert_eq!(explain(&call(0, 0, 0, endless), 1e9).chain.len(), LONGEST);
+        let huge = (0..9).map(|_| record(2, 1, 1000, u64::MAX, u64::MAX)).collect();
+        explain(&SlowCall { span: u64::MAX, ..call(0, 0, 0, huge) }, 1e9);
+    }
+
     #[test]
     fn many_calls_of_one_point_are_a_cause_together() {
         let many = |exclusive| (0..30).map(move |at| record(2, 1, 1010 + 15 * at, 14, exclusive));
@@ -269,6 +289,7 @@ mod tests {
         let limit = |ns, cpu| Ok(Some(Limit { ns, cpu }));
         assert_eq!(parse_limit("5ms"), limit(5_000_000, false));
         assert_eq!(parse_limit(" cpu 1.5 s"), limit(1_500_000_000, true));
+        assert_eq!(parse_limit("1.29ms"), limit(1_200_000, false));
         assert_eq!(parse_limit("off"), Ok(None));
         for wrong in ["", "5", "5 bananas", "-5ms", "1ns", "2min", "p99"] {
             assert!(parse_limit(wrong).is_err(), "{wrong}");

@@ -131,7 +131,7 @@ fn text(snapshot: &Snapshot) -> String {
                 .map(|text| clean(&text).into_owned());
         lines += &format!(
             "{:<8}  {:>8}  {:>8}  {name:<24}  {thread:<16}  {why}\n",
-            time_of_day(call.unix_ms * 1_000_000),
+            time_of_day(call.unix_ms.saturating_mul(1_000_000)),
             time(call.span),
             time(call.inclusive),
         );

@@ -20,7 +20,7 @@ const NO_LIMIT: &str =
 
 pub(super) static TABLE: Table<Arc<SlowCall>, Common> = table! {
     Arc<SlowCall>, Common;
-    "when", "When", 8, Text(|call, _| time_of_day(call.unix_ms * 1_000_000)).stays()
+    "when", "When", 8, Text(|call, _| time_of_day(call.unix_ms.saturating_mul(1_000_000))).stays()
         .order(|a, b| a.unix_ms.cmp(&b.unix_ms)), "when it ended";
     "point", "Point", 16, Text(|call, common| name(call.point, common)).left(32).stays(),
         "its point";
@@ -55,11 +55,6 @@ fn times(call: &Arc<SlowCall>, common: &Common) -> Option<f64> {
     Some(call.span as f64 / mean)
 }
 
-/// What identifies a call: of several processes, each numbers its own.
-fn key(call: &SlowCall) -> (u32, u64) {
-    (call.lane, call.number)
-}
-
 /// The slow calls.
 #[derive(Debug)]
 pub struct SlowView {
@@ -80,7 +75,7 @@ impl Default for SlowView {
 
 impl SlowView {
     fn call(&self) -> Option<&Arc<SlowCall>> {
-        self.rows.iter().find(|call| Some(key(call)) == self.selected)
+        self.rows.iter().find(|call| Some(call.key()) == self.selected)
     }
 
     /// The areas of the titles, the rows and the lines about the selected call.
@@ -128,17 +123,17 @@ impl View for SlowView {
         TABLE.sort(&self.table, &mut sorted, common);
         self.rows = sorted.into_iter().cloned().collect();
         if self.call().is_none() {
-            self.selected = self.rows.first().map(|call| key(call));
+            self.selected = self.rows.first().map(|call| call.key());
         }
     }
 
     fn cursor(&self, _: &Common) -> (usize, usize) {
-        let place = self.rows.iter().position(|call| Some(key(call)) == self.selected);
+        let place = self.rows.iter().position(|call| Some(call.key()) == self.selected);
         (place.unwrap_or(0), self.rows.len())
     }
 
     fn select(&mut self, place: usize, common: &mut Common) {
-        self.selected = self.rows.get(place).map(|call| key(call));
+        self.selected = self.rows.get(place).map(|call| call.key());
         common.freeze();
     }
 
@@ -175,7 +170,7 @@ impl View for SlowView {
         }
         let seen = self.rows.iter().skip(common.scroll.offset);
         for (area, call) in list.rows().zip(seen) {
-            let is_selected = self.selected == Some(key(call));
+            let is_selected = self.selected == Some(call.key());
             if is_selected {
                 frame.buffer_mut().set_style(area, styles.theme.selected);
             }
@@ -224,7 +219,7 @@ fn about_call(
     let grid = grid.right("Calls", 7).right("Time", 8).right("CPU", 8);
     lines.push(grid.heading(None, width, styles));
     let nested = slow::inside(call);
-    let inside: u64 = nested.iter().map(|sum| sum.span).sum();
+    let inside = nested.iter().fold(0_u64, |all, sum| all.saturating_add(sum.span));
     lines.extend(nested.iter().map(|sum| {
         let name = slow::name(sum.point, snapshot);
         let [span, exclusive] = [sum.span, sum.exclusive].map(ticks);

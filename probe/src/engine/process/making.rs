@@ -314,6 +314,7 @@ fn of_segment(
         outdated: AtomicBool::new(false),
         no_space_until: AtomicU64::new(0),
         spare_block: AtomicU64::new(0),
+        spare_box: AtomicU64::new(0),
         kept_lately: super::KeptLately::default(),
         settings,
         _inherited: AtomicPtr::new(NEWEST.load(Relaxed)),

@@ -218,6 +218,7 @@ impl Thread {
         self.done();
         self.suspended.store(0, Relaxed);
         self.allocs.clear();
+        self.forget_limits();
         for word in self.roomy_pages.iter().chain(&self.signal_stack) {
             word.store(0, Relaxed);
         }

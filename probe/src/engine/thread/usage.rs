@@ -4,8 +4,11 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use pfp_shm_layout::control::{Control, Limit};
+
 use super::Thread;
 use crate::clock::{calibrate, ticks_or_stamp};
+use crate::engine::process;
 use crate::errno;
 
 /// Maximum number of notes, in the order of time.
@@ -20,12 +23,18 @@ pub(in crate::engine) type Usage = [u64; 4];
 #[repr(C)]
 #[derive(Debug)]
 pub(in crate::engine) struct UsageNotes {
-    /// 1 if a point has a limit.
-    is_on: AtomicU64,
+    /// The number of the point with the least limit; 0 without one.
+    of_point: AtomicU64,
     /// Number of notes.
     count: AtomicU64,
     /// The counter, and the usage.
     notes: [[AtomicU64; 5]; NOTES],
+}
+
+/// The present limit of a point, by its number.
+fn limit_of(point: u32) -> Option<Limit> {
+    let word = process::current()?.segment.control(point as usize)?;
+    Control(word.load(Relaxed)).limit()
 }
 
 /// The usage of the calling thread. `None` if a filter refuses the system call.
@@ -48,19 +57,27 @@ impl Thread {
     #[cold]
     pub(super) fn follow_limits(&self) {
         let entries = self.entries(self.points.load(Relaxed));
-        let limits = entries.filter_map(|(_, entry)| entry.follows().limit());
-        let least = limits.map(|limit| limit.ns()).min();
+        let limited = entries.filter(|(_, entry)| entry.follows().limit().is_some());
+        let limits = limited.filter_map(|(number, _)| Some((limit_of(number)?.ns(), number)));
+        let (least, point) = limits.min().unzip();
         let per_ns = calibrate::ticks_per_second() / 1e9;
         self.clock.set_least_limit(least.map(|ns| (ns as f64 * per_ns) as u64));
-        self.usage.is_on.store(u64::from(least.is_some()), Relaxed);
+        self.usage.of_point.store(point.map_or(0, u64::from), Relaxed);
         self.note_usage(ticks_or_stamp());
+    }
+
+    /// Forgets the limits and notes of the lane's earlier owner.
+    pub(super) fn forget_limits(&self) {
+        self.clock.set_least_limit(None);
+        self.usage.of_point.store(0, Relaxed);
+        self.usage.count.store(0, Relaxed);
     }
 
     /// Notes the usage if a point has a limit, unless the last note is less than 1 / [`PER_SECOND`]
     /// seconds old.
     #[inline(always)]
     pub(in crate::engine) fn note_usage(&self, now: u64) {
-        if self.usage.is_on.load(Relaxed) != 0 {
+        if self.usage.of_point.load(Relaxed) != 0 {
             self.note_usage_now(now);
         }
     }
@@ -74,6 +91,10 @@ impl Thread {
         let least = calibrate::ticks_per_second() / PER_SECOND;
         if last.is_some_and(|last| (now.wrapping_sub(last) as f64) < least) {
             return;
+        }
+        // The thread may not have begun the point again since its limit was removed.
+        if limit_of(self.usage.of_point.load(Relaxed) as u32).is_none() {
+            return self.follow_limits();
         }
         let Some(found) = usage() else { return };
         if count == NOTES {
@@ -106,6 +127,7 @@ impl Thread {
         let [_, then @ ..] =
             notes.into_iter().find(is_before)?.each_ref().map(|it| it.load(Relaxed));
         let now = usage()?;
-        Some(std::array::from_fn(|at| now[at].wrapping_sub(then[at])))
+        let since = |at: usize| now[at].checked_sub(then[at]);
+        Some([since(0)?, since(1)?, since(2)?, since(3)?])
     }
 }

@@ -39,6 +39,8 @@ pub struct SlowCall {
     pub tid: u32,
     /// The context on the thread; 0 for the thread's own.
     pub context: u32,
+    /// Number of regions around it, modulo 256.
+    pub depth: u32,
     /// When it was kept, milliseconds since the Unix epoch.
     pub unix_ms: u64,
     /// Begin: ticks since the segment was created.
@@ -62,7 +64,7 @@ pub struct SlowCall {
     /// What the kernel counted meanwhile. `None` if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelCounts>,
-    /// The regions around it, outermost first.
+    /// The innermost regions around it, at most 48, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub enclosing: Vec<EnclosingRegion>,
     /// The last records of its thread, oldest first, up to its end.
@@ -96,6 +98,12 @@ pub struct EnclosingRegion {
 }
 
 impl SlowCall {
+    /// The order of a snapshot's slow calls: by lane, then number. Of several processes, each numbers
+    /// its own calls.
+    pub fn key(&self) -> (u32, u64) {
+        (self.lane, self.number)
+    }
+
     /// When it ended, or was kept: ticks since the segment was created.
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.span)

@@ -92,6 +92,8 @@ pub(crate) fn clean_snapshot(snapshot: &mut Snapshot) {
     snapshot.lanes.dedup_by_key(|lane| lane.id);
     snapshot.cells.sort_by_key(|cell| cell.key());
     snapshot.cells.dedup_by_key(|cell| cell.key());
+    snapshot.slow.sort_by_key(|call| call.key());
+    snapshot.slow.dedup_by_key(|call| call.key());
     snapshot.edges.sort_by_key(Edge::key);
     snapshot.edges.dedup_by_key(|edge| edge.key());
 }

@@ -128,6 +128,7 @@ impl GroupSource {
         whole.points.sort_by_key(|point| point.id);
         whole.lanes.sort_by_key(|lane| lane.id);
         whole.cells.sort_by_key(|cell| cell.key());
+        whole.slow.sort_by_key(|call| call.key());
         whole.edges.sort_by_key(Edge::key);
         self.name(&mut whole.process, state);
         whole
@@ -332,6 +333,9 @@ pub(super) fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, runn
     }
     if sum.alpha != point.alpha {
         sum.alpha = None;
+    }
+    if sum.limit != point.limit {
+        sum.limit = None;
     }
 }
 

@@ -34,7 +34,7 @@ use pfp_read::waits::WaitNeeds;
 /// The first bytes that an agent sends. A shell may print something before them.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
 /// The version of the protocol. Both ends must have the same version.
-pub(crate) const VERSION: u32 = 10;
+pub(crate) const VERSION: u32 = 11;
 
 /// Maximum length of a message, in bytes.
 const LIMIT: u32 = 64 << 20;

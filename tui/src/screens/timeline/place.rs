@@ -58,8 +58,7 @@ impl TimeView {
         let ns = call.span as f64 / picture.ticks_per_second * 1e9;
         self.picture = Some(picture);
         self.span_ns = Some(step_above((ns * 1.2) as u64).clamp(SHORTEST_NS, LONGEST_NS));
-        let depth = call.enclosing.len() as u32;
-        self.line = Some(TimelineRow { lane: call.lane, strand: 0, depth });
+        self.line = Some(TimelineRow { lane: call.lane, strand: 0, depth: call.depth });
         let room = self.ticks().saturating_sub(call.span) / 2;
         self.right = Some(call.end().saturating_add(room).max(self.ticks()));
         self.at = Some(call.start);

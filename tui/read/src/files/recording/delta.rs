@@ -44,9 +44,8 @@ pub(super) struct Delta {
     waits: Option<Arc<WaitsReport>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     heap: Option<Heap>,
-    /// The slow calls, unless they are the key's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    slow: Option<Vec<Arc<SlowCall>>>,
+    #[serde(default, skip_serializing_if = "ListDelta::is_nothing")]
+    slow: ListDelta<Arc<SlowCall>, (u32, u64)>,
     #[serde(default)]
     slow_dropped: u64,
     /// Whether only the key has a report.
@@ -129,7 +128,12 @@ impl Delta {
                 .filter(|now| key.waits.as_ref().is_none_or(|it| !it.is_same(now))),
             heap: now.heap,
             slow_dropped: now.slow_dropped,
-            slow: (key.slow != now.slow).then(|| now.slow.clone()),
+            slow: ListDelta::between(
+                &key.slow,
+                &now.slow,
+                |call| call.key(),
+                |old, new| Arc::ptr_eq(old, new) || old == new,
+            ),
             has_no_waits: key.waits.is_some() && now.waits.is_none(),
         }
     }
@@ -159,7 +163,7 @@ impl Delta {
             waits: self.waits.or_else(|| key.waits.clone()).filter(|_| !self.has_no_waits),
             heap: self.heap,
             slow_dropped: self.slow_dropped,
-            slow: self.slow.unwrap_or_else(|| key.slow.clone()),
+            slow: self.slow.apply(&key.slow, |call| call.key()),
             ..Snapshot::default()
         }
     }

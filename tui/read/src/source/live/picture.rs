@@ -162,7 +162,7 @@ pub(super) fn convert_limit(limit: control::Limit) -> Limit {
 }
 
 /// Maximum number of records of other threads that a slow call gets.
-const MOST_OTHERS: usize = 20_000;
+const MOST_OTHERS: usize = 2_500;
 
 /// The slow calls of a process, by the place of their boxes.
 #[derive(Default)]
@@ -191,10 +191,10 @@ impl SlowCalls {
         }
     }
 
-    /// The calls, in the order of their numbers.
+    /// The calls, by lane and number.
     pub(super) fn calls(&self) -> Vec<Arc<SlowCall>> {
         let mut calls: Vec<_> = self.0.iter().flatten().cloned().collect();
-        calls.sort_by_key(|call| call.number);
+        calls.sort_by_key(|call| call.key());
         calls
     }
 }
@@ -204,7 +204,7 @@ fn convert_box(copy: BoxPicture, created: u64) -> SlowCall {
     // Another process may have written any number.
     let id = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     let lane = id(facts.lane);
-    let limit = Control(facts.control).limit().filter(|_| why.is_empty());
+    let limit = Control(facts.control).limit();
     let kernel = KernelCounts {
         waits: facts.waits,
         preemptions: facts.preemptions,
@@ -221,6 +221,7 @@ fn convert_box(copy: BoxPicture, created: u64) -> SlowCall {
         lane,
         tid: id(facts.tid),
         context: id(facts.context),
+        depth: id(facts.depth) % 256,
         unix_ms: facts.unix_ms,
         start: facts.start.saturating_sub(created),
         span: facts.span,
