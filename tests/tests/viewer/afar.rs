@@ -28,6 +28,8 @@ use serde_json::Value;
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 /// The first bytes that an agent sends.
 const MAGIC: &[u8] = b"\x89PFPVIA\r\n";
+/// The version of the protocol.
+const VERSION: u32 = 11;
 
 /// A simulated machine, which has `pfp-top` on its path.
 struct Near(Place);

@@ -10,7 +10,7 @@ use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::{os, together};
 use serde_json::{Value, json};
 
-use super::{MAGIC, Near, STEADY, complaint};
+use super::{MAGIC, Near, STEADY, VERSION, complaint};
 
 /// An agent to which the test sends requests itself.
 struct Agent {
@@ -79,7 +79,7 @@ impl Agent {
     /// Attaches to a process, and disables one of its points.
     fn switch_off(&mut self, place: &Place, target: &Target, name: &str, keep: bool) {
         let hello = self.ask(json!({ "Hello": { "keep": keep } }));
-        assert_eq!(hello["Hello"]["version"], 10, "{hello}");
+        assert_eq!(hello["Hello"]["version"], VERSION, "{hello}");
         let snapshot = place.snapshot(target);
         let segment = &snapshot.process.segment_id;
         let point = snapshot.points.iter().find(|point| point.name == name).unwrap().id;

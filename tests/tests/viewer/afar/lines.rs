@@ -18,7 +18,7 @@ use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::{needs_a_screen, together};
 use serde_json::{Value, json};
 
-use super::{MAGIC, Near, STEADY, complaint};
+use super::{MAGIC, Near, STEADY, VERSION, complaint};
 
 /// The requests and replies that a connection carried.
 #[derive(Clone, Debug, Default)]
@@ -170,7 +170,7 @@ fn reply(number: u32, answer: Value) -> Vec<u8> {
 }
 
 fn hello() -> Vec<u8> {
-    [MAGIC, &reply(0, json!({ "Hello": { "version": 10, "program": "0" } }))].concat()
+    [MAGIC, &reply(0, json!({ "Hello": { "version": VERSION, "program": "0" } }))].concat()
 }
 
 fn found(candidates: Vec<Value>, more: Value) -> Value {
