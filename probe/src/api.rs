@@ -88,8 +88,8 @@ pub fn is_enabled() -> bool {
 }
 
 /// Keeps what explains the innermost open region of the calling thread as it is now, as if it were
-/// beyond its point's [limit](Point::keep_over). `pfp-top slow` shows the reason, of which 64 bytes
-/// are kept. Without an open region, nothing is kept. A program may call it in its panic hook.
+/// beyond its point's [limit](Point::keep_over). `pfp-top slow` shows the first 64 bytes of the
+/// reason. Without an open region, nothing is kept. A program may call it in its panic hook.
 ///
 /// ```
 /// fn answer(request: &str) {

@@ -153,7 +153,7 @@ pub const fn size_class(bytes: u64) -> usize {
 }
 
 /// The least size of a class, and the number of its sizes, in bytes. The last class has no end; its
-/// number is the one that continues the series (64 Mi).
+/// number continues the series (64 Mi).
 #[must_use]
 pub const fn sizes_of(class: usize) -> (u64, u64) {
     match class {

@@ -221,7 +221,7 @@ fn by_valgrind(place: &Place, program: &[&str], variables: &[(&str, &str)]) -> [
     [allocs, bytes]
 }
 
-/// The same, by heaptrack. Its raw data have a line `+ SIZE ...` for each allocation.
+/// Allocations and bytes of a program, by heaptrack. Its raw data have a line `+ SIZE ...` for each allocation.
 fn by_heaptrack(place: &Place, program: &[&str], variables: &[(&str, &str)]) -> [u64; 2] {
     let data = place.path("heaptrack");
     let mut command = place.command("heaptrack");

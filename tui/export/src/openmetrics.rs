@@ -341,7 +341,7 @@ impl Exposition {
         self.live(encoder)
     }
 
-    /// Writes the memory that is not freed yet: that of each point, and that of each process.
+    /// Writes the memory of each point, and of each process, that is not freed yet.
     fn live(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Allocated bytes that are not freed yet, estimated by samples.";
         self.family(encoder, &("pfp_live_bytes", help, None), MetricType::Gauge, |part, add| {

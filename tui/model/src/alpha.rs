@@ -34,7 +34,7 @@ pub fn written(alpha: f64) -> String {
     if short == "0" && alpha != 0.0 { format!("{alpha:e}") } else { short.into() }
 }
 
-/// A time with its unit, such as `100ms`, in seconds. `None` if the text is no such time.
+/// A time with its unit, such as `100ms`, in seconds. `None` if the text is not a time.
 pub(crate) fn seconds(text: &str) -> Option<f64> {
     let (number, unit) = time(text).ok()?;
     Some(number * unit?)

@@ -110,8 +110,7 @@ fn allocated(before: &Allocs, now: &Allocs) -> Allocs {
     }
 }
 
-/// The samples from `before` to `now`. What is not freed yet is a state and no sum, so it is that
-/// of `now`.
+/// The samples from `before` to `now`. Memory that is not freed yet is a state, so `now` has it.
 fn sampled(before: &HeapSamples, now: &HeapSamples) -> HeapSamples {
     let grown = |class: usize| now.sizes[class].saturating_sub(before.sizes[class]);
     HeapSamples { sizes: std::array::from_fn(grown), ..*now }

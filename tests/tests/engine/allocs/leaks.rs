@@ -32,7 +32,7 @@ impl Sampled {
     }
 }
 
-/// The bytes for which a sample stands on average.
+/// Allocated bytes for each sample, on average.
 const RATE: u64 = 8192;
 
 /// The figures of a program, with many samples.
