@@ -146,12 +146,7 @@ impl App {
             Some(alpha) => format!("{name} has an EWMA with alpha {alpha}"),
             None => format!("{name} has no EWMA from now on"),
         };
-        match self.make(&format!("set alpha of {name}"), &[Change::SetAlpha(id, alpha)]) {
-            Err(error) if !Refusal::is_partly(&error) => {
-                self.overlay = Some(prompt.refused(format!("{error:#}")));
-            }
-            done => self.say_done(done, &said),
-        }
+        self.set(prompt, &format!("set alpha of {name}"), Change::SetAlpha(id, alpha), &said);
     }
 
     /// Asks for the time beyond which the point's calls are kept.
@@ -173,11 +168,16 @@ impl App {
             Some(limit) => format!("calls of {name} over {limit} are kept; 0 shows them"),
             None => format!("calls of {name} are not kept any more"),
         };
-        match self.make(&format!("set a limit of {name}"), &[Change::SetLimit(id, limit)]) {
+        self.set(prompt, &format!("set a limit of {name}"), Change::SetLimit(id, limit), &said);
+    }
+
+    /// Makes the change that was typed, or shows the error in the prompt.
+    fn set(&mut self, prompt: Prompt, what: &str, change: Change, said: &str) {
+        match self.make(what, &[change]) {
             Err(error) if !Refusal::is_partly(&error) => {
                 self.overlay = Some(prompt.refused(format!("{error:#}")));
             }
-            done => self.say_done(done, &said),
+            done => self.say_done(done, said),
         }
     }
 
