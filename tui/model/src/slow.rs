@@ -12,6 +12,9 @@ use pfp_read::snapshot::{KernelCounts, Limit, Record, SlowCall, Snapshot};
 /// About the time that a page fault without a disk takes, with clearing the page; seconds.
 const MINOR_FAULT: f64 = 1e-6;
 
+/// The kernel's counts of a call may begin as many seconds before it.
+const BEFORE: f64 = 1e-3;
+
 /// Maximum number of calls of a chain.
 const LONGEST: usize = 64;
 
@@ -89,7 +92,8 @@ fn cause(call: &SlowCall, (ticks, exclusive): (u64, u64), ticks_per_second: f64)
     let off_cpu = ticks.saturating_sub(exclusive).min(call.off_cpu);
     let on_cpu = ticks.saturating_sub(off_cpu) as f64 / ticks_per_second;
     // The estimate is low for a virtual machine, where a fault takes 2 us.
-    let faults = |counts: KernelCounts| counts.minor_faults as f64 * MINOR_FAULT >= on_cpu / 3.0;
+    let faults =
+        |counts: KernelCounts| counts.minor_faults as f64 * MINOR_FAULT - BEFORE >= on_cpu / 3.0;
     match call.kernel {
         Some(counts) if off_cpu < ticks / 2 && faults(counts) => Cause::Faulted,
         _ if off_cpu < ticks / 2 => Cause::Ran,
@@ -259,8 +263,11 @@ mod tests {
         let waited = SlowCall { exclusive: 10, ..call(290, 2, 1, short) };
         assert_eq!(explain(&waited, 1e9).cause, Cause::Waited);
         let mut faulted = call(0, 0, 0, Vec::new());
-        faulted.kernel = Some(KernelCounts { minor_faults: 10, ..KernelCounts::default() });
-        assert_eq!(explain(&faulted, 1e9).cause, Cause::Faulted, "10 us of 0.5 us");
+        let kernel = |minor_faults| Some(KernelCounts { minor_faults, ..Default::default() });
+        faulted.kernel = kernel(1_100);
+        assert_eq!(explain(&faulted, 1e9).cause, Cause::Faulted, "0.1 ms at least of 0.5 us");
+        faulted.kernel = kernel(900);
+        assert_eq!(explain(&faulted, 1e9).cause, Cause::Ran, "all may be before it");
         faulted.kernel = Some(KernelCounts { major_faults: 1, waits: 1, ..Default::default() });
         assert_eq!(explain(&SlowCall { off_cpu: 400, ..faulted }, 1e9).cause, Cause::Faulted);
     }
