@@ -165,7 +165,7 @@ def disable(name):
 
 
 def keep_over(name, seconds):
-    """Keeps the calls of all points with a name that take longer, for `pfp-top slow`.
+    """Keeps calls that take at least `seconds`, of all points with a name, for `pfp-top slow`.
 
     `None` stops that. The time counts by the clock, and is 1 us to 99 s, with two digits. Returns
     the number of points.

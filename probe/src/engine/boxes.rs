@@ -35,19 +35,20 @@ pub(super) struct Call {
     pub(super) around: u64,
 }
 
-/// Whether a call of these ticks, by the clock and on a CPU, is beyond a limit.
+/// Whether a call of these ticks, by the clock and on a CPU, reaches a limit.
 pub(super) fn is_beyond(limit: Limit, elapsed: u64, on_cpu: u64) -> bool {
     let ticks = if limit.is_cpu() { on_cpu } else { elapsed };
     ticks as f64 >= limit.ns() as f64 * calibrate::ticks_per_second() / 1e9
 }
 
-/// How many calls the process has kept in the present second.
+/// Limits how many calls the process keeps in a second.
 #[derive(Debug, Default)]
 pub(super) struct KeptLately {
     /// The counter when the second began.
     since: AtomicU64,
+    /// Slow calls since then, kept or not.
     count: AtomicU64,
-    /// Ticks of the slowest one.
+    /// Ticks of the slowest call that was kept since then.
     slowest: AtomicU64,
 }
 
@@ -98,7 +99,7 @@ pub(crate) fn keep_open(why: &str) {
     let (reading, ()) = thread.read_clock(None, || ());
     let begun = region.begun(reading.off, reading.switches);
     let part = thread.part(&begun, reading);
-    // A lap begins a little after its stamp.
+    // After a lap, the region begins a little later than the stamp.
     let elapsed = not_below_zero(reading.now.wrapping_sub(begun.start));
     keep(thread, &Call { point, begun, part, elapsed, around }, Some(why));
 }
@@ -135,8 +136,8 @@ fn choose(process: &Process) -> Option<(&BlackBox, u64)> {
     let is_slowest = |span: u64| all().filter(|other| other.3 > span).count() < SLOWEST;
     let newest = all().filter(|(.., span)| !is_slowest(*span));
     let oldest = newest.min_by_key(|(_, _, number, _)| *number);
-    // If many calls have equal spans, all are among the slowest. Boxes to which threads write are not
-    // known.
+    // If many calls have equal spans, each is among the slowest, so the oldest is replaced. While a
+    // thread writes to a box, its span is not known, and too many of the others seem to be slowest.
     let is_whole = contents.iter().all(Option::is_some);
     let oldest =
         oldest.or_else(|| all().filter(|_| is_whole).min_by_key(|(_, _, number, _)| *number));

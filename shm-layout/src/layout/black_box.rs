@@ -39,10 +39,10 @@ const FACTS: usize = 20;
 const SPAN: usize = 5;
 const WHY_WORDS: usize = 8;
 
-/// Declares the facts, each with its index among the words of a box.
+/// Declares the facts, in the order of their words in a box.
 macro_rules! facts {
     ($($(#[$about:meta])* $name:ident,)*) => {
-        /// The facts of a call. All are numbers; ticks are values of the process's counter.
+        /// The facts of a call. All are numbers; times are in ticks of the process's counter.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct BoxFacts {
             $($(#[$about])* pub $name: u64,)*
@@ -76,7 +76,7 @@ facts! {
     context,
     /// Begin of the call, as a value of the counter.
     start,
-    /// Ticks from begin to end, time off the CPU included.
+    /// Ticks from begin to end, or until the call was kept; time off the CPU included.
     span,
     /// Ticks on a CPU, nested regions included.
     inclusive,
@@ -99,7 +99,7 @@ facts! {
     minor_faults,
     /// Page faults that waited for a disk.
     major_faults,
-    /// When the box was written: milliseconds since the Unix epoch.
+    /// When the call was kept: milliseconds since the Unix epoch.
     unix_ms,
     /// Number of regions around the call, also those that have no room in the box.
     depth,
@@ -136,7 +136,7 @@ pub struct BoxPicture {
     pub number: u64,
     /// The facts of the call.
     pub facts: BoxFacts,
-    /// Why the call was kept, if the program said so; empty if its limit was exceeded.
+    /// The reason of a program that asked to keep the call; empty if it reached its limit.
     pub why: String,
     /// The regions around the call, outermost first.
     pub enclosing: Vec<Enclosing>,
@@ -145,8 +145,8 @@ pub struct BoxPicture {
 }
 
 impl<const RECORDS: usize> BlackBox<RECORDS> {
-    /// The box's state, to [claim](Self::claim) it, and what decides whether it may be replaced:
-    /// the number of its call, and its span in ticks. `None` while a thread writes.
+    /// The box's state, which [`Self::claim`] expects, and the number and the span (ticks) of its
+    /// call, which decide whether the call may be replaced. `None` while a thread writes.
     #[must_use]
     pub fn content(&self) -> Option<(u64, u64, u64)> {
         let state = self.state.load(Ordering::Relaxed);

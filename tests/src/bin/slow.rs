@@ -1,7 +1,7 @@
 //! Makes very many short calls in several threads, and one slow call with a known cause:
 //! `slow CAUSE SEED NOTES`. Three causes differ: `killed` ends the program by SIGKILL after the
-//! slow call, `asked` calls `pfp::keep` instead of being slow, and `storm` makes only slow calls
-//! and no notes. NOTES gets the thread, the end of the slow part of the call, its time by the
+//! slow call, `asked` calls `pfp::keep` instead of being slow, and `storm` makes only slow calls.
+//! `killed` and `storm` write no notes. NOTES gets the thread, the end of the slow part of the call, its time by the
 //! clock and on a CPU, and its level.
 
 use std::env;

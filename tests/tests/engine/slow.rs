@@ -132,7 +132,7 @@ fn slow_calls_beyond_the_boxes_are_counted() {
         snapshot.slow.iter().filter(|call| name(call.point, &snapshot) == "long").collect();
     assert_eq!(calls.len(), 8, "{:?}", snapshot.slow);
     let kept = calls.iter().map(|call| call.number).max().expect("there are calls");
-    // The overhead that is subtracted does not make a call of 2 us one of 1 us.
+    // Each call of the storm is slow: less its overhead, it still takes more than its limit of 1 us.
     assert_eq!(kept + snapshot.slow_dropped, STORM);
     // Each kept call exceeds the limit, and the slowest one takes its 2 us.
     let mut spans: Vec<_> = calls.iter().map(|call| call.span).collect();

@@ -2,8 +2,11 @@
 //! thread did then.
 //!
 //! A point is on the chain if its calls took at least half of the time of the call around them. The
-//! chain goes on inside the longest of them. The cause is what the last call did in its own time.
-//! If at least half of that was off the CPU, the kernel's counts show why.
+//! chain continues inside the longest of them, if that one took at least half of their time.
+//! Otherwise it ends with all of them together. The cause is what the thread did in the own time of
+//! the last call. If at least half of that was off the CPU, the kernel's counts of the whole slow
+//! call show why. Otherwise page faults are the cause if they took an estimated third of the time on
+//! the CPU.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +15,8 @@ use pfp_read::snapshot::{KernelCounts, Limit, Record, SlowCall, Snapshot};
 /// About the time that a page fault without a disk takes, with clearing the page; seconds.
 const MINOR_FAULT: f64 = 1e-6;
 
-/// The kernel's counts of a call may begin as many seconds before it.
+/// The kernel's counts of a call may contain as many seconds before it; of a long call, a quarter
+/// of its time.
 const BEFORE: f64 = 1e-3;
 
 /// Maximum number of calls of a chain.
@@ -24,13 +28,14 @@ pub struct Explanation {
     /// Ids of the points of the chain: its calls took at least half of the time of the call around
     /// them. The first is directly in the slow call.
     pub chain: Vec<u32>,
-    /// Ticks of the last one, without calls inside; of the slow call if the chain is empty.
+    /// Ticks of the last one, without calls inside; of the slow call if the chain is empty. If many
+    /// calls of the last point took the time, the sum of their ticks.
     pub span: u64,
-    /// What the thread did in most of that time.
+    /// What the thread did in that time.
     pub cause: Cause,
 }
 
-/// What a thread did in most of the time of a call.
+/// What a thread did in the time of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// It ran.
@@ -68,7 +73,7 @@ pub fn explain(call: &SlowCall, ticks_per_second: f64) -> Explanation {
         let inside = nested(call, start, span, depth);
         let all = inside.iter().fold(0_u64, |all, sum| all.saturating_add(sum.span));
         let own = span.saturating_sub(all);
-        // Another process may have written records that never end.
+        // Another process may have written records that are nested without end.
         let is_longer = |longest: &&NestedCalls| longest.span >= span / 2 && chain.len() < LONGEST;
         let Some(longest) = inside.first().filter(is_longer) else {
             let cause = cause(call, (own, exclusive), ticks_per_second);
@@ -107,7 +112,7 @@ fn cause(call: &SlowCall, (ticks, exclusive): (u64, u64), ticks_per_second: f64)
     }
 }
 
-/// The newest of the slow calls first.
+/// The slow calls, newest first.
 pub fn newest_first(snapshot: &Snapshot) -> Vec<&SlowCall> {
     let mut calls: Vec<_> = snapshot.slow.iter().map(AsRef::as_ref).collect();
     calls.sort_by_key(|call| std::cmp::Reverse((call.unix_ms, call.number)));

@@ -75,7 +75,7 @@ pub struct Snapshot {
     /// The slow calls that the process has kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow: Vec<Arc<SlowCall>>,
-    /// Number of slow calls that were not kept, because too many were slow.
+    /// Number of slow calls that were not kept, because too many were slow or no box was free.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub slow_dropped: u64,
     /// The process's memory that is not freed yet. `None` if no allocator counts.
@@ -138,7 +138,7 @@ impl Snapshot {
         }
     }
 
-    /// Number of calls of one process that were beyond their points' limits.
+    /// Number of slow calls of one process, kept or not; also those that it asked to keep.
     pub fn slow_calls(&self) -> u64 {
         let kept = self.slow.iter().map(|call| call.number).max().unwrap_or(0);
         kept.saturating_add(self.slow_dropped)

@@ -254,7 +254,7 @@ pub enum Command {
     /// Show the slow calls that a process has kept, and why they were slow. `watch` sets the
     /// limits; docs/slow.md says more.
     Slow(SlowArgs),
-    /// Keep the calls of points that take longer than a time, for `slow`.
+    /// Keep the calls of points that take at least a time, for `slow`.
     Watch(WatchArgs),
     /// Print a completion script for a shell.
     Completions {

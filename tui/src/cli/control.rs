@@ -36,16 +36,16 @@ pub struct SwitchArgs {
     alloc: bool,
 }
 
-/// Which points to watch, and from which time on to keep their calls.
+/// Which points to watch, and the limit of their calls.
 #[derive(Args, Clone, Debug)]
 #[group(skip)]
 pub struct WatchArgs {
     #[command(flatten)]
     points: PointsArgs,
-    /// Keep calls that take longer, by the clock from begin to end: 1us to 99s, with two digits.
+    /// Keep calls that take at least this long, by the clock: 1us to 99s, with two digits.
     #[arg(long, value_name = "TIME", value_parser = over, conflicts_with_all = ["over_cpu", "off"])]
     over: Option<Limit>,
-    /// Keep calls that take longer on a CPU, nested calls included.
+    /// Keep calls that take at least this long on a CPU, nested calls included.
     #[arg(long, value_name = "TIME", value_parser = over_cpu, conflicts_with = "off")]
     over_cpu: Option<Limit>,
     /// Keep no calls any more.

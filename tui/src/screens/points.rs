@@ -30,7 +30,7 @@ groups! {
     }
 
     LIVE = own {
-        Moment [Char('m')] "", "mark: live memory grows from now on (live-grown, live-growth)";
+        Moment [Char('m')] "", "mark: show the growth of live memory from now on (live-grown, live-growth)";
     }
 
     IDLE = own {
@@ -220,7 +220,7 @@ impl View for PointsView {
             }
             Action::Moment => {
                 common.model.mark_live();
-                common.say("marked: live memory grows from now on (Live +)");
+                common.say("marked: Live + is the growth of live memory from now on");
                 return Outcome::Arrange;
             }
             // `settle` limits the offset to the longest name.

@@ -14,14 +14,13 @@ const MARK: usize = 1;
 /// Maximum number of lines about the selected call.
 const ABOUT: u16 = 12;
 
-const NONE_KEPT: &str = " no slow call was kept; x on a point keeps its calls over a time";
-const NO_LIMIT: &str =
-    " no point has a limit; x on a point keeps its calls over a time, such as 5ms";
+const NONE_KEPT: &str = " no slow call was kept so far; x sets the limit of a point";
+const NO_LIMIT: &str = " no point has a limit; x on a point sets one, such as 5ms";
 
 pub(super) static TABLE: Table<Arc<SlowCall>, Common> = table! {
     Arc<SlowCall>, Common;
     "when", "When", 8, Text(|call, _| time_of_day(call.unix_ms.saturating_mul(1_000_000))).stays()
-        .order(|a, b| a.unix_ms.cmp(&b.unix_ms)), "when it ended";
+        .order(|a, b| a.unix_ms.cmp(&b.unix_ms)), "when it was kept";
     "point", "Point", 16, Text(|call, common| name(call.point, common)).left(32).stays(),
         "its point";
     "time", "Time", 8, Sum(|call, _| Some(call.span as f64)).stays(),
@@ -216,7 +215,7 @@ fn about_call(
         )));
     }
     let grid = Grid::new(styles.glyphs.ellipsis).left("", 0).left("Directly inside", 32);
-    let grid = grid.right("Calls", 7).right("Time", 8).right("CPU", 8);
+    let grid = grid.right("Calls", 7).right("Time", 8).right("Own CPU", 8);
     lines.push(grid.heading(None, width, styles));
     let nested = slow::inside(call);
     let inside = nested.iter().fold(0_u64, |all, sum| all.saturating_add(sum.span));

@@ -1,5 +1,6 @@
-//! The kernel's counts of a thread: how often it waited, was pre-empted, and had page faults. A
-//! thread notes them while a point has a limit, so that a box has the counts during its call.
+//! The kernel's counts of a thread: how often it waited, was pre-empted, and had page faults. While
+//! a point has a limit, a thread notes them from time to time, so that a box has the counts of its
+//! call.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,7 +12,7 @@ use crate::clock::{calibrate, ticks_or_stamp};
 use crate::engine::process;
 use crate::errno;
 
-/// Maximum number of notes, in the order of time.
+/// Maximum number of notes.
 const NOTES: usize = 32;
 /// Notes in a second, at most. A note takes half a microsecond.
 const PER_SECOND: f64 = 2500.0;
@@ -23,11 +24,11 @@ pub(in crate::engine) type Usage = [u64; 4];
 #[repr(C)]
 #[derive(Debug)]
 pub(in crate::engine) struct UsageNotes {
-    /// The number of the point with the least limit; 0 without one.
+    /// The number of the point with the shortest limit, plus 1; 0 without one.
     of_point: AtomicU64,
     /// Number of notes.
     count: AtomicU64,
-    /// The counter, and the usage.
+    /// The notes, oldest first: each has the counter and the usage.
     notes: [[AtomicU64; 5]; NOTES],
 }
 
@@ -62,7 +63,7 @@ impl Thread {
         let (least, point) = limits.min().unzip();
         let per_ns = calibrate::ticks_per_second() / 1e9;
         self.clock.set_least_limit(least.map(|ns| (ns as f64 * per_ns) as u64));
-        self.usage.of_point.store(point.map_or(0, u64::from), Relaxed);
+        self.usage.of_point.store(point.map_or(0, |point| u64::from(point) + 1), Relaxed);
         self.note_usage(ticks_or_stamp());
     }
 
@@ -92,8 +93,10 @@ impl Thread {
         if last.is_some_and(|last| (now.wrapping_sub(last) as f64) < least) {
             return;
         }
-        // The thread may not have begun the point again since its limit was removed.
-        if limit_of(self.usage.of_point.load(Relaxed) as u32).is_none() {
+        // A thread follows a limit that was removed when it next begins the point; until then, the
+        // control word shows it.
+        let point = self.usage.of_point.load(Relaxed).wrapping_sub(1);
+        if limit_of(point as u32).is_none() {
             return self.follow_limits();
         }
         let Some(found) = usage() else { return };

@@ -61,13 +61,13 @@ pub struct SlowCall {
     /// Why the program asked to keep the call; empty if it did not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// What the kernel counted meanwhile. `None` if it is not known.
+    /// The kernel's counts of the thread during the call. `None` if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelCounts>,
     /// The innermost regions around it, at most 48, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub enclosing: Vec<EnclosingRegion>,
-    /// The last records of its thread, oldest first, up to its end.
+    /// The last records of its thread, oldest first, up to the end of the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<Record>,
     /// The records of other threads in the time of the call, if a viewer read their rings in time.
