@@ -36,10 +36,12 @@ mod thread;
 mod source {
     pub(crate) use super::arch::{cpu_time_ns, ticks};
     pub(super) use super::shared::ticks_per_ns_fixed;
-    pub(super) use super::thread::{can_be_due, stale_after};
+    pub(super) use super::thread::can_be_due;
+    pub(crate) use super::thread::stale_after;
 }
 #[cfg(test)]
 use mock as source;
+pub(crate) use source::stale_after;
 
 pub(crate) use arch::{fenced_ticks, has_thread_pointer, is_forbidden, wall_ns};
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]

@@ -384,7 +384,8 @@ fn slow_call<W: Write>(json: &mut Json<W>, call: &BoxPicture, created: u64) -> i
             json.plain("waits", facts.waits)?;
             json.plain("preemptions", facts.preemptions)?;
             json.plain("minor_faults", facts.minor_faults)?;
-            json.plain("major_faults", facts.major_faults)
+            json.plain("major_faults", facts.major_faults)?;
+            json.plain("before", facts.before)
         })?;
     }
     json.name("enclosing")?.list(enclosing, |json, region| {

@@ -53,7 +53,7 @@ pub(super) fn can_be_due(_elapsed: u64) -> bool {
 
 /// Ticks after which a thread that measures reads its CPU time.
 #[inline(always)]
-pub(super) fn stale_after() -> u64 {
+pub(crate) fn stale_after() -> u64 {
     STALE
 }
 
@@ -215,8 +215,8 @@ impl ThreadClock {
             && source::can_be_due(elapsed)
     }
 
-    /// Sets the least limit of a point, in ticks.
-    pub(crate) fn set_least_limit(&self, ticks: Option<u64>) {
+    /// Sets the shortest limit of a point, in ticks.
+    pub(crate) fn set_shortest_limit(&self, ticks: Option<u64>) {
         self.due.store(STALE.min(ticks.unwrap_or(STALE)), Relaxed);
     }
 

@@ -168,8 +168,8 @@ fn fill(process: &Process, thread: &Thread, claimed: &BlackBox, call: &Call, why
     let Call { point, begun, part, elapsed, around } = call;
     let context = thread.place() & CONTEXT;
     // A context may have run on other threads, too.
-    let usage = thread.usage_since(begun.start).filter(|_| context == 0);
-    let [waits, preemptions, minor_faults, major_faults] = usage.unwrap_or_default();
+    let usage = thread.usage_since(begun.start, *elapsed).filter(|_| context == 0);
+    let ([waits, preemptions, minor_faults, major_faults], before) = usage.unwrap_or_default();
     let facts = BoxFacts {
         point: point.index() as u64,
         lane: thread.lane_number(),
@@ -193,6 +193,7 @@ fn fill(process: &Process, thread: &Thread, claimed: &BlackBox, call: &Call, why
     let enclosing = (0..*around as usize).map(|level| {
         let region = thread.region_at(level as u64);
         let point = region.point().map_or(UNKNOWN, |point| point.index() as u32);
+        before,
         Enclosing { point, start: region.start() }
     });
     let number = process.segment.counters().calls_kept[0].fetch_add(1, Relaxed).wrapping_add(1);

@@ -89,7 +89,7 @@ facts! {
     /// The point's [control word](crate::control), with its limit; 0 if the program asked to keep the
     /// call.
     control,
-    /// 1 if the next four figures are known.
+    /// 1 if the next five figures are known.
     is_usage_known,
     /// Times that the thread gave up the CPU to wait.
     waits,
@@ -99,6 +99,8 @@ facts! {
     minor_faults,
     /// Page faults that waited for a disk.
     major_faults,
+    /// Ticks before the begin of the call that the four counts contain.
+    before,
     /// When the call was kept: milliseconds since the Unix epoch.
     unix_ms,
     /// Number of regions around the call, also those that have no room in the box.

@@ -208,10 +208,12 @@ fn about_call(
         ticks(call.inclusive),
         ticks(call.off_cpu),
     )));
-    if let Some(KernelCounts { waits, preemptions, minor_faults, major_faults }) = call.kernel {
+    if let Some(counts) = call.kernel {
+        let KernelCounts { waits, preemptions, minor_faults, major_faults, before } = counts;
+        let before = ticks(before);
         lines.push(cut(format!(
             " waits {waits}, pre-emptions {preemptions}, page faults {minor_faults} without a disk \
-             and {major_faults} with one"
+             and {major_faults} with one, from {before} before it"
         )));
     }
     let grid = Grid::new(styles.glyphs.ellipsis).left("", 0).left("Directly inside", 32);

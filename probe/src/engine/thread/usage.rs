@@ -8,12 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use pfp_shm_layout::control::{Control, Limit};
 
 use super::Thread;
-use crate::clock::{calibrate, ticks_or_stamp};
+use crate::clock::{calibrate, stale_after, ticks_or_stamp};
 use crate::engine::process;
 use crate::errno;
 
-/// Maximum number of notes.
-const NOTES: usize = 32;
+/// Levels of notes. Of the notes that are `d` notes old, those at most `d / 3` apart are kept. So the
+/// notes of the longest limit are there, at [`PER_SECOND`].
+const LEVELS: usize = 18;
+/// Notes of a level.
+const OF_LEVEL: usize = 4;
 /// Notes in a second, at most. A note takes half a microsecond.
 const PER_SECOND: f64 = 2500.0;
 
@@ -26,10 +29,20 @@ pub(in crate::engine) type Usage = [u64; 4];
 pub(in crate::engine) struct UsageNotes {
     /// The number of the point with the shortest limit, plus 1; 0 without one.
     of_point: AtomicU64,
-    /// Number of notes.
+    /// Number of notes so far.
     count: AtomicU64,
-    /// The notes, oldest first: each has the counter and the usage.
-    notes: [[AtomicU64; 5]; NOTES],
+    /// The counter at the last note.
+    last: AtomicU64,
+    /// The notes at their [`place`]s: each has the counter and the usage. The counter of a place
+    /// without a note is 0.
+    notes: [[AtomicU64; 5]; LEVELS * OF_LEVEL],
+}
+
+/// The place of a note. A note whose number can be halved `n` times is on level `n`, which has every
+/// 2^(n + 1)th note. The last level has all others.
+fn place(number: u64) -> usize {
+    let level = (number.trailing_zeros() as usize).min(LEVELS - 1);
+    level * OF_LEVEL + (number >> (level + 1).min(LEVELS - 1)) as usize % OF_LEVEL
 }
 
 /// The present limit of a point, by its number.
@@ -54,24 +67,25 @@ fn usage() -> Option<Usage> {
 }
 
 impl Thread {
-    /// Finds the least limit of all points that the thread has measured.
+    /// Finds the shortest limit of all points that the thread has measured.
     #[cold]
     pub(super) fn follow_limits(&self) {
         let entries = self.entries(self.points.load(Relaxed));
         let limited = entries.filter(|(_, entry)| entry.follows().limit().is_some());
         let limits = limited.filter_map(|(number, _)| Some((limit_of(number)?.ns(), number)));
-        let (least, point) = limits.min().unzip();
+        let (shortest, point) = limits.min().unzip();
         let per_ns = calibrate::ticks_per_second() / 1e9;
-        self.clock.set_least_limit(least.map(|ns| (ns as f64 * per_ns) as u64));
+        self.clock.set_shortest_limit(shortest.map(|ns| (ns as f64 * per_ns) as u64));
         self.usage.of_point.store(point.map_or(0, |point| u64::from(point) + 1), Relaxed);
         self.note_usage(ticks_or_stamp());
     }
 
     /// Forgets the limits and notes of the lane's earlier owner.
     pub(super) fn forget_limits(&self) {
-        self.clock.set_least_limit(None);
-        self.usage.of_point.store(0, Relaxed);
-        self.usage.count.store(0, Relaxed);
+        self.clock.set_shortest_limit(None);
+        let UsageNotes { of_point, count, last, notes } = &self.usage;
+        let counters = notes.iter().map(|note| &note[0]);
+        counters.chain([of_point, count, last]).for_each(|word| word.store(0, Relaxed));
     }
 
     /// Notes the usage if a point has a limit, unless the last note is less than 1 / [`PER_SECOND`]
@@ -85,12 +99,9 @@ impl Thread {
 
     #[cold]
     fn note_usage_now(&self, now: u64) {
-        let UsageNotes { count: of_notes, notes, .. } = &self.usage;
-        // A handler that interrupts this may add a note, too. Then a note may be lost.
-        let mut count = (of_notes.load(Relaxed) as usize).min(NOTES);
-        let last = count.checked_sub(1).map(|last| notes[last][0].load(Relaxed));
+        let UsageNotes { count, last, notes, .. } = &self.usage;
         let least = calibrate::ticks_per_second() / PER_SECOND;
-        if last.is_some_and(|last| (now.wrapping_sub(last) as f64) < least) {
+        if (now.wrapping_sub(last.load(Relaxed)) as f64) < least {
             return;
         }
         // A thread follows a limit that was removed when it next begins the point; until then, the
@@ -100,37 +111,52 @@ impl Thread {
             return self.follow_limits();
         }
         let Some(found) = usage() else { return };
-        if count == NOTES {
-            count = self.thin_out();
-        }
-        let words = [now].into_iter().chain(found);
-        notes[count].iter().zip(words).for_each(|(word, value)| word.store(value, Relaxed));
-        of_notes.store(count as u64 + 1, Relaxed);
+        let number = count.load(Relaxed);
+        let [counter, words @ ..] = &notes[place(number)];
+        // A handler that interrupts this may keep a call, or take this note, which is then mixed of
+        // two readings.
+        counter.store(0, Relaxed);
+        words.iter().zip(found).for_each(|(word, value)| word.store(value, Relaxed));
+        counter.store(now, Relaxed);
+        last.store(now, Relaxed);
+        count.store(number.wrapping_add(1), Relaxed);
     }
 
-    /// Removes every second note of the older half, so that old notes are ever further apart.
-    /// Returns the number that is left.
-    fn thin_out(&self) -> usize {
-        let notes = &self.usage.notes;
-        let kept = (0..NOTES / 2).step_by(2).chain(NOTES / 2..NOTES);
-        for (to, from) in notes.iter().zip(kept) {
-            to.iter()
-                .zip(&notes[from])
-                .for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
+    /// The usage since the last note before a call of `elapsed` ticks began, and how many ticks
+    /// before. `None` without a note shortly before, or if `getrusage` fails.
+    pub(in crate::engine) fn usage_since(&self, start: u64, elapsed: u64) -> Option<(Usage, u64)> {
+        let age = |note: &[AtomicU64; 5]| start.wrapping_sub(note[0].load(Relaxed));
+        let notes = self.usage.notes.iter().filter(|note| (age(note) as i64) >= 0);
+        let note = notes.min_by_key(|note| age(note))?;
+        let before = age(note);
+        if before > (elapsed / 2).max(2 * stale_after()) {
+            return None;
         }
-        NOTES / 4 * 3
-    }
-
-    /// The usage since the last note before `start`. `None` if all notes are later.
-    pub(in crate::engine) fn usage_since(&self, start: u64) -> Option<Usage> {
-        let count = (self.usage.count.load(Relaxed) as usize).min(NOTES);
-        let notes = self.usage.notes[..count].iter().rev();
-        let is_before =
-            |note: &&[AtomicU64; 5]| (start.wrapping_sub(note[0].load(Relaxed)) as i64) >= 0;
-        let [_, then @ ..] =
-            notes.into_iter().find(is_before)?.each_ref().map(|it| it.load(Relaxed));
+        let [_, then @ ..] = note.each_ref().map(|it| it.load(Relaxed));
         let now = usage()?;
         let since = |at: usize| now[at].checked_sub(then[at]);
-        Some([since(0)?, since(1)?, since(2)?, since(3)?])
+        Some(([since(0)?, since(1)?, since(2)?, since(3)?], before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_notes_are_a_third_of_their_age_apart() {
+        let mut kept = [0; LEVELS * OF_LEVEL];
+        for number in 1..300_000_u64 {
+            kept[place(number)] = number;
+            if number % 997 != 0 {
+                continue;
+            }
+            let ages = std::iter::successors(Some(1), |age| Some(age + 1 + age / 7));
+            for age in ages.take_while(|age| *age < number) {
+                let start = number - age;
+                let last = kept.iter().filter(|kept| **kept <= start).max().unwrap();
+                assert!(start - last <= age / 3, "{number}: {age} ago: {last}");
+            }
+        }
     }
 }

@@ -75,7 +75,7 @@ pub struct SlowCall {
     pub others: Vec<Record>,
 }
 
-/// What the kernel counted of a thread during a call, and up to a millisecond before.
+/// What the kernel counted of a thread during a call, and shortly before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelCounts {
     /// Times that the thread gave up the CPU to wait.
@@ -86,6 +86,8 @@ pub struct KernelCounts {
     pub minor_faults: u64,
     /// Page faults that waited for a disk.
     pub major_faults: u64,
+    /// Ticks before the call that the counts contain.
+    pub before: u64,
 }
 
 /// A region around a slow call.

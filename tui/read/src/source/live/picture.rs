@@ -210,6 +210,7 @@ fn convert_box(copy: BoxPicture, created: u64) -> SlowCall {
         preemptions: facts.preemptions,
         minor_faults: facts.minor_faults,
         major_faults: facts.major_faults,
+        before: facts.before,
     };
     let around = enclosing.into_iter().map(|region| EnclosingRegion {
         point: region.point,
