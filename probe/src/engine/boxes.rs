@@ -97,6 +97,8 @@ pub(crate) fn keep_open(why: &str) {
     let region = thread.region_at(around);
     let Some(point) = region.point() else { return };
     let (reading, ()) = thread.read_clock(None, || ());
+    // A begin or end that a signal handler has interrupted reads the clock again.
+    thread.clock.disturb();
     let begun = region.begun(reading.off, reading.switches);
     let part = thread.part(&begun, reading);
     // After a lap, the region begins a little later than the stamp.
@@ -119,6 +121,7 @@ fn claim(process: &Process) -> Option<&BlackBox> {
 fn choose(process: &Process) -> Option<(&BlackBox, u64)> {
     let blocks = &process.segment.counters().boxes;
     let mut contents = [None; BOXES];
+    let mut is_one_claimed = false;
     for (content, block) in contents.iter_mut().zip(blocks) {
         let block = match block.load(Relaxed) {
             0 => new_box(process, block),
@@ -126,7 +129,11 @@ fn choose(process: &Process) -> Option<(&BlackBox, u64)> {
         };
         let found = block.and_then(|block| process.segment.black_box(block));
         let Some(found) = found else { continue };
-        let Some((state, number, span)) = found.content() else { continue };
+        let Some((state, number, span)) = found.content() else {
+            // Its span is not known, so too many of the others may seem to be among the slowest.
+            is_one_claimed = true;
+            continue;
+        };
         if number == 0 {
             return Some((found, state));
         }
@@ -136,11 +143,10 @@ fn choose(process: &Process) -> Option<(&BlackBox, u64)> {
     let is_slowest = |span: u64| all().filter(|other| other.3 > span).count() < SLOWEST;
     let newest = all().filter(|(.., span)| !is_slowest(*span));
     let oldest = newest.min_by_key(|(_, _, number, _)| *number);
-    // If many calls have equal spans, each is among the slowest, so the oldest is replaced. While a
-    // thread writes to a box, its span is not known, and too many of the others seem to be slowest.
-    let is_whole = contents.iter().all(Option::is_some);
-    let oldest =
-        oldest.or_else(|| all().filter(|_| is_whole).min_by_key(|(_, _, number, _)| *number));
+    // If many calls have equal spans, each is among the slowest, so the oldest is replaced; likewise
+    // if there is no memory for more boxes.
+    let oldest = oldest
+        .or_else(|| all().filter(|_| !is_one_claimed).min_by_key(|(_, _, number, _)| *number));
     oldest.map(|(found, state, ..)| (*found, *state))
 }
 
@@ -187,13 +193,13 @@ fn fill(process: &Process, thread: &Thread, claimed: &BlackBox, call: &Call, why
         preemptions,
         minor_faults,
         major_faults,
+        before,
         unix_ms: calibrate::unix_ns() / 1_000_000,
         depth: *around,
     };
     let enclosing = (0..*around as usize).map(|level| {
         let region = thread.region_at(level as u64);
         let point = region.point().map_or(UNKNOWN, |point| point.index() as u32);
-        before,
         Enclosing { point, start: region.start() }
     });
     let number = process.segment.counters().calls_kept[0].fetch_add(1, Relaxed).wrapping_add(1);
