@@ -1,12 +1,10 @@
 //! Why a kept call was slow: the chain of nested calls that took most of its time, and what its
 //! thread did then.
 //!
-//! A point is on the chain if its calls took at least half of the time of the call around them. The
-//! chain continues inside the longest of them, if that one took at least half of their time.
-//! Otherwise it ends with all of them together. The cause is what the thread did in the own time of
-//! the last call. If at least half of that was off the CPU, the kernel's counts of the whole slow
-//! call show why. Otherwise page faults are the cause if they took an estimated third of the time on
-//! the CPU.
+//! A point is on the chain if its calls took at least half of the time of the calls around them. The
+//! cause is what the thread did in the own time of the last point's calls. If at least half of that
+//! was off the CPU, the kernel's counts of the whole slow call show why. Otherwise page faults are
+//! the cause if they took an estimated third of the time on the CPU.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +13,15 @@ use pfp_read::snapshot::{KernelCounts, Limit, Record, SlowCall, Snapshot};
 /// About the time that a page fault without a disk takes, with clearing the page; seconds.
 const MINOR_FAULT: f64 = 1e-6;
 
-/// The kernel's counts of a call may contain as many seconds before it; of a long call, a quarter
-/// of its time.
-const BEFORE: f64 = 1e-3;
-
 /// Maximum number of calls of a chain.
 const LONGEST: usize = 64;
 
 /// Why a call was slow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// Ids of the points of the chain: its calls took at least half of the time of the call around
-    /// them. The first is directly in the slow call.
+    /// Ids of the points of the chain. Calls of the first are directly in the slow call.
     pub chain: Vec<u32>,
-    /// Ticks of the last one, without calls inside; of the slow call if the chain is empty. If many
-    /// calls of the last point took the time, the sum of their ticks.
+    /// Ticks of the last point's calls, without calls inside; of the slow call if the chain is empty.
     pub span: u64,
     /// What the thread did in that time.
     pub cause: Cause,
@@ -68,25 +60,24 @@ impl Cause {
 pub fn explain(call: &SlowCall, ticks_per_second: f64) -> Explanation {
     let mut chain = Vec::new();
     let mut depth = call.depth;
-    let (mut start, mut span, mut exclusive) = (call.start, call.span, call.exclusive);
+    let mut around = NestedCalls {
+        span: call.span,
+        exclusive: call.exclusive,
+        times: vec![(call.start, call.end())],
+        ..NestedCalls::default()
+    };
     loop {
-        let inside = nested(call, start, span, depth);
+        let mut inside = nested(call, &around.times, depth);
         let all = inside.iter().fold(0_u64, |all, sum| all.saturating_add(sum.span));
-        let own = span.saturating_sub(all);
+        let span = around.span.saturating_sub(all);
         // Another process may have written records that are nested without end.
-        let is_longer = |longest: &&NestedCalls| longest.span >= span / 2 && chain.len() < LONGEST;
-        let Some(longest) = inside.first().filter(is_longer) else {
-            let cause = cause(call, (own, exclusive), ticks_per_second);
-            return Explanation { chain, span: own, cause };
-        };
-        chain.push(longest.point);
-        let single = longest.longest.filter(|single| single.span >= longest.span / 2);
-        let Some(single) = single else {
-            // Many calls of one point.
-            let cause = cause(call, (longest.span, longest.exclusive), ticks_per_second);
-            return Explanation { chain, span: longest.span, cause };
-        };
-        (start, span, exclusive) = (single.start, single.span, single.exclusive);
+        let is_long = inside.first().is_some_and(|longest| longest.span >= around.span / 2);
+        if !is_long || chain.len() == LONGEST {
+            let cause = cause(call, (span, around.exclusive), ticks_per_second);
+            return Explanation { chain, span, cause };
+        }
+        around = inside.swap_remove(0);
+        chain.push(around.point);
         depth += 1;
     }
 }
@@ -97,8 +88,11 @@ fn cause(call: &SlowCall, (ticks, exclusive): (u64, u64), ticks_per_second: f64)
     let off_cpu = ticks.saturating_sub(exclusive).min(call.off_cpu);
     let on_cpu = ticks.saturating_sub(off_cpu) as f64 / ticks_per_second;
     // The estimate is low for a virtual machine, where a fault takes 2 us.
-    let faults =
-        |counts: KernelCounts| counts.minor_faults as f64 * MINOR_FAULT - BEFORE >= on_cpu / 3.0;
+    let faults = |counts: KernelCounts| {
+        // All the time before the call may be of faults.
+        let before = counts.before as f64 / ticks_per_second;
+        counts.minor_faults as f64 * MINOR_FAULT - before >= on_cpu / 3.0
+    };
     match call.kernel {
         Some(counts) if off_cpu < ticks / 2 && faults(counts) => Cause::Faulted,
         _ if off_cpu < ticks / 2 => Cause::Ran,
@@ -125,7 +119,7 @@ pub fn written(limit: Limit) -> String {
     format!("{cpu}{}", pfp_read::units::duration(limit.ns as f64 / 1e9))
 }
 
-/// The calls of a point directly inside another call.
+/// The calls of a point directly inside other calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NestedCalls {
     /// Id of the point.
@@ -136,35 +130,32 @@ pub struct NestedCalls {
     pub span: u64,
     /// Ticks on a CPU, without calls inside.
     pub exclusive: u64,
-    /// The longest of them.
-    longest: Option<Record>,
+    /// Begin and end of each, in the order of time.
+    times: Vec<(u64, u64)>,
 }
 
 /// The calls directly inside a slow call by point, the longest in all first. Of a call with very
 /// many calls inside, only the last ones are known.
 pub fn inside(call: &SlowCall) -> Vec<NestedCalls> {
-    nested(call, call.start, call.span, call.depth)
+    nested(call, &[(call.start, call.end())], call.depth)
 }
 
-/// The calls directly inside a call of the same thread, which has this depth.
-fn nested(call: &SlowCall, start: u64, span: u64, depth: u32) -> Vec<NestedCalls> {
-    let end = start.saturating_add(span);
-    let mut sums: BTreeMap<u32, NestedCalls> = BTreeMap::new();
-    for record in &call.records {
-        let is_inside = record.depth == (depth + 1) % 256
+/// The calls directly inside calls of the same thread, which have these times and this depth.
+fn nested(call: &SlowCall, around: &[(u64, u64)], depth: u32) -> Vec<NestedCalls> {
+    let is_inside = |record: &&Record| {
+        let after = around.partition_point(|(start, _)| *start <= record.start);
+        record.depth == (depth + 1) % 256
             && record.context == call.context
-            && record.start >= start
-            && record.end() <= end;
-        if is_inside {
-            let sum = sums.entry(record.point).or_default();
-            sum.point = record.point;
-            sum.count += 1;
-            sum.span = sum.span.saturating_add(record.span);
-            sum.exclusive = sum.exclusive.saturating_add(record.exclusive);
-            if sum.longest.is_none_or(|longest| longest.span < record.span) {
-                sum.longest = Some(*record);
-            }
-        }
+            && after.checked_sub(1).is_some_and(|last| record.end() <= around[last].1)
+    };
+    let mut sums: BTreeMap<u32, NestedCalls> = BTreeMap::new();
+    for record in call.records.iter().filter(is_inside) {
+        let sum = sums.entry(record.point).or_default();
+        sum.point = record.point;
+        sum.count += 1;
+        sum.span = sum.span.saturating_add(record.span);
+        sum.exclusive = sum.exclusive.saturating_add(record.exclusive);
+        sum.times.push((record.start, record.end()));
     }
     let mut sums: Vec<_> = sums.into_values().collect();
     sums.sort_by_key(|sum| std::cmp::Reverse(sum.span));
@@ -268,7 +259,9 @@ mod tests {
         let waited = SlowCall { exclusive: 10, ..call(290, 2, 1, short) };
         assert_eq!(explain(&waited, 1e9).cause, Cause::Waited);
         let mut faulted = call(0, 0, 0, Vec::new());
-        let kernel = |minor_faults| Some(KernelCounts { minor_faults, ..Default::default() });
+        let kernel = |minor_faults| {
+            Some(KernelCounts { minor_faults, before: 1_000_000, ..Default::default() })
+        };
         faulted.kernel = kernel(1_100);
         assert_eq!(explain(&faulted, 1e9).cause, Cause::Faulted, "0.1 ms at least of 0.5 us");
         faulted.kernel = kernel(900);
@@ -294,6 +287,14 @@ mod tests {
         assert_eq!((found.chain, found.span, found.cause), (vec![2], 420, Cause::Waited));
         let ran = SlowCall { exclusive: 80, ..call(0, 0, 0, many(14).collect()) };
         assert_eq!(explain(&ran, 1e9).cause, Cause::Ran);
+        // The call waits itself, and the many calls run in calls inside them.
+        let deep = many(1).flat_map(|around| {
+            let inside = record(3, 2, around.start + 1, 6, 6);
+            [inside, Record { start: inside.start + 6, ..inside }, around]
+        });
+        let ran = SlowCall { exclusive: 10, ..call(80, 30, 0, deep.collect()) };
+        let found = explain(&ran, 1e9);
+        assert_eq!((found.chain, found.span, found.cause), (vec![2, 3], 360, Cause::Ran));
     }
 
     #[test]
