@@ -8,8 +8,8 @@
 //!             '--> counters of the thread <-- read by pfp at the begin and end of regions
 //! ```
 //!
-//! The library has no engine. A copy of pfp finds the counters by [`pfp_alloc_numbers_1`], and starts
-//! the samples by [`pfp_alloc_start_samples_1`]. `probe/src/alloc/found.rs` says when the number
+//! The library has no engine. A copy of pfp finds the counters by [`pfp_alloc_numbers_2`], and starts
+//! the samples by [`pfp_alloc_start_samples_2`]. `probe/src/alloc/found.rs` says when the number
 //! changes.
 
 mod next;
@@ -32,14 +32,14 @@ use numbers::Numbers;
 /// The counters of the calling thread, which last as long as the thread. Null if the program does
 /// not allocate by these functions, because it defines them itself.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn pfp_alloc_numbers_1() -> *const Numbers {
+pub(crate) extern "C" fn pfp_alloc_numbers_2() -> *const Numbers {
     if storage::is_called() { storage::numbers() } else { ptr::null() }
 }
 
 /// Starts to sample live memory, about once in `rate` bytes. A sample calls `find` for the region
 /// that allocates.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn pfp_alloc_start_samples_1(find: samples::Find, rate: u64) {
+pub(crate) extern "C" fn pfp_alloc_start_samples_2(find: samples::Find, rate: u64) {
     samples::start(find, rate);
 }
 

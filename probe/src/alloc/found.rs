@@ -32,7 +32,7 @@ pub(crate) fn look_up(find: Option<samples::Find>) {
     let rate = variable(c"PFP_ALLOC_SAMPLE").and_then(|rate| rate.to_str()?.parse().ok());
     let rate = rate.unwrap_or(samples::USUAL_RATE);
     // SAFETY: the names are NUL-terminated.
-    let [numbers, start] = [c"pfp_alloc_numbers_1", c"pfp_alloc_start_samples_1"]
+    let [numbers, start] = [c"pfp_alloc_numbers_2", c"pfp_alloc_start_samples_2"]
         .map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
     PRELOADED.store(numbers, Relaxed);
     let Some(find) = find else { return };

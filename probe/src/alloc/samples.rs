@@ -54,7 +54,7 @@ pub(crate) struct SamplePlace {
     /// The words of a point; null if the sample belongs to no region.
     pub(crate) live: *const LiveWords,
     /// The point's sum of bytes in allocations of this size; null if the sample belongs to no
-    /// region.
+    /// region, or the point was reset since the region began.
     pub(crate) size: *const AtomicU64,
     /// The Unix time, seconds.
     pub(crate) birth: u64,

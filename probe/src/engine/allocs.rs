@@ -141,7 +141,7 @@ pub(super) extern "C" fn place_of_sample(size: u64) -> SamplePlace {
         let at_begin = thread.allocs_at_begin(tag)?;
         let words = at_begin.words()?;
         let sizes = words.sizes(at_begin.epoch.load(Relaxed) as u32);
-        let size = ptr::from_ref(&sizes[size_class(size)]);
+        let size = sizes.map_or(ptr::null(), |sizes| ptr::from_ref(&sizes[size_class(size)]));
         Some(SamplePlace { live: ptr::from_ref(words.live()).cast(), size, ..of_process })
     };
     of_region().unwrap_or(of_process)

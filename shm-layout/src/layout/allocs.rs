@@ -254,14 +254,19 @@ impl AllocWords {
         &self.live
     }
 
-    /// The words for sizes in a reset epoch, for the lane's thread.
+    /// The words for sizes in a reset epoch, for the lane's thread; zeros if the stored sizes are
+    /// older. `None` if they are newer.
     #[must_use]
-    pub fn sizes(&self, epoch: u32) -> &[AtomicU64; SIZES] {
-        if self.sizes_epoch.load(Ordering::Relaxed) != u64::from(epoch) {
+    pub fn sizes(&self, epoch: u32) -> Option<&[AtomicU64; SIZES]> {
+        let stored = self.sizes_epoch.load(Ordering::Relaxed) as u32;
+        if is_newer(stored, epoch) {
+            return None;
+        }
+        if stored != epoch {
             self.sizes.iter().for_each(|word| word.store(0, Ordering::Relaxed));
             self.sizes_epoch.store(u64::from(epoch), Ordering::Relaxed);
         }
-        &self.sizes
+        Some(&self.sizes)
     }
 
     /// The samples. `is_current` says whether an epoch is the point's. A reset during the call may
@@ -360,12 +365,13 @@ mod tests {
     #[test]
     fn sizes_belong_to_one_epoch() {
         let words = AllocWords::default();
-        words.sizes(3)[1].store(100, Ordering::Relaxed);
+        words.sizes(3).unwrap()[1].store(100, Ordering::Relaxed);
         words.live()[0].store(70, Ordering::Relaxed);
         words.live()[1].store(u64::MAX, Ordering::Relaxed);
         let samples = words.samples(|epoch| epoch == 3);
         assert_eq!((samples.sizes[1], samples.live_bytes, samples.live_samples), (100, 70, 0));
         assert_eq!(words.samples(|epoch| epoch == 4).sizes, [0; SIZES]);
-        assert_eq!(words.sizes(4)[1].load(Ordering::Relaxed), 0);
+        assert_eq!(words.sizes(4).unwrap()[1].load(Ordering::Relaxed), 0);
+        assert!(words.sizes(3).is_none(), "a region that began before the reset");
     }
 }
