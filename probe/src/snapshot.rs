@@ -222,8 +222,9 @@ impl Taken<'_> {
         });
         json.name("records")?.list(records, record)?;
         json.name("losses")?.object(|json| self.losses(json))?;
-        if self.picture.calls_dropped > 0 {
-            json.plain("slow_dropped", self.picture.calls_dropped)?;
+        let dropped = self.picture.calls_dropped();
+        if dropped > 0 {
+            json.plain("slow_dropped", dropped)?;
         }
         if self.boxes.is_empty() {
             return Ok(());
@@ -351,6 +352,9 @@ fn point<W: Write>(json: &mut Json<W>, point: &PointPicture) -> io::Result<()> {
     }
     if let Some(limit) = control.limit() {
         json.name("limit")?.object(|json| limit_of(json, limit))?;
+    }
+    if point.slow_calls > 0 {
+        json.plain("slow_calls", point.slow_calls)?;
     }
     if point.amounts.is_empty() {
         return Ok(());

@@ -284,7 +284,7 @@ fn the_documentation_has_every_field() {
     let [records, others] = [snapshot.records.clone(), snapshot.records.clone()];
     let call = SlowCall { limit, why, kernel, enclosing, records, others, ..Default::default() };
     (snapshot.slow, snapshot.slow_dropped) = (vec![call.into()], 1);
-    snapshot.points[0].limit = limit;
+    (snapshot.points[0].limit, snapshot.points[0].slow_calls) = (limit, 1);
     let Point { process, number, .. } = &mut snapshot.points[0];
     (*process, *number) = (Some(0), Some(0));
     (snapshot.points[0].device, snapshot.points[0].wall) = (true, true);

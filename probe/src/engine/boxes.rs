@@ -76,15 +76,10 @@ impl KeptLately {
 #[cold]
 pub(super) fn keep(thread: &Thread, call: &Call, why: Option<&str>) {
     let Some(process) = process::current().filter(|_| thread.is_alive()) else { return };
-    let [_, dropped] = &process.segment.counters().calls_kept;
+    process.segment.add_slow_call(call.point.index());
     let end = call.begun.start.wrapping_add(call.elapsed);
-    let is_kept = (why.is_some() || process.kept_lately.admits(end, call.elapsed))
-        && claim(process).is_some_and(|claimed| {
-            fill(process, thread, claimed, call, why);
-            true
-        });
-    if !is_kept {
-        dropped.fetch_add(1, Relaxed);
+    if why.is_some() || process.kept_lately.admits(end, call.elapsed) {
+        claim(process).inspect(|claimed| fill(process, thread, claimed, call, why));
     }
 }
 
@@ -202,7 +197,7 @@ fn fill(process: &Process, thread: &Thread, claimed: &BlackBox, call: &Call, why
         let point = region.point().map_or(UNKNOWN, |point| point.index() as u32);
         Enclosing { point, start: region.start() }
     });
-    let number = process.segment.counters().calls_kept[0].fetch_add(1, Relaxed).wrapping_add(1);
+    let number = process.segment.counters().calls_kept.fetch_add(1, Relaxed).wrapping_add(1);
     let written = thread.written();
     let ring = thread.ring().unwrap_or_default();
     let first = written.saturating_sub(ring.len() as u64);

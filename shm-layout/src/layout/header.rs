@@ -118,8 +118,8 @@ pub struct ProcessCounters {
     /// First block of each [box](crate::black_box), 0 for none. Zeros in segments of versions that
     /// lack these words.
     pub boxes: [AtomicU64; BOXES],
-    /// Slow calls that were kept in a box, and that were dropped.
-    pub calls_kept: [AtomicU64; 2],
+    /// Slow calls that were kept in a box.
+    pub calls_kept: AtomicU64,
 }
 
 /// How the process ended, if it did, in [`ProcessCounters::state`].

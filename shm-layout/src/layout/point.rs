@@ -3,12 +3,14 @@
 //! ```text
 //!  0 +---------------------------------------------------------------+
 //!    | ready | kind, line | name offset, length | file offset, length|
-//!    | shared cell | of: 1 + the metered point of this tuple, or 0   |
-//!    | amounts offset, length | second shared cell                   |
+//!    | shared cell | slow calls, of | amounts offset, length         |
+//!    | second shared cell                                            |
 //! 64 +---------------------------------------------------------------+
 //! ```
 //!
-//! `kind` is the upper half of a word, `line` the lower: see [`DEVICE`].
+//! `kind` is the upper half of a word, `line` the lower: see [`DEVICE`]. `slow calls` is the upper
+//! half of a word. The lower half is 1 + the metered point of this tuple, or 0. The slow calls of a
+//! tuple are counted in its metered point.
 //!
 //! The [amounts](crate::layout::amounts) are a text: a metered point has their names,
 //! `bytes,flops`, and a tuple its numbers, `2400,200`.
@@ -36,6 +38,9 @@ pub const DEVICE: u64 = 1 << 32;
 /// Flag in the same word, beside [`DEVICE`]: the point measures spans of the clock, which do not
 /// belong to a thread or a device.
 pub const WALL: u64 = 1 << 33;
+
+/// Bits of `of`, below the number of slow calls.
+const OF_BITS: u32 = 32;
 
 /// One point's entry; see the module for the drawing.
 #[repr(C, align(64))]
@@ -89,6 +94,8 @@ pub struct EntryPicture {
     pub of: Option<u32>,
     /// The names of a metered point's amounts, or the numbers of a tuple.
     pub amounts: Text,
+    /// Slow calls of the point, kept or dropped, modulo 2^32; 0 for a tuple.
+    pub slow_calls: u32,
 }
 
 /// Fills a word, unless another thread has filled it. The word is not overwritten, because the
@@ -147,6 +154,11 @@ impl PointEntry {
         self.name.store(name.pack(), ord!("point-name", Release));
     }
 
+    /// Counts a slow call.
+    pub(crate) fn add_slow_call(&self) {
+        self.of.fetch_add(1 << OF_BITS, Ordering::Relaxed);
+    }
+
     /// Publishes one of the point's two cells on the overflow lane, unless another thread was
     /// faster; returns the published cell. Pairs with `point-cell-seen`.
     pub fn set_shared_cell(&self, second: bool, offset: u64) -> u64 {
@@ -189,12 +201,12 @@ impl PointEntry {
             shared_cells: self.shared_cells(),
             of: self.of(),
             amounts: Text::unpack(self.amounts.load(Ordering::Relaxed)),
+            slow_calls: (self.of.load(Ordering::Relaxed) >> OF_BITS) as u32,
         })
     }
 
-    fn of(&self) -> Option<u32> {
-        let of = self.of.load(Ordering::Relaxed);
-        // A number beyond 32 bits was never written here.
-        u32::try_from(of.checked_sub(1)?).ok()
+    /// The metered point of a tuple.
+    pub(crate) fn of(&self) -> Option<u32> {
+        (self.of.load(Ordering::Relaxed) as u32).checked_sub(1)
     }
 }

@@ -20,8 +20,8 @@ pub struct Picture {
     pub clock: ClockPicture,
     /// The memory that is not freed yet.
     pub heap: HeapPicture,
-    /// Slow calls that were not kept in a box.
-    pub calls_dropped: u64,
+    /// Slow calls that were kept in a box.
+    pub calls_kept: u64,
     /// The points, by number.
     pub points: Vec<PointPicture>,
     /// The lanes that have ever been used, by number; the overflow lane last.
@@ -32,6 +32,15 @@ pub struct Picture {
     pub cells: Vec<CellReading>,
     /// Counts of what was refused or lost.
     pub losses: Losses,
+}
+
+impl Picture {
+    /// Slow calls that were not kept in a box.
+    #[must_use]
+    pub fn calls_dropped(&self) -> u64 {
+        let all = self.points.iter().fold(0_u64, |all, it| all + u64::from(it.slow_calls));
+        all.saturating_sub(self.calls_kept)
+    }
 }
 
 /// Memory that was allocated in the process and is not freed yet, estimated by samples. Zeros if no
@@ -87,6 +96,8 @@ pub struct PointPicture {
     /// When it was last reset, in nanoseconds of CLOCK_MONOTONIC_RAW; `None` if it never was, or if
     /// the time is not known. A process that resets a point may write any time.
     pub reset_ns: Option<u64>,
+    /// Its slow calls, kept or dropped, modulo 2^32.
+    pub slow_calls: u32,
     /// The names of the amounts of a metered point.
     pub amounts: Vec<String>,
     /// Set if the point is a tuple of a metered point. The readings of the metered point include

@@ -196,7 +196,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let [live_bytes, live_samples, peak_bytes] =
             counters.heap.each_ref().map(|word| not_negative(get(word)));
         picture.heap = HeapPicture { live_bytes, live_samples, peak_bytes };
-        picture.calls_dropped = get(&counters.calls_kept[1]);
+        picture.calls_kept = get(&counters.calls_kept);
         picture.losses = Losses {
             points_refused: get(&counters.points_refused),
             space_refused: get(&counters.space_refused),
@@ -390,6 +390,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                 }
                 (point.line, point.control, *last) = (entry.line, control, entry);
                 (point.device, point.wall, point.reset_ns) = (entry.device, entry.wall, reset_ns);
+                point.slow_calls = entry.slow_calls;
             } else {
                 let (name, file) = (text(entry.name)?, text(entry.file)?);
                 let id = id as u32;
@@ -404,7 +405,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                         amounts.try_push(heap::text(name)?)?;
                     }
                 }
-                let EntryPicture { line, device, wall, .. } = entry;
+                let EntryPicture { line, device, wall, slow_calls, .. } = entry;
                 let point = PointPicture {
                     id,
                     name,
@@ -414,6 +415,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                     wall,
                     control,
                     reset_ns,
+                    slow_calls,
                     amounts,
                     tuple,
                 };

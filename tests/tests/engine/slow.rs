@@ -134,6 +134,8 @@ fn slow_calls_beyond_the_boxes_are_counted() {
     let kept = calls.iter().map(|call| call.number).max().expect("there are calls");
     // Each call of the storm is slow: less its overhead, it still takes more than its limit of 1 us.
     assert_eq!(kept + snapshot.slow_dropped, STORM);
+    let point = snapshot.point(calls[0].point).expect("it is there");
+    assert_eq!(point.slow_calls, STORM);
     // Each kept call exceeds the limit, and the slowest one takes its 2 us.
     let mut spans: Vec<_> = calls.iter().map(|call| call.span).collect();
     spans.sort_unstable();

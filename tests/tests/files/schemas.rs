@@ -53,8 +53,9 @@ const OF_ALLOCS: [&str; 7] = [
     ".points[].counts_allocs",
 ];
 /// Optional fields of snapshots with slow calls.
-const OF_SLOW: [&str; 6] = [
+const OF_SLOW: [&str; 7] = [
     ".points[].limit",
+    ".points[].slow_calls",
     ".slow",
     ".slow[].enclosing",
     ".slow[].kernel",

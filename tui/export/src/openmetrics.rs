@@ -57,7 +57,6 @@ use super::subject::Subject;
 use pfp_model::headline::clock_word;
 use pfp_model::{allocs, heap_samples};
 use pfp_read::snapshot::{Allocs, Bucket, Cell, Heap, Loss, Snapshot, Stats, total};
-use pfp_read::waits::WaitTotals;
 
 /// End of the first bucket, seconds.
 const FIRST: f64 = 1e-8;
@@ -264,6 +263,11 @@ impl Exposition {
         kind: MetricType,
         of: impl Fn(&ProcessSeries, &mut dyn FnMut(&Labels, Number) -> fmt::Result) -> fmt::Result,
     ) -> fmt::Result {
+        // Errors stop at the first series.
+        let has_any = |part| of(part, &mut |_, _| Err(fmt::Error)).is_err();
+        if !self.parts.iter().any(has_any) {
+            return Ok(());
+        }
         let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
         for part in &self.parts {
             of(part, &mut |labels, value| {
@@ -326,10 +330,6 @@ impl Exposition {
             ("pfp_alloc_bytes", "Allocated bytes, without nested calls.", Counter, |it| it.bytes),
             ("pfp_freed_bytes", "Freed bytes, without nested calls.", Counter, |it| it.freed),
         ];
-        let has_any = |part: &ProcessSeries| allocs(&part.snapshot.cells).is_any();
-        if !self.parts.iter().any(has_any) {
-            return Ok(());
-        }
         for (name, help, kind, of) in FAMILIES {
             self.family(encoder, &(name, help, None), kind, |part, add| {
                 part.each(|labels, _, cells| match allocs(cells) {
@@ -338,7 +338,7 @@ impl Exposition {
                 })
             })?;
         }
-        self.live(encoder)
+        Ok(())
     }
 
     /// Writes the memory of each point, and of each process, that is not freed yet.
@@ -367,12 +367,8 @@ impl Exposition {
         Ok(())
     }
 
-    /// Writes the times of waits; nothing if no process is sampled.
+    /// Writes the times of waits.
     fn waits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let has_any = |part: &ProcessSeries| WaitTotals::of(&part.snapshot).is_some();
-        if !self.parts.iter().any(has_any) {
-            return Ok(());
-        }
         let help = "Time that threads waited in the point, or were queued, by reason; sampled.";
         let waits = ("pfp_wait", help, Some(Unit::Seconds));
         self.family(encoder, &waits, MetricType::Counter, |part, add| {
@@ -414,6 +410,11 @@ impl Exposition {
         self.family(out, &enabled, MetricType::Gauge, |part, add| {
             let value = |point: &SeriesPoint| Number::Real(f64::from(u8::from(point.enabled)));
             part.points.iter().try_for_each(|point| add(&point.labels, value(point)))
+        })?;
+        let help = "Calls that were beyond their point's limit, or that the program asked to keep.";
+        self.family(out, &("pfp_slow_calls", help, None), MetricType::Counter, |part, add| {
+            let mut counts = part.points.iter().filter_map(|it| Some((&it.labels, it.slow_calls?)));
+            counts.try_for_each(|(labels, count)| add(labels, Number::Whole(count)))
         })
     }
 
@@ -433,10 +434,6 @@ impl Exposition {
         self.family(encoder, &("pfp_cells_busy", help, None), MetricType::Gauge, |part, add| {
             let busy = part.snapshot.losses[Loss::CellsBusy];
             add(&part.of_process(), Number::Real(busy as f64))
-        })?;
-        let help = "Calls that were beyond their point's limit, or that the program asked to keep.";
-        self.family(encoder, &("pfp_slow_calls", help, None), MetricType::Counter, |part, add| {
-            add(&part.of_process(), Number::Whole(part.snapshot.slow_calls()))
         })?;
         let losses_of = ("pfp_losses", "What was lost, refused or repaired.", None);
         self.family(encoder, &losses_of, MetricType::Counter, |part, add| {
@@ -514,6 +511,7 @@ impl Collector for Exposition {
         sums.iter().try_for_each(|(family, of)| self.sum(out, family, *of))?;
         self.amounts(out)?;
         self.allocs(out)?;
+        self.live(out)?;
         self.waits(out)?;
         self.histograms(out)?;
         self.points(out)?;
@@ -525,9 +523,10 @@ impl Collector for Exposition {
 mod tests {
     use super::*;
     use pfp_model::Model;
+    use pfp_read::snapshot::Limit;
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
-    use pfp_read::waits::{WaitTotal, WaitsReport};
+    use pfp_read::waits::{WaitTotal, WaitTotals, WaitsReport};
 
     fn exported(per_thread: bool, change: impl Fn(&mut Snapshot)) -> (Model, String) {
         let mut snapshot = Synthetic::new().poll().unwrap();
@@ -685,6 +684,30 @@ mod tests {
         };
         assert_eq!((of("lock", "JOBS"), of("run queue", "")), (1.5, 0.25));
         assert_eq!(text.matches("pfp_wait_seconds_total{").count(), 2, "points that are exported");
+    }
+
+    #[test]
+    fn points_with_a_limit_have_a_count_of_slow_calls() {
+        let (model, text) = exported(false, |snapshot| {
+            snapshot.points[1].limit = Some(Limit { ns: 5_000, cpu: false });
+            snapshot.points[2].slow_calls = 3;
+        });
+        for (id, count) in [(1, 0.0), (2, 3.0)] {
+            let point = model.point(id).unwrap().name();
+            let labels = format!("process=\"my_app\",pid=\"4711\",point=\"{point}\"");
+            assert_eq!(value(&text, &format!("pfp_slow_calls_total{{{labels}}}")), count);
+        }
+        assert_eq!(text.matches("pfp_slow_calls_total{").count(), 2);
+    }
+
+    #[test]
+    fn a_process_has_its_memory_even_if_no_point_counts() {
+        let (_, text) = exported(false, |snapshot| {
+            snapshot.heap = Some(Heap { live_bytes: 70, live_samples: 1, peak_bytes: 90 });
+        });
+        let of = |name| value(&text, &format!("{name}{{process=\"my_app\",pid=\"4711\"}}"));
+        assert_eq!((of("pfp_process_live_bytes"), of("pfp_process_peak_bytes")), (70.0, 90.0));
+        assert!(!text.contains("pfp_allocs"), "families without series are left out: {text}");
     }
 
     #[test]

@@ -157,6 +157,10 @@ pub fn requests<E>(
             if let Some(load) = point.load {
                 metrics.gauge(NumberKind::Load, attributes.clone(), Number::AsDouble(load));
             }
+            if let Some(count) = point.slow_calls {
+                let begin = metrics.begin_unix_ns;
+                metrics.sum(NumberKind::SlowCalls, begin, attributes.clone(), whole(count));
+            }
             metrics.gauge(NumberKind::Enabled, attributes, Number::AsInt(point.enabled.into()));
             if batch.data_points + metrics.data_points >= AT_ONCE {
                 batch.take(&mut metrics);
@@ -320,7 +324,6 @@ impl ProcessMetrics {
         let snapshot = &part.snapshot;
         let begin = self.begin_unix_ns;
         self.sum(NumberKind::Overhead, begin, Vec::new(), Number::AsDouble(part.overhead()));
-        self.sum(NumberKind::SlowCalls, begin, Vec::new(), whole(snapshot.slow_calls()));
         for (kind, count) in losses(snapshot) {
             self.sum(NumberKind::Losses, begin, vec![text("pfp.loss.kind", kind)], whole(count));
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::subject::Subject;
 use pfp_model::amounts;
-use pfp_read::snapshot::{self, Cell, Loss, PointState, Snapshot, total};
+use pfp_read::snapshot::{self, Cell, Loss, Point, PointState, Snapshot, total};
 use pfp_read::waits::WaitTotals;
 
 /// The series of one snapshot: of a process, or of several processes that are watched as one.
@@ -29,9 +29,15 @@ pub(super) struct SeriesPoint {
     id: u32,
     pub(super) load: Option<f64>,
     pub(super) enabled: bool,
+    /// Its slow calls. `None` if it has none, and no limit.
+    pub(super) slow_calls: Option<u64>,
     /// The number of resets before the first poll. OTLP needs it for the start times of sums.
     #[cfg(feature = "otlp")]
     pub(super) resets: u32,
+}
+
+fn slow_calls(point: &Point) -> Option<u64> {
+    (point.limit.is_some() || point.slow_calls > 0).then_some(point.slow_calls)
 }
 
 /// The labels of a series.
@@ -86,6 +92,7 @@ impl ProcessSeries {
                 // A device's load is left out, so that loads add up to CPUs.
                 load: shown.figures.load().filter(|_| !shown.figures.point().device),
                 enabled: shown.figures.state() == PointState::On,
+                slow_calls: slow_calls(shown.figures.point()),
                 #[cfg(feature = "otlp")]
                 resets: shown.figures.point().resets,
             }

@@ -138,12 +138,6 @@ impl Snapshot {
         }
     }
 
-    /// Number of slow calls of one process, kept or not; also those that it asked to keep.
-    pub fn slow_calls(&self) -> u64 {
-        let kept = self.slow.iter().map(|call| call.number).max().unwrap_or(0);
-        kept.saturating_add(self.slow_dropped)
-    }
-
     /// A point by its id.
     pub fn point(&self, id: u32) -> Option<&Point> {
         let place = self.points.binary_search_by_key(&id, |point| point.id).ok()?;
@@ -365,6 +359,10 @@ pub struct Point {
     /// The time beyond which its calls are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// Number of its slow calls, kept or not; also those that the program asked to keep. In one
+    /// process, it is modulo 2^32. A reset leaves it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub slow_calls: u64,
     /// Whether the point's state was left by a viewer that was killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left_over: bool,

@@ -26,6 +26,11 @@ impl Record {
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.span)
     }
+
+    /// The record in a snapshot that begins `ticks` later. `None` if the region began before.
+    pub fn after(&self, ticks: u64) -> Option<Self> {
+        Some(Self { start: self.start.checked_sub(ticks)?, ..*self })
+    }
 }
 
 /// New records of one lane's ring. A lane's records are numbered from 0 on as they are written. Of

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use pfp_shm_layout::control;
 use serde::{Deserialize, Serialize};
 
 use super::Record;
@@ -15,6 +16,20 @@ pub struct Limit {
     /// Whether it is a limit of the time on a CPU, and not of the time by the clock.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cpu: bool,
+}
+
+impl Limit {
+    /// The limit that a segment stores for this time: rounded down to two digits. `None` below 1 us
+    /// and above 99 s.
+    pub fn stored(ns: u64, cpu: bool) -> Option<Self> {
+        control::Limit::new(ns, cpu).map(Self::from)
+    }
+}
+
+impl From<control::Limit> for Limit {
+    fn from(limit: control::Limit) -> Self {
+        Self { ns: limit.ns(), cpu: limit.is_cpu() }
+    }
 }
 
 /// `5.00ms`, or `5.00ms on a CPU`.
@@ -104,6 +119,21 @@ impl SlowCall {
     /// its own calls.
     pub fn key(&self) -> (u32, u64) {
         (self.lane, self.number)
+    }
+
+    /// The call in a snapshot that begins `ticks` later. `None` if the call began before.
+    pub fn after(&self, ticks: u64) -> Option<Self> {
+        Some(Self {
+            start: self.start.checked_sub(ticks)?,
+            enclosing: self
+                .enclosing
+                .iter()
+                .map(|it| EnclosingRegion { start: it.start.saturating_sub(ticks), ..*it })
+                .collect(),
+            records: self.records.iter().filter_map(|record| record.after(ticks)).collect(),
+            others: self.others.iter().filter_map(|record| record.after(ticks)).collect(),
+            ..self.clone()
+        })
     }
 
     /// When it ended, or was kept: ticks since the segment was created.

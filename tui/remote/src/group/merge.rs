@@ -337,6 +337,7 @@ pub(super) fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, runn
     if sum.limit != point.limit {
         sum.limit = None;
     }
+    sum.slow_calls = sum.slow_calls.saturating_add(point.slow_calls);
 }
 
 /// Adds the usage of one more process.

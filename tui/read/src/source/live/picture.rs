@@ -1,5 +1,6 @@
 //! Converts a picture of a segment to a snapshot.
 
+use std::cmp::Reverse;
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::SystemTime;
 
 use pfp_shm_layout::black_box::{BOXES, BoxPicture};
 use pfp_shm_layout::calls::{self, CallAllocs, CallSums};
-use pfp_shm_layout::control::{self, Control};
+use pfp_shm_layout::control::Control;
 use pfp_shm_layout::copy::Note;
 use pfp_shm_layout::header::{self, Facts};
 use pfp_shm_layout::lane::LaneState;
@@ -157,11 +158,7 @@ pub(super) fn convert_record(lane: u32, record: &ring::Record, created: u64) -> 
     }
 }
 
-pub(super) fn convert_limit(limit: control::Limit) -> Limit {
-    Limit { ns: limit.ns(), cpu: limit.is_cpu() }
-}
-
-/// Maximum number of records of other threads that a slow call gets.
+/// Maximum number of records of other threads that a slow call gets: the longest.
 const MOST_OTHERS: usize = 2_500;
 
 /// The slow calls of a process, by the place of their boxes.
@@ -186,7 +183,7 @@ impl SlowCalls {
             let during = |record: &&Record| {
                 record.lane != call.lane && record.end() > call.start && record.start < call.end()
             };
-            call.others = rings.iter().filter(during).copied().take(MOST_OTHERS).collect();
+            call.others = longest(rings.iter().filter(during).copied().collect(), MOST_OTHERS);
             self.0[place] = Some(Arc::new(call));
         }
     }
@@ -197,6 +194,16 @@ impl SlowCalls {
         calls.sort_by_key(|call| call.key());
         calls
     }
+}
+
+/// The longest records, by lane and end.
+fn longest(mut records: Vec<Record>, most: usize) -> Vec<Record> {
+    if records.len() > most {
+        records.select_nth_unstable_by_key(most, |record| Reverse(record.span));
+        records.truncate(most);
+        records.sort_by_key(|record| (record.lane, record.end()));
+    }
+    records
 }
 
 fn convert_box(copy: BoxPicture, created: u64) -> SlowCall {
@@ -230,7 +237,7 @@ fn convert_box(copy: BoxPicture, created: u64) -> SlowCall {
         exclusive: facts.exclusive,
         off_cpu: facts.off_cpu,
         switches: facts.switches,
-        limit: limit.map(convert_limit),
+        limit: limit.map(Limit::from),
         why,
         kernel: (facts.is_usage_known == 1).then_some(kernel),
         enclosing: around.collect(),
@@ -383,7 +390,7 @@ pub(super) fn convert(
             overhead_inside: clock.overhead_inside,
             overhead_pair: clock.overhead_pair,
         },
-        slow_dropped: picture.calls_dropped,
+        slow_dropped: picture.calls_dropped(),
         heap: (picture.heap != HeapPicture::default()).then(|| {
             let HeapPicture { live_bytes, live_samples, peak_bytes } = picture.heap;
             Heap { live_bytes, live_samples, peak_bytes }
@@ -407,7 +414,8 @@ pub(super) fn convert(
                     .map(|ns| ticks_until(ns, facts, clock.ticks_per_second)),
                 fenced: point.control.fenced(),
                 counts_allocs: point.control.counts_allocs(),
-                limit: point.control.limit().map(convert_limit),
+                limit: point.control.limit().map(Limit::from),
+                slow_calls: point.slow_calls.into(),
                 amounts: point.amounts.clone(),
                 ..Point::default()
             })
@@ -452,5 +460,27 @@ pub(super) fn point_state(control: Control) -> PointState {
         (true, _) => PointState::InvalidBeginBegin,
         (false, true) => PointState::On,
         (false, false) => PointState::Off,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_records_are_kept_in_their_order() {
+        let record = |lane, start, span| Record {
+            lane,
+            point: 1,
+            start,
+            span,
+            exclusive: span,
+            depth: 0,
+            context: 0,
+        };
+        let all = vec![record(0, 5, 9), record(0, 20, 2), record(1, 0, 3), record(1, 4, 50)];
+        let most = longest(all.clone(), 3);
+        assert_eq!(most, [all[0], all[2], all[3]]);
+        assert_eq!(longest(all.clone(), 4), all);
     }
 }
