@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::histogram;
-use pfp_read::snapshot::{Allocs, Cell, Edge, HeapSamples, Point, Snapshot, Stats};
+use pfp_read::snapshot::{Allocs, Cell, Edge, HeapSamples, Point, SlowCall, Snapshot, Stats};
 use pfp_read::waits::WaitTotals;
 
 /// The growth from `from` to `to`. `None` if `to` is of another process, or not later than `from`.
@@ -62,13 +62,14 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
             begin => begin.map(|begin| begin.saturating_sub(from.elapsed_ticks)),
         }
         .filter(|since| *since > 0 || point.resets > 0);
+        let before = from.point(point.id).map_or(0, |before| before.slow_calls);
+        point.slow_calls = point.slow_calls.saturating_sub(before);
     }
+    to.slow_dropped = to.slow_dropped.saturating_sub(from.slow_dropped);
+    let later = |call: &Arc<SlowCall>| call.after(from.elapsed_ticks).map(Arc::new);
+    to.slow = to.slow.iter().filter_map(later).collect();
     to.losses = to.losses.since(&from.losses);
-    to.records.retain_mut(|record| {
-        let start = record.start.checked_sub(from.elapsed_ticks);
-        record.start = start.unwrap_or_default();
-        start.is_some()
-    });
+    to.records = to.records.iter().filter_map(|it| it.after(from.elapsed_ticks)).collect();
     let totals = WaitTotals::between(from, &to);
     if let Some(waits) = &mut to.waits {
         Arc::make_mut(waits).totals = totals;
@@ -120,7 +121,7 @@ fn sampled(before: &HeapSamples, now: &HeapSamples) -> HeapSamples {
 mod tests {
     use super::*;
     use crate::PointWindow;
-    use pfp_read::snapshot::total;
+    use pfp_read::snapshot::{EnclosingRegion, Record, total};
     use pfp_read::source::synthetic::Synthetic;
     use pfp_read::source::{Change, Source};
 
@@ -170,6 +171,28 @@ mod tests {
         let cell = &window.cells_of(1)[0];
         assert_eq!(cell.allocs, expected);
         assert_eq!((cell.heap.live_bytes, cell.heap.sizes[2]), (7, 100));
+    }
+
+    #[test]
+    fn a_window_has_the_slow_calls_that_began_in_it() {
+        let mut all = Synthetic::new().polls(2);
+        let begin = all[0].elapsed_ticks;
+        let call = |start| {
+            let (lane, point, span, exclusive, depth, context) = (0, 1, 1, 1, 0, 0);
+            let record = Record { lane, point, start, span, exclusive, depth, context };
+            let around = EnclosingRegion { point: 2, start: start - 9 };
+            let (records, enclosing) = (vec![record], vec![around]);
+            Arc::new(SlowCall { start, records, enclosing, ..SlowCall::default() })
+        };
+        let slow = [vec![call(begin - 1)], vec![call(begin - 1), call(begin + 5)]];
+        for (snapshot, (slow, count)) in all.iter_mut().zip(slow.into_iter().zip([4, 9])) {
+            snapshot.slow = slow;
+            (snapshot.slow_dropped, snapshot.points[1].slow_calls) = (count - 1, count);
+        }
+        let window = between(&all[0], all[1].clone()).unwrap();
+        assert_eq!((window.slow_dropped, window.points[1].slow_calls), (5, 5));
+        let [call] = &window.slow[..] else { panic!("{:?}", window.slow) };
+        assert_eq!((call.start, call.records[0].start, call.enclosing[0].start), (5, 5, 0));
     }
 
     /// A region that is open all the time has no new measurements, but its memory is alive.

@@ -100,12 +100,7 @@ impl Own {
 
     /// Whether this viewer has set this limit. Returns true only once per change.
     fn take_limit(&mut self, limit: Option<Limit>, unix_ns: u64) -> bool {
-        // A segment stores two digits.
-        let is_same = |own: &mut Option<Limit>| match (*own, limit) {
-            (Some(own), Some(limit)) => own.cpu == limit.cpu && own.ns - own.ns / 10 <= limit.ns,
-            (own, limit) => own.is_none() && limit.is_none(),
-        };
-        self.limit.take_if(|own| is_same(own) && unix_ns < self.until_unix_ns).is_some()
+        self.limit.take_if(|own| *own == limit && unix_ns < self.until_unix_ns).is_some()
     }
 
     /// Whether this viewer has set the flag to this value. Returns true only once per change.

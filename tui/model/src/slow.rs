@@ -199,17 +199,8 @@ pub fn parse_limit(text: &str) -> Result<Option<Limit>, String> {
         None => (false, text),
     };
     let seconds = crate::alpha::seconds(time).ok_or_else(expected)?;
-    let ns = (seconds * 1e9).round();
-    if !(1e3..=99e9).contains(&ns) {
-        return Err(format!("expected a time from 1us to 99s, found {time}"));
-    }
-    // A process stores two digits.
-    let ns = ns as u64;
-    let mut unit = 100;
-    while ns / unit >= 100 {
-        unit *= 10;
-    }
-    Ok(Some(Limit { ns: ns / unit * unit, cpu }))
+    let limit = Limit::stored((seconds * 1e9).round() as u64, cpu);
+    limit.map(Some).ok_or_else(|| format!("expected a time from 1us to 99s, found {time}"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use pfp_model::slow::{self, Cause};
 use pfp_read::local_time::time_of_day;
 use pfp_read::snapshot::{Point, SlowCall, Snapshot};
 use pfp_read::source;
-use pfp_read::text::clean;
 use pfp_read::units;
 
 /// Which slow calls to print.
@@ -126,9 +125,7 @@ fn text(snapshot: &Snapshot) -> String {
             "" => slow::words(call, snapshot),
             why => why.to_owned(),
         };
-        let [name, thread, why] =
-            [slow::name(call.point, snapshot), slow::thread(call, snapshot), why]
-                .map(|text| clean(&text).into_owned());
+        let (name, thread) = (slow::name(call.point, snapshot), slow::thread(call, snapshot));
         lines += &format!(
             "{:<8}  {:>8}  {:>8}  {name:<24}  {thread:<16}  {why}\n",
             time_of_day(call.unix_ms.saturating_mul(1_000_000)),

@@ -7,7 +7,6 @@ use crate::screens::prelude::*;
 use pfp_model::slow;
 use pfp_read::local_time::time_of_day;
 use pfp_read::snapshot::{KernelCounts, SlowCall};
-use pfp_read::text::clean;
 
 /// Columns of the mark of the cursor.
 const MARK: usize = 1;
@@ -44,7 +43,7 @@ fn thread(call: &Arc<SlowCall>, common: &Common) -> String {
 fn why(call: &Arc<SlowCall>, common: &Common) -> String {
     match (call.why.as_str(), common.model.snapshot()) {
         ("", Some(snapshot)) => slow::words(call, snapshot),
-        (why, _) => clean(why).into_owned(),
+        (why, _) => why.to_owned(),
     }
 }
 
@@ -194,13 +193,13 @@ fn about_call(
 ) -> Vec<Line<'static>> {
     let (styles, scale) = (&common.styles, common.scale());
     let ticks = |ticks: u64| scale.single(ticks as f64);
-    let cut = |line: String| Line::raw(text::cut(&clean(&line), width, styles.glyphs.ellipsis));
+    let cut = |line: String| Line::raw(text::cut(&line, width, styles.glyphs.ellipsis));
     let mut lines = vec![Line::raw("")];
     let around = call.enclosing.iter().map(|region| slow::name(region.point, snapshot));
     let path: Vec<_> = around.chain([slow::name(call.point, snapshot)]).collect();
     let over = call.limit.map_or(String::new(), |limit| format!(", over {limit}"));
     let title = format!(" {}{over}", path.join(" > "));
-    let title = text::cut(&clean(&title), width, styles.glyphs.ellipsis);
+    let title = text::cut(&title, width, styles.glyphs.ellipsis);
     lines.push(Line::styled(title, styles.theme.process));
     lines.push(cut(format!(
         " {} by the clock: {} on a CPU, {} off it",

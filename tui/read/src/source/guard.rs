@@ -82,6 +82,13 @@ pub(crate) fn clean_snapshot(snapshot: &mut Snapshot) {
     for lane in &mut snapshot.lanes {
         clean_in_place(&mut lane.name);
     }
+    for call in &mut snapshot.slow {
+        if call.depth > 255 || matches!(clean(&call.why), Cow::Owned(_)) {
+            let call = Arc::make_mut(call);
+            call.depth %= 256;
+            clean_in_place(&mut call.why);
+        }
+    }
     // A report that was sampled here is clean already.
     if let Some(waits) = snapshot.waits.as_mut().filter(|waits| !waits.is_clean) {
         Arc::make_mut(waits).clean();
@@ -103,6 +110,7 @@ mod tests {
     use anyhow::Result;
 
     use super::*;
+    use crate::snapshot::SlowCall;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
     use crate::waits::WaitsReport;
@@ -123,6 +131,9 @@ mod tests {
             let edge = |point| Edge { point, ..Edge::default() };
             snapshot.edges = vec![edge(2), edge(1), edge(2)];
             let limit = Some("\x1b[2J".into());
+            let why = "\x1b[1mnow".into();
+            let call = SlowCall { why, depth: u32::MAX, ..SlowCall::default() };
+            snapshot.slow = vec![Arc::new(call)];
             snapshot.waits = Some(Arc::new(WaitsReport { limit, ..WaitsReport::default() }));
             Ok(snapshot)
         }
@@ -135,6 +146,7 @@ mod tests {
         for hostile in ["\\u001b", "\\u0007", "\\r", "\u{202e}", "\u{9b}", "null,\"reported"] {
             assert!(!json.contains(hostile), "{hostile:?}");
         }
+        assert_eq!(snapshot.slow[0].depth, 255);
         assert!(snapshot.points.is_sorted_by(|a, b| a.id < b.id));
         assert!(snapshot.cells.is_sorted_by(|a, b| a.key() < b.key()));
         assert!(snapshot.edges.is_sorted_by(|a, b| a.key() < b.key()));

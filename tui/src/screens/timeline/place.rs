@@ -58,7 +58,11 @@ impl TimeView {
         let ns = call.span as f64 / picture.ticks_per_second * 1e9;
         self.picture = Some(picture);
         self.span_ns = Some(step_above((ns * 1.2) as u64).clamp(SHORTEST_NS, LONGEST_NS));
-        self.line = Some(TimelineRow { lane: call.lane, strand: 0, depth: call.depth });
+        // A call that the program asked to keep has no record, since it had not ended.
+        let of_lane = || self.regions().filter(|(line, _)| line.lane == call.lane);
+        let is_call = |region: &Region| (region.start, region.point) == (call.start, call.point);
+        let found = of_lane().find(|(_, region)| is_call(region)).or(of_lane().next());
+        self.line = found.map(|(line, _)| line);
         let room = self.ticks().saturating_sub(call.span) / 2;
         self.right = Some(call.end().saturating_add(room).max(self.ticks()));
         self.at = Some(call.start);
