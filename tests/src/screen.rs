@@ -155,6 +155,21 @@ impl<'a> Screen<'a> {
         self.wait_for(what, shows)
     }
 
+    /// Presses the key that opens a prompt, and types a text instead of the suggested one.
+    ///
+    /// It waits for the prompt: a viewer that was not running for some milliseconds reads all keys at
+    /// once, and outside of a prompt it takes many keys at once for pasted text.
+    #[track_caller]
+    pub fn fill(&self, key: &str, text: &str) {
+        self.keys(&[key]);
+        // Only a prompt shows the cursor.
+        self.wait_for("a prompt", |_| {
+            self.ask(&["display-message", "-p", "#{cursor_flag}"]).trim() == "1"
+        });
+        self.keys(&["C-u"]);
+        self.text(text);
+    }
+
     /// Closes every other screen and quits the viewer from the table.
     #[track_caller]
     pub fn quit(&self) {

@@ -523,8 +523,7 @@ fn screens_equal_those_of_a_viewer_on_that_machine() {
             all.push(body(&text));
         };
         let filter = |text: &str| {
-            screen.keys(&["/", "C-u"]);
-            screen.text(text);
+            screen.fill("/", text);
             screen.keys(&["Enter"]);
         };
         see("the table", &|text| row(text, "tick").is_some());
@@ -536,9 +535,8 @@ fn screens_equal_those_of_a_viewer_on_that_machine() {
             screen.keys(&[keys]);
             see(tab, &|text| text.contains(tab));
         }
-        screen.press(&["1", "w"], "the name", |text| text.contains("write snapshot to"));
-        screen.keys(&["C-u"]);
-        screen.text(if via.is_empty() { "here.json" } else { "there.json" });
+        screen.keys(&["1"]);
+        screen.fill("w", if via.is_empty() { "here.json" } else { "there.json" });
         screen.press(&["Enter"], "that it is written", |text| text.contains("wrote "));
         screen.quit();
         all

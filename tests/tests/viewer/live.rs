@@ -241,11 +241,7 @@ fn a_snapshot_is_written_and_shown_again() {
     screen.text("saved.json");
     screen.press(&["Enter"], "the message", |text| text.contains("wrote saved.json"));
     // Writes a copy of the segment to a file with this name.
-    screen.press(&["w"], "the question for a name", |text| {
-        text.contains("write snapshot to: steady-")
-    });
-    screen.keys(&["C-u"]);
-    screen.text("saved.pfp.zst");
+    screen.fill("w", "saved.pfp.zst");
     screen.press(&["Enter"], "the message", |text| text.contains("wrote saved.pfp.zst"));
     screen.quit();
     target.end_well();
@@ -386,8 +382,7 @@ fn a_process_that_ends_leaves_its_last_figures_on_the_screen() {
     // The last figures can still be viewed and saved.
     screen.select("tick");
     screen.press(&["e"], "a refusal", |text| text.contains("the process has ended; nothing can"));
-    screen.keys(&["w", "C-u"]);
-    screen.text("last.json");
+    screen.fill("w", "last.json");
     screen.press(&["Enter"], "the message", |text| text.contains("wrote last.json"));
     let last = json::read(&place.path("last.json")).unwrap();
     assert_eq!(last.process.state, ProcessState::Exited);

@@ -71,8 +71,7 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     wait_for_place(&screen, &order, 40, page);
 
     // With a filter only matching points are shown; without it, the cursor is on its point again.
-    screen.keys(&["/"]);
-    screen.text("region43");
+    screen.fill("/", "region43");
     screen.keys(&["Enter"]);
     let passing: Vec<String> =
         order.iter().filter(|name| name.contains("region43")).cloned().collect();

@@ -42,8 +42,7 @@ fn rows_are_filtered_while_the_text_is_typed() {
     let place = Place::new();
     let (_target, screen) = watching(&place, "", "");
     let all = names(&screen.shown());
-    screen.keys(&["/"]);
-    screen.text("thread:work");
+    screen.fill("/", "thread:work");
     screen.wait_for("the worker's points", |text| {
         names(text) == ["inner", "work"] && last_line(text).starts_with(" filter: thread:work")
     });
@@ -60,12 +59,13 @@ fn rows_are_filtered_while_the_text_is_typed() {
     assert!(first_line(&found).contains(&said), "{found}");
 
     // All terms must match. An invalid term hides no rows, and is named.
-    screen.keys(&["/", "C-u"]);
-    screen.text("thread:ticker !tick file:/[/");
+    screen.fill("/", "thread:ticker !tick file:/[/");
     screen.wait_for("which is wrong", |text| {
         names(text) == ["round", "#5"] && last_line(text).contains("file:/[/: found unclosed")
     });
+    // The prompt stays.
     screen.keys(&["Enter", "BSpace", "BSpace", "BSpace"]);
+    screen.wait_for("what is left", |text| !last_line(text).contains("/[/"));
     screen.text("steady.rs");
     screen.press(&["Enter"], "what passes all three", |text| {
         names(text) == ["round"] && last_line(text).contains("? help")
@@ -82,8 +82,7 @@ fn all_points_shown_are_switched_and_reset_after_a_yes() {
     let (target, screen) = watching(&place, "", "");
     let all = ["tick", "round", "work"];
     use PointState::{Off, On};
-    screen.keys(&["/"]);
-    screen.text("tick|round");
+    screen.fill("/", "tick|round");
     screen.press(&["Enter", "E"], "the question", |text| {
         last_line(text).contains("switch off 2 points that pass the filter?")
     });
@@ -122,8 +121,7 @@ fn the_next_viewer_names_the_switches_that_a_killed_one_left() {
     let (target, screen) = watching(&place, "", "");
     let all = ["tick", "round", "work"];
     use PointState::{Off, On};
-    screen.keys(&["/"]);
-    screen.text("tick|round");
+    screen.fill("/", "tick|round");
     screen.press(&["Enter", "E"], "the question", |text| last_line(text).contains("2 points"));
     screen.keys(&["y"]);
     wait_for("two points to be off", || states(&place, &target, all) == [Off, Off, On]);
@@ -154,10 +152,9 @@ fn a_weight_is_set_and_a_row_copied() {
     needs_a_screen!();
     let place = Place::new();
     let (target, screen) = watching(&place, "", "");
-    screen.keys(&["/"]);
-    screen.text("tick");
-    screen.keys(&["Enter", "a"]);
-    screen.text("500ms/100ms");
+    screen.fill("/", "tick");
+    screen.keys(&["Enter"]);
+    screen.fill("a", "500ms/100ms");
     screen.press(&["Enter"], "the reason", |text| {
         last_line(text).contains("500ms/100ms") && last_line(text).contains("T/tau is 5: expected")
     });
@@ -169,8 +166,7 @@ fn a_weight_is_set_and_a_row_copied() {
         snapshot.points.iter().find(|point| point.name == "tick").unwrap().alpha
     };
     wait_for("the program to know", || alpha() == Some(0.25));
-    screen.keys(&["a", "C-u"]);
-    screen.text("off");
+    screen.fill("a", "off");
     screen.keys(&["Enter"]);
     wait_for("averaging to be off", || alpha().is_none());
 
