@@ -145,9 +145,11 @@ fn quiet_parts(copy: &[u8], segment: &Segment) -> Vec<Range<usize>> {
     let behind = segment.counters().blocks_used.load(Relaxed);
     let end = segment.block_offset(behind).expect("not all are used");
     let unused = directory + used * 256..directory + geometry.lanes() * 256;
-    // A reset points the last word of a point's entry to its second shared cell.
+    // Of a point's entry, the sixth word counts slow calls, and a reset points the last word to the
+    // second shared cell.
     let points = geometry.points();
-    let entries = (0..points).map(|at| table + at * ENTRY..table + (at + 1) * ENTRY - 8);
+    let starts = (0..points).map(|at| table + at * ENTRY);
+    let entries = starts.flat_map(|start| [start..start + 40, start + 48..start + ENTRY - 8]);
     let rest = table + points * ENTRY..directory;
     let others = [0..PAGE, rest, unused, end.min(copy.len())..copy.len()];
     entries.chain(others).collect()
