@@ -89,7 +89,7 @@ pub fn is_enabled() -> bool {
 
 /// Keeps what explains the innermost open region of the calling thread as it is now, as if it were
 /// beyond its point's [limit](Point::keep_over). `pfp-top slow` shows the first 64 bytes of the
-/// reason. Without an open region, nothing is kept. A program may call it in its panic hook.
+/// reason. Without an open region, nothing is kept.
 ///
 /// ```
 /// fn answer(request: &str) {
@@ -99,6 +99,16 @@ pub fn is_enabled() -> bool {
 ///     }
 /// }
 /// # answer("");
+/// ```
+///
+/// A panic hook keeps the region that panics:
+///
+/// ```
+/// let next = std::panic::take_hook();
+/// std::panic::set_hook(Box::new(move |panic| {
+///     pfp::keep(&panic.to_string());
+///     next(panic);
+/// }));
 /// ```
 pub fn keep(why: &str) {
     boxes::keep_open(why);

@@ -1,20 +1,23 @@
 //! Makes very many short calls in several threads, and one slow call with a known cause:
-//! `slow CAUSE SEED NOTES`. Three causes differ: `killed` ends the program by SIGKILL after the
-//! slow call, `asked` calls `pfp::keep` instead of being slow, and `storm` makes only slow calls.
-//! `killed` and `storm` write no notes. NOTES gets the thread, the end of the slow part of the call, its time by the
-//! clock and on a CPU, and its level.
+//! `slow CAUSE SEED NOTES`. Four causes differ: `killed` ends the program by SIGKILL after the
+//! slow call, `asked` calls `pfp::keep` instead of being slow, `panicked` does so in a panic hook,
+//! and `storm` makes only slow calls. `killed` and `storm` write no notes. NOTES gets the thread, the
+//! end of the slow part of the call, its time by the clock and on a CPU, and its level. With
+//! `SLOW_SPANS` in the environment, the calls are spans of the crate tracing.
 
 use std::env;
 use std::fs;
 use std::hint::black_box;
 use std::mem;
+use std::panic;
 use std::ptr;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use pfp::Point;
+use pfp::{Guard, Point};
+use tracing::span::EnteredSpan;
 
 /// Threads that make calls.
 const THREADS: u64 = 4;
@@ -52,9 +55,17 @@ fn main() {
     };
     let call = CALLS / 10 + below(CALLS * 8 / 10);
     let plan = Plan { cause, thread: below(THREADS), call, level: below(3) as usize };
+    let has_spans = env::var_os("SLOW_SPANS").is_some();
+    if has_spans {
+        pfp_tracing::init().expect("nobody else traces");
+        drop(Call::begin(0, true));
+    }
     // Pre-empted calls would displace the call that is asked for.
-    if cause != "asked" {
+    if !["asked", "panicked"].contains(&cause.as_str()) {
         LEVELS[0].keep_over(LIMIT);
+        pfp::points()
+            .filter(|point| point.name().ends_with("request"))
+            .for_each(|it| it.keep_over(LIMIT));
     }
     if cause == "storm" {
         return storm();
@@ -67,7 +78,7 @@ fn main() {
             scope.spawn(move || {
                 for call in 0..CALLS {
                     let here = number == plan.thread && call == plan.call;
-                    request(0, here.then_some(plan));
+                    request(0, has_spans, here.then_some(plan));
                     if here && plan.cause == "killed" {
                         // SAFETY: no preconditions.
                         unsafe { libc::raise(libc::SIGKILL) };
@@ -81,9 +92,30 @@ fn main() {
     fs::write(notes, noted).expect("the notes can be written");
 }
 
+/// A call that is measured until it is dropped.
+#[expect(dead_code, reason = "it is only dropped")]
+enum Call {
+    Region(Guard),
+    Span(EnteredSpan),
+}
+
+impl Call {
+    fn begin(level: usize, has_spans: bool) -> Self {
+        if !has_spans {
+            return Self::Region(LEVELS[level].measure());
+        }
+        let span = match level {
+            0 => tracing::info_span!("request"),
+            1 => tracing::info_span!("step"),
+            _ => tracing::info_span!("detail"),
+        };
+        Self::Span(span.entered())
+    }
+}
+
 /// A call at a level, with calls at the next one inside.
-fn request(level: usize, plan: Option<Plan<'_>>) {
-    let _region = LEVELS[level].measure();
+fn request(level: usize, has_spans: bool, plan: Option<Plan<'_>>) {
+    let _call = Call::begin(level, has_spans);
     black_box((0..20).map(black_box::<u64>).sum::<u64>());
     if let Some(plan) = plan.filter(|plan| plan.level == level) {
         let (begin, cpu) = (Instant::now(), cpu_time());
@@ -97,8 +129,8 @@ fn request(level: usize, plan: Option<Plan<'_>>) {
         }
     }
     if level + 1 < LEVELS.len() {
-        request(level + 1, plan.filter(|plan| plan.level != level));
-        request(level + 1, None);
+        request(level + 1, has_spans, plan.filter(|plan| plan.level != level));
+        request(level + 1, has_spans, None);
     }
 }
 
@@ -107,12 +139,20 @@ fn spend(cause: &str) {
     match cause {
         "sleep" | "killed" => thread::sleep(SLOW),
         "asked" => pfp::keep("a reason"),
+        "panicked" => panic_once(),
         "lock" => wait_for_lock(),
         "fault" => fault(),
         "preempted" => lose_the_cpu(),
         "ran" => spin(),
         other => panic!("unknown cause {other}"),
     }
+}
+
+/// Panics, and goes on. The panic hook keeps the call.
+fn panic_once() {
+    panic::set_hook(Box::new(|panic| pfp::keep(&panic.to_string())));
+    assert!(panic::catch_unwind(|| panic!("no more")).is_err());
+    let _ = panic::take_hook();
 }
 
 /// Calls that are beyond the limit, many in a second.

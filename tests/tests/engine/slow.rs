@@ -1,18 +1,18 @@
 //! A slow call among very many short ones is kept, with its cause.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pfp_model::slow::{Cause, explain, name};
 use pfp_read::files::json;
 use pfp_read::snapshot::{ProcessState, SlowCall, Snapshot};
-use pfp_tests::c;
+use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, pfp_top, text};
+use pfp_tests::{python, tools};
 
 const SLOW: &str = env!("CARGO_BIN_EXE_slow");
-const CAUSES: [&str; 5] = ["sleep", "lock", "fault", "preempted", "ran"];
 /// Runs of each cause.
-const RUNS: u64 = if cfg!(feature = "torture") { 20 } else { 2 };
+const RUNS: u64 = if cfg!(feature = "torture") { 34 } else { 2 };
 /// Names of the levels of calls.
 const LEVELS: [&str; 3] = ["request", "step", "detail"];
 /// Maximum number of runs until the planted call is kept: on a very busy machine, too many other
@@ -38,12 +38,37 @@ struct Planted {
     level: usize,
 }
 
+/// A program that makes the slow call.
+enum Program {
+    Rust,
+    /// With spans of the crate tracing.
+    Spans,
+    C(PathBuf),
+    Python(PathBuf),
+}
+
+impl Program {
+    fn add_to(&self, place: &Place, command: &mut Command) {
+        match self {
+            Self::Rust => command.arg(SLOW),
+            Self::Spans => command.arg(SLOW).env("SLOW_SPANS", "1"),
+            Self::C(program) => command.arg(program),
+            Self::Python(interpreter) => {
+                command.arg(interpreter).arg(python::script("slow.py"));
+                command.env("PYTHONPATH", python::package(place));
+                command.env("PYTHONDONTWRITEBYTECODE", "1")
+            }
+        };
+    }
+}
+
 /// `None` if the call was not kept, because more calls were slow than are kept.
-fn planted(cause: &str, seed: u64) -> Option<Planted> {
+fn planted(program: &Program, cause: &str, seed: u64) -> Option<Planted> {
     let place = Place::new();
     let [file, notes] = ["snapshot.json", "notes"].map(|name| place.path(name));
-    let program = [SLOW, cause, &seed.to_string(), text(&notes)];
-    c::run(run(&place, &file).args(program));
+    let mut command = run(&place, &file);
+    program.add_to(&place, &mut command);
+    c::run(command.args([cause, &seed.to_string(), text(&notes)]));
     let snapshot: Snapshot = json::read(&file).expect("it was written");
     let notes = std::fs::read_to_string(&notes).expect("it was written");
     let noted = notes.split(' ').map(|word| word.parse::<u64>().expect("it is a number"));
@@ -61,9 +86,16 @@ fn planted(cause: &str, seed: u64) -> Option<Planted> {
     Some(Planted { call, snapshot, wall, cpu, level: level as usize })
 }
 
+/// Checks slow calls of these causes.
+fn check_all(program: &Program, causes: &[&str]) {
+    for cause in causes {
+        (0..RUNS).for_each(|seed| check(program, cause, seed));
+    }
+}
+
 /// Checks a slow call of this cause.
-fn check(cause: &str, seed: u64) {
-    let found = (0..TRIES).find_map(|again| planted(cause, seed + 1000 * again));
+fn check(program: &Program, cause: &str, seed: u64) {
+    let found = (0..TRIES).find_map(|again| planted(program, cause, seed + 1000 * again));
     let Planted { call, snapshot, wall, cpu, level } = found.expect("the machine is not that busy");
     let rate = snapshot.clock.ticks_per_second;
     let what = format!(
@@ -75,11 +107,12 @@ fn check(cause: &str, seed: u64) {
     assert!(near(ns(call.span), wall) || ns(call.span) > wall, "{what}");
     assert!(near(ns(call.inclusive), cpu), "{what}");
     assert_eq!(call.limit.map(|limit| (limit.ns, limit.cpu)), Some((5_000_000, false)));
-    let names =
-        |points: &[u32]| points.iter().map(|point| name(*point, &snapshot)).collect::<Vec<_>>();
+    // A span's point has the name of its module, too.
+    let name = |point| name(point, &snapshot).trim_start_matches("slow::").to_owned();
     let found = explain(&call, rate);
-    assert_eq!(name(call.point, &snapshot), LEVELS[0]);
-    assert_eq!(names(&found.chain), LEVELS[1..=level], "{what}");
+    assert_eq!(name(call.point), LEVELS[0]);
+    let chain: Vec<_> = found.chain.iter().map(|point| name(*point)).collect();
+    assert_eq!(chain, LEVELS[1..=level], "{what}");
     assert!(call.enclosing.is_empty(), "{what}");
     // If the machine is busy, the program has run for less of the time than it wanted.
     let expected = match cause {
@@ -145,10 +178,16 @@ fn slow_calls_beyond_the_boxes_are_counted() {
 
 #[test]
 fn a_program_keeps_a_call_that_is_not_slow() {
-    let snapshot = last_snapshot(&Place::new(), "asked");
+    for (cause, why) in [("asked", "a reason"), ("panicked", "panicked at ")] {
+        kept_by_the_program(cause, why);
+    }
+}
+
+fn kept_by_the_program(cause: &str, why: &str) {
+    let snapshot = last_snapshot(&Place::new(), cause);
     let asked: Vec<_> = snapshot.slow.iter().filter(|call| !call.why.is_empty()).collect();
     let [call] = *asked else { panic!("{:?}", snapshot.slow) };
-    assert_eq!((call.why.as_str(), call.limit), ("a reason", None));
+    assert!(call.why.starts_with(why) && call.limit.is_none(), "{call:?}");
     let names = call.enclosing.iter().map(|region| name(region.point, &snapshot));
     let path: Vec<_> = names.chain([name(call.point, &snapshot)]).collect();
     assert_eq!(path, LEVELS[..path.len()]);
@@ -158,7 +197,23 @@ fn a_program_keeps_a_call_that_is_not_slow() {
 
 #[test]
 fn a_slow_call_is_kept_with_its_cause() {
-    for cause in CAUSES {
-        (0..RUNS).for_each(|seed| check(cause, seed));
-    }
+    check_all(&Program::Rust, &["sleep", "lock", "fault", "preempted", "ran"]);
+}
+
+#[test]
+fn a_slow_span_is_kept_with_its_cause() {
+    check_all(&Program::Spans, &["sleep", "lock", "fault", "ran"]);
+}
+
+#[test]
+fn a_slow_call_in_c_is_kept_with_its_cause() {
+    let program = c::compile(Compiler::C, "slow", &["slow.c"], Link::Static, ["-pthread"]);
+    check_all(&Program::C(program), &["sleep", "lock", "fault", "ran"]);
+}
+
+#[test]
+fn a_slow_call_in_python_is_kept_with_its_cause() {
+    let found = tools::python("slow calls in Python", "python", "tests/python/requirements.txt");
+    let Some(interpreter) = found else { return };
+    check_all(&Program::Python(interpreter), &["sleep", "lock", "ran"]);
 }
