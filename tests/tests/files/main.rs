@@ -7,5 +7,6 @@ mod recording;
 mod resets;
 mod schemas;
 mod serve;
+mod slow;
 mod snapshots;
 mod versions;

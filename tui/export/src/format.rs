@@ -58,6 +58,11 @@ impl Format {
         self == Self::Perfetto
     }
 
+    /// Whether the format has single calls.
+    pub fn has_records(self) -> bool {
+        matches!(self, Self::Chrome | Self::Perfetto | Self::Speedscope | Self::SvgTrace)
+    }
+
     /// Whether the format can contain figures per thread.
     pub fn has_per_thread(self) -> bool {
         matches!(self, Self::Csv | Self::OpenMetrics)

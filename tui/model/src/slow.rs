@@ -7,8 +7,11 @@
 //! the cause if they took an estimated third of the time on the CPU.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use pfp_read::snapshot::{KernelCounts, Limit, Record, SlowCall, Snapshot};
+use anyhow::Result;
+use pfp_read::snapshot::{KernelCounts, Limit, Record, SlowCall, Snapshot, total};
+use pfp_read::source;
 
 /// About the time that a page fault without a disk takes, with clearing the page; seconds.
 const MINOR_FAULT: f64 = 1e-6;
@@ -132,6 +135,54 @@ pub struct NestedCalls {
     pub exclusive: u64,
     /// Begin and end of each, in the order of time.
     times: Vec<(u64, u64)>,
+}
+
+/// Reads the snapshot of a file or, of a recording, the last one with the slow calls of all.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub fn read(path: &Path) -> Result<Snapshot> {
+    let mut source = source::open(path)?;
+    let mut calls = BTreeMap::new();
+    for place in 0..source.recording().map_or(0, |recording| recording.len()) {
+        if let Some(recording) = source.recording() {
+            recording.seek(place);
+        }
+        calls.extend(source.poll()?.slow.into_iter().map(|call| (call.key(), call)));
+    }
+    let mut snapshot = source.poll()?;
+    if !calls.is_empty() {
+        snapshot.slow = calls.into_values().collect();
+    }
+    Ok(snapshot)
+}
+
+/// The moment of a call: a snapshot that was taken at its end, with the records that were kept with
+/// it and no other figures.
+pub fn moment(call: &SlowCall, snapshot: &Snapshot) -> Snapshot {
+    let records: Vec<Record> = call.records.iter().chain(&call.others).copied().collect();
+    let last = records.iter().map(Record::end).max().unwrap_or(0).max(call.end());
+    let mut moment = Snapshot {
+        records,
+        elapsed_ticks: last,
+        taken_unix_ns: call.unix_ms.saturating_mul(1_000_000),
+        ..snapshot.without_measurements()
+    };
+    moment.lanes.iter_mut().for_each(|lane| lane.open.clear());
+    moment
+}
+
+/// What an average call of a point does by calls of another one directly inside it: how many there
+/// are, and their ticks on a CPU without calls inside. `None` if that is not known.
+pub fn usual(caller: u32, inside: u32, snapshot: &Snapshot) -> Option<(f64, f64)> {
+    let calls = total(snapshot.cells_of(caller)).count as f64;
+    let edges = snapshot.edges.iter();
+    let edges = edges.filter(|edge| (edge.caller, edge.point) == (Some(caller), inside));
+    let (count, ticks) = edges.fold((0.0, 0.0), |(count, ticks), edge| {
+        (count + edge.count as f64, ticks + edge.exclusive as f64)
+    });
+    (calls > 0.0 && count > 0.0).then_some((count / calls, ticks / calls))
 }
 
 /// The calls directly inside a slow call by point, the longest in all first. Of a call with very

@@ -13,10 +13,11 @@ use super::target::{LIVE, TargetArgs};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use pfp_export::{AllocsAt, Format, Subject};
 use pfp_model::filter::Filter;
-use pfp_model::span;
 use pfp_model::span::Span;
 use pfp_model::{Figures, Model, WeighedBy};
+use pfp_model::{slow, span};
 use pfp_read::files::input::STDIN;
+use pfp_read::snapshot::{SlowCall, Snapshot};
 use pfp_read::source::Moment;
 
 /// Maximum number of moments at which a trace shows allocations.
@@ -62,6 +63,10 @@ pub struct ExportArgs {
     /// Export each thread separately (csv and openmetrics only).
     #[arg(long)]
     per_thread: bool,
+    /// The moment of the slow call with this number, as `pfp-top slow` prints it (chrome, perfetto,
+    /// speedscope and svg-trace only).
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["at", "from", "to"])]
+    slow: Option<u64>,
     /// Weigh stacks by allocated bytes, not by time (folded only).
     #[arg(long)]
     alloc: bool,
@@ -78,6 +83,12 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
     if export.alloc && export.format != Format::Folded {
         bail!("--alloc works with folded only; csv and openmetrics have allocations without it");
     }
+    if export.slow.is_some() && !export.format.has_records() {
+        bail!(
+            "--slow works with chrome, perfetto, speedscope and svg-trace only; {} has no single calls",
+            word(export.format)
+        );
+    }
     if to_stdout && export.format.is_binary() && io::stdout().is_terminal() {
         bail!("{} is not text for a terminal: give -o FILE, or a pipe", word(export.format));
     }
@@ -90,6 +101,7 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
     // Until writing begins, a signal ends the process at once.
     let mut moments = Vec::new();
     let (snapshot, status) = match &export.file {
+        Some(file) if export.slow.is_some() => (slow::read(file)?, 0),
         Some(file) => {
             let span = Span { from: export.from, to: export.to.or(export.at) };
             // Standard input cannot be read twice.
@@ -104,6 +116,10 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
             source.add_records(&mut snapshot);
             (snapshot, missing(source.as_ref()))
         }
+    };
+    let snapshot = match export.slow {
+        Some(number) => slow::moment(slow_call(number, &snapshot)?, &snapshot),
+        None => snapshot,
     };
     let model = Model::of(snapshot);
     let passes = |figures: &Figures| export.filter.admits(figures);
@@ -132,6 +148,22 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
         false => write_file(&export.output, export.force, write)?,
     }
     Ok(if interrupt.raised() { INTERRUPTED } else { status })
+}
+
+/// The slow call with this number.
+fn slow_call(number: u64, snapshot: &Snapshot) -> Result<&SlowCall> {
+    let mut found = snapshot.slow.iter().filter(|call| call.number == number);
+    match (found.next(), found.next()) {
+        (Some(call), None) => Ok(call),
+        (Some(_), Some(_)) => {
+            bail!("several processes have a slow call {number}: name a process with -p")
+        }
+        (None, _) => {
+            let numbers = snapshot.slow.iter().map(|call| call.number.to_string());
+            let numbers = numbers.collect::<Vec<_>>().join(", ");
+            bail!("expected the number of a slow call that was kept ({numbers}), found {number}")
+        }
+    }
 }
 
 /// The name of a format on the command line.

@@ -50,6 +50,10 @@ pub struct RecordArgs {
     /// snapshot. This makes large files.
     #[arg(long)]
     events: bool,
+    /// Record slow calls alone, each when the process keeps it, and no figures: a small file for
+    /// weeks. `watch` sets the limits; `pfp-top slow FILE` prints the calls.
+    #[arg(long, conflicts_with = "events")]
+    slow: bool,
     /// Replace the file if it exists.
     #[arg(long, conflicts_with = "append")]
     force: bool,
@@ -69,8 +73,10 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
     let start = Instant::now();
     let mut source = record.target.resolve()?;
     let mut recorder = Recorder { events: record.events, next: HashMap::new() };
-    source.need_waits(WaitNeeds::Summary);
-    let mut snapshot = source.poll()?;
+    if !record.slow {
+        source.need_waits(WaitNeeds::Summary);
+    }
+    let mut snapshot = recorded(record, source.poll()?);
     let mut writer = recorder.begin(record, source.as_mut(), &snapshot)?;
     let mut progress = ProgressReport { start, last: None, line: Progress::on_terminal() };
     let mut why = ended(&snapshot);
@@ -87,8 +93,9 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
         match source.poll() {
             // While the connection is slow, a poll returns the previous snapshot again.
             Ok(same) if is_same(&same, &snapshot) => {}
+            Ok(same) if record.slow && has_same_calls(&same, &snapshot) => {}
             Ok(next) => {
-                (snapshot, is_down) = (next, false);
+                (snapshot, is_down) = (recorded(record, next), false);
                 let events = recorder.events(source.as_mut(), &snapshot);
                 if let Err(error) = writer.append(&snapshot, &events) {
                     progress.line.clear();
@@ -138,6 +145,17 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
 fn ignore_file_size_signal() {
     // SAFETY: `signal` takes two plain numbers; SIG_IGN installs no handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// What is recorded of a snapshot.
+fn recorded(record: &RecordArgs, snapshot: Snapshot) -> Snapshot {
+    if record.slow { snapshot.without_measurements() } else { snapshot }
+}
+
+/// Whether two snapshots of a running process have the same slow calls.
+fn has_same_calls(one: &Snapshot, other: &Snapshot) -> bool {
+    let keys = |snapshot: &Snapshot| snapshot.slow.iter().map(|it| it.key()).collect::<Vec<_>>();
+    one.process.state == ProcessState::Running && keys(one) == keys(other)
 }
 
 /// Whether two snapshots of a running process are the same picture.

@@ -1,5 +1,7 @@
 //! `pfp-top slow`: the slow calls that a process has kept.
 
+mod follow;
+
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -11,13 +13,13 @@ use super::target::{LIVE, TargetArgs};
 use pfp_model::slow::{self, Cause};
 use pfp_read::local_time::time_of_day;
 use pfp_read::snapshot::{Point, SlowCall, Snapshot};
-use pfp_read::source;
 use pfp_read::units;
 
 /// Which slow calls to print.
 #[derive(Args, Clone, Debug)]
 pub struct SlowArgs {
-    /// A snapshot file or a recording, whose last snapshot is read; without it, a running process.
+    /// A snapshot file, or a recording, of which all calls are printed; without it, a running
+    /// process.
     #[arg(value_name = "FILE", conflicts_with_all = LIVE)]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -31,6 +33,13 @@ pub struct SlowArgs {
     /// Replace the file if it exists.
     #[arg(long)]
     force: bool,
+    /// Also print each further call when the process keeps it, until the process ends.
+    #[arg(short, long, conflicts_with_all = ["file", "json", "output"])]
+    follow: bool,
+    /// Run this shell command for further calls, at most once in 10 s, with one more argument: a
+    /// snapshot file with the call and its moment. The file is removed after the command.
+    #[arg(long, value_name = "COMMAND", requires = "follow")]
+    exec: Option<String>,
 }
 
 /// A slow call with what its numbers mean.
@@ -59,11 +68,14 @@ pub(super) fn run(asked: &SlowArgs) -> Result<u8> {
     if let Some(output) = &asked.output {
         check_new(output, asked.force)?;
     }
+    if asked.follow {
+        return follow::follow(asked);
+    }
     let snapshot = match &asked.file {
-        Some(file) => source::open(file)?.poll()?,
+        Some(file) => slow::read(file)?,
         None => asked.target.resolve()?.poll()?,
     };
-    let text = if asked.json { json(&snapshot)? } else { text(&snapshot) };
+    let text = if asked.json { as_json(&snapshot)? } else { as_text(&snapshot) };
     match &asked.output {
         Some(output) => write_file(output, asked.force, |out| out.write_all(text.as_bytes()))?,
         None => drop(print(&text)?),
@@ -71,7 +83,7 @@ pub(super) fn run(asked: &SlowArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn json(snapshot: &Snapshot) -> Result<String> {
+fn as_json(snapshot: &Snapshot) -> Result<String> {
     let rate = snapshot.clock.ticks_per_second;
     let printed = slow::newest_first(snapshot).into_iter().map(|call| {
         let found = slow::explain(call, rate);
@@ -105,7 +117,7 @@ fn word(cause: Cause) -> &'static str {
     }
 }
 
-fn text(snapshot: &Snapshot) -> String {
+fn as_text(snapshot: &Snapshot) -> String {
     let calls = slow::newest_first(snapshot);
     if calls.is_empty() {
         let has_limit = snapshot.points.iter().any(|point| point.limit.is_some());
@@ -114,27 +126,33 @@ fn text(snapshot: &Snapshot) -> String {
             false => "no point has a limit: pfp-top watch NAME --over 5ms sets one\n".into(),
         };
     }
-    let rate = snapshot.clock.ticks_per_second;
-    let time = |ticks: u64| units::duration(ticks as f64 / rate);
-    let mut lines = format!(
-        "{:<8}  {:>8}  {:>8}  {:<24}  {:<16}  Why\n",
-        "When", "Time", "CPU", "Point", "Thread"
-    );
-    for call in calls {
-        let why = match call.why.as_str() {
-            "" => slow::words(call, snapshot),
-            why => why.to_owned(),
-        };
-        let (name, thread) = (slow::name(call.point, snapshot), slow::thread(call, snapshot));
-        lines += &format!(
-            "{:<8}  {:>8}  {:>8}  {name:<24}  {thread:<16}  {why}\n",
-            time_of_day(call.unix_ms.saturating_mul(1_000_000)),
-            time(call.span),
-            time(call.inclusive),
-        );
-    }
+    let mut lines = heading();
+    lines.extend(calls.into_iter().map(|call| line(call, snapshot)));
     if snapshot.slow_dropped > 0 {
         lines += &format!("{} more were slow and not kept\n", snapshot.slow_dropped);
     }
     lines
+}
+
+fn heading() -> String {
+    format!(
+        "{:>4}  {:<8}  {:>8}  {:>8}  {:<24}  {:<16}  Why\n",
+        "Nr", "When", "Time", "CPU", "Point", "Thread"
+    )
+}
+
+fn line(call: &SlowCall, snapshot: &Snapshot) -> String {
+    let time = |ticks: u64| units::duration(ticks as f64 / snapshot.clock.ticks_per_second);
+    let why = match call.why.as_str() {
+        "" => slow::words(call, snapshot),
+        why => why.to_owned(),
+    };
+    let (name, thread) = (slow::name(call.point, snapshot), slow::thread(call, snapshot));
+    format!(
+        "{:>4}  {:<8}  {:>8}  {:>8}  {name:<24}  {thread:<16}  {why}\n",
+        call.number,
+        time_of_day(call.unix_ms.saturating_mul(1_000_000)),
+        time(call.span),
+        time(call.inclusive),
+    )
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::screens::prelude::*;
 use pfp_model::slow;
 use pfp_read::local_time::time_of_day;
-use pfp_read::snapshot::{KernelCounts, SlowCall};
+use pfp_read::snapshot::{KernelCounts, SlowCall, total};
 
 /// Columns of the mark of the cursor.
 const MARK: usize = 1;
@@ -216,17 +216,24 @@ fn about_call(
         )));
     }
     let grid = Grid::new(styles.glyphs.ellipsis).left("", 0).left("Directly inside", 32);
-    let grid = grid.right("Calls", 7).right("Time", 8).right("Own CPU", 8);
+    let grid = grid.right("Calls", 7).right("Usual", 7).right("Time", 8);
+    let grid = grid.right("Own CPU", 8).right("Usual", 8);
     lines.push(grid.heading(None, width, styles));
     let nested = slow::inside(call);
     let inside = nested.iter().fold(0_u64, |all, sum| all.saturating_add(sum.span));
     lines.extend(nested.iter().map(|sum| {
         let name = slow::name(sum.point, snapshot);
         let [span, exclusive] = [sum.span, sum.exclusive].map(ticks);
-        cut(grid.line(["", &name, &units::count(sum.count), &span, &exclusive]))
+        let usual = slow::usual(call.point, sum.point, snapshot);
+        let [calls, usual] = usual.map_or([String::new(), String::new()], |(calls, ticks)| {
+            [format!("{calls:.1}"), scale.single(ticks)]
+        });
+        cut(grid.line(["", &name, &units::count(sum.count), &calls, &span, &exclusive, &usual]))
     }));
     let itself = call.span.saturating_sub(inside);
-    let row = ["", "itself", "1", &ticks(itself), &ticks(call.exclusive)];
+    let sums = total(snapshot.cells_of(call.point));
+    let usual = scale.single(sums.exclusive as f64 / sums.count.max(1) as f64);
+    let row = ["", "itself", "1", "1.0", &ticks(itself), &ticks(call.exclusive), &usual];
     lines.push(cut(grid.line(row)));
     lines
 }

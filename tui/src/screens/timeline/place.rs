@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use crate::screens::prelude::*;
+use pfp_model::slow;
 use pfp_model::timeline::columns::TimelineWindow;
 use pfp_model::timeline::{Region, Timeline, TimelineRow};
 use pfp_read::snapshot::SlowCall;
@@ -52,9 +53,7 @@ impl TimeView {
     /// Shows the moment of a slow call, with the records that were kept with it, and holds the
     /// picture.
     pub(crate) fn show_call(&mut self, call: &SlowCall, snapshot: &Snapshot) {
-        let records = call.records.iter().chain(&call.others).copied().collect();
-        let moment = Snapshot { records, ..snapshot.without_measurements() };
-        let picture = Timeline::of(&moment, None);
+        let picture = Timeline::of(&slow::moment(call, snapshot), None);
         let ns = call.span as f64 / picture.ticks_per_second * 1e9;
         self.picture = Some(picture);
         self.span_ns = Some(step_above((ns * 1.2) as u64).clamp(SHORTEST_NS, LONGEST_NS));

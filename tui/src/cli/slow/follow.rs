@@ -1,0 +1,145 @@
+//! `pfp-top slow --follow`: prints slow calls when the process keeps them, and runs a command for
+//! them.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::{SlowArgs, heading, line};
+use crate::cli::output::print;
+use crate::interrupt::Interrupt;
+use pfp_model::slow;
+use pfp_read::files::json::{self, Existing};
+use pfp_read::snapshot::{ProcessState, SlowCall, Snapshot};
+use pfp_read::text::warn;
+
+/// Time between two polls of a process whose calls are followed. A process keeps 8 calls in a second.
+const BETWEEN_POLLS: Duration = Duration::from_millis(250);
+/// Minimum time between two starts of a command.
+const BETWEEN_STARTS: Duration = Duration::from_secs(10);
+
+/// Prints the calls that are there, oldest first, and then the further ones.
+pub(super) fn follow(asked: &SlowArgs) -> Result<u8> {
+    let interrupt = Interrupt::install()?;
+    let mut source = asked.target.resolve()?;
+    let mut command = asked.exec.as_deref().map(CallCommand::new);
+    let mut known: Option<HashSet<_>> = None;
+    let mut is_down = false;
+    print(&heading())?;
+    loop {
+        if let Some(command) = &mut command {
+            command.look()?;
+        }
+        let snapshot = match source.poll() {
+            Ok(snapshot) => snapshot,
+            Err(_) if source.has_died() => break,
+            Err(error) => {
+                // The source opens a lost connection again.
+                let Some(why) = source.line().and_then(|line| line.why) else { return Err(error) };
+                if !is_down {
+                    warn(&format!("{why}; trying again"));
+                }
+                is_down = true;
+                if interrupt.sleep(BETWEEN_POLLS) {
+                    continue;
+                }
+                break;
+            }
+        };
+        is_down = false;
+        let calls = slow::newest_first(&snapshot);
+        let is_new = |call: &SlowCall| known.as_ref().is_none_or(|it| !it.contains(&call.key()));
+        for call in calls.iter().rev().filter(|call| is_new(call)) {
+            if !print(&line(call, &snapshot))? {
+                return Ok(0);
+            }
+            if let Some(command) = command.as_mut().filter(|_| known.is_some()) {
+                command.run(call, &snapshot)?;
+            }
+        }
+        known = Some(calls.iter().map(|call| call.key()).collect());
+        let runs = snapshot.process.state == ProcessState::Running;
+        if !runs || !interrupt.sleep(BETWEEN_POLLS) {
+            break;
+        }
+    }
+    if let Some(command) = command {
+        command.end()?;
+    }
+    Ok(0)
+}
+
+/// A command that is run for slow calls.
+struct CallCommand<'a> {
+    words: &'a str,
+    /// The one that runs, and its file.
+    running: Option<(Child, PathBuf)>,
+    /// When the last one was started.
+    started: Option<Instant>,
+    /// Calls for which the command was not run.
+    missed: u64,
+}
+
+impl<'a> CallCommand<'a> {
+    fn new(words: &'a str) -> Self {
+        Self { words, running: None, started: None, missed: 0 }
+    }
+
+    /// Runs the command for a call, unless it still runs or was started a short time ago.
+    fn run(&mut self, call: &SlowCall, snapshot: &Snapshot) -> Result<()> {
+        let is_soon = self.started.is_some_and(|then| then.elapsed() < BETWEEN_STARTS);
+        if is_soon || self.running.is_some() {
+            self.missed += 1;
+            return Ok(());
+        }
+        let name = format!("pfp-slow-{}-{}.json", std::process::id(), call.number);
+        let path = std::env::temp_dir().join(name);
+        let slow = vec![Arc::new(call.clone())];
+        let moment = Snapshot { slow, ..slow::moment(call, snapshot) };
+        let written = json::write(&moment, &path, Existing::Keep);
+        written.with_context(|| format!("{} cannot be written", path.display()))?;
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{} \"$1\"", self.words), "sh"]).arg(&path);
+        let child = shell.stdin(Stdio::null()).spawn();
+        let child = child.context("expected a shell to run the command of --exec, found no sh")?;
+        (self.running, self.started) = (Some((child, path)), Some(Instant::now()));
+        Ok(())
+    }
+
+    /// Finds out whether the command has ended.
+    fn look(&mut self) -> Result<()> {
+        if let Some((child, _)) = &mut self.running
+            && let Some(status) = child.try_wait()?
+        {
+            self.ended(status);
+        }
+        Ok(())
+    }
+
+    /// Waits for the command.
+    fn end(mut self) -> Result<()> {
+        if let Some((child, _)) = &mut self.running {
+            let status = child.wait()?;
+            self.ended(status);
+        }
+        if self.missed > 0 {
+            warn(&format!("the command of --exec was not run for {} calls", self.missed));
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, status: ExitStatus) {
+        if let Some((_, path)) = self.running.take() {
+            // The command may have moved it.
+            let _ = fs::remove_file(path);
+        }
+        if !status.success() {
+            warn(&format!("the command of --exec ended with {status}"));
+        }
+    }
+}
