@@ -282,7 +282,17 @@ fn the_documentation_has_every_field() {
     let (limit, kernel) = (Some(Limit { ns: 1, cpu: true }), Some(KernelCounts::default()));
     let (why, enclosing) = ("why".into(), vec![EnclosingRegion::default()]);
     let [records, others] = [snapshot.records.clone(), snapshot.records.clone()];
-    let call = SlowCall { limit, why, kernel, enclosing, records, others, ..Default::default() };
+    let waited_for = Some("lock".into());
+    let call = SlowCall {
+        limit,
+        why,
+        waited_for,
+        kernel,
+        enclosing,
+        records,
+        others,
+        ..Default::default()
+    };
     (snapshot.slow, snapshot.slow_dropped) = (vec![call.into()], 1);
     (snapshot.points[0].limit, snapshot.points[0].slow_calls) = (limit, 1);
     let Point { process, number, .. } = &mut snapshot.points[0];

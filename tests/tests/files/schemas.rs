@@ -141,8 +141,8 @@ fn snapshots_match_their_schema() {
     for file in [&slow, &own] {
         let found = validated(file, "snapshot.schema.json").expect("it is there");
         let known = |place: &&str| {
-            let of_slow =
-                OF_SLOW.contains(place) || [".slow_dropped", ".slow[].others"].contains(place);
+            let more = [".slow_dropped", ".slow[].others", ".slow[].waited_for"];
+            let of_slow = OF_SLOW.contains(place) || more.contains(place);
             OPTIONAL.contains(place) || of_slow || *place == ".process.end"
         };
         assert!(optional(&found).iter().all(known), "{}: {found}", file.display());

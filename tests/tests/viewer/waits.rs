@@ -1,5 +1,6 @@
 //! What threads wait for, as `pfp-top waits` samples it from outside.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
@@ -116,6 +117,41 @@ fn reasons_and_times_agree_with_the_kernels_counts() {
     assert_eq!((&jobs["owner"], &jobs["owner_point"]), (&"holder".into(), &"flush".into()));
     assert_eq!(list(jobs, "waiters")[0]["point"], "mutex", "{jobs}");
     assert!(number(jobs, "longest_s") > 0.005 && number(jobs, "waits") > 3.0, "{jobs}");
+    target.go();
+}
+
+/// A slow call that was kept while its process was sampled says what its thread waited for.
+#[test]
+fn a_slow_call_has_the_name_of_the_lock_and_of_its_holder() {
+    let flags = ["-pthread", "-D_GNU_SOURCE"];
+    let program = c::compile(Compiler::C, "held-up", &["held_up.c"], Link::Static, flags);
+    let place = Place::new();
+    let mut target = place.start(&program, &[]);
+    target.reach("started");
+    let pid = target.pid().to_string();
+    for (point, reason) in [
+        ("locked", " waiting: lock JOBS, held by holder in flush"),
+        ("fed", " waiting: read pipe"),
+        ("timed", " waiting: sleep"),
+    ] {
+        let watch = |limit: &[&str]| {
+            let only = format!("/^{point}$/");
+            let output = place.pfp_top(&[&["watch", &only, "-p", &pid], limit].concat());
+            assert!(output.status.success(), "{output:?}");
+        };
+        watch(&["--over", "8ms"]);
+        let mut follow = place.command(pfp_top());
+        follow.args(["slow", "-f", "-p", &pid]).stdout(Stdio::piped());
+        let mut follower = end_with_test(&mut follow).spawn().expect("pfp-top starts");
+        let lines = BufReader::new(follower.stdout.take().expect("it is a pipe")).lines();
+        let mut lines = lines.map(|line| line.expect("it is text"));
+        let is_it = |line: &String| line.contains(&format!(" {point} ")) && line.contains(reason);
+        // The first calls were kept before the samples began.
+        assert!(lines.by_ref().take(100).any(|line| is_it(&line)), "{point}");
+        pfp_tests::os::signal(follower.id(), libc::SIGINT);
+        assert!(follower.wait().expect("it ends").success());
+        watch(&["--off"]);
+    }
     target.go();
 }
 

@@ -109,6 +109,14 @@ fn cause(call: &SlowCall, (ticks, exclusive): (u64, u64), ticks_per_second: f64)
     }
 }
 
+/// Whether a call has waited, but not for a known reason.
+pub fn lacks_reason(call: &SlowCall, ticks_per_second: f64) -> bool {
+    let is_wait = |cause| matches!(cause, Cause::Waited | Cause::OffCpu);
+    call.waited_for.is_none()
+        && call.why.is_empty()
+        && is_wait(explain(call, ticks_per_second).cause)
+}
+
 /// The slow calls, newest first.
 pub fn newest_first(snapshot: &Snapshot) -> Vec<&SlowCall> {
     let mut calls: Vec<_> = snapshot.slow.iter().map(AsRef::as_ref).collect();
@@ -219,7 +227,11 @@ pub fn words(call: &SlowCall, snapshot: &Snapshot) -> String {
     let Explanation { chain, span, cause } = explain(call, rate);
     let names: Vec<_> = chain.iter().map(|point| name(*point, snapshot)).collect();
     let chain = if names.is_empty() { "itself".into() } else { names.join(" > ") };
-    format!("{chain}, {} {}", pfp_read::units::duration(span as f64 / rate), cause.words())
+    let waits = matches!(cause, Cause::Waited | Cause::OffCpu);
+    let waited_for = call.waited_for.as_ref().filter(|_| waits);
+    let waited_for = waited_for.map_or(String::new(), |reason| format!(": {reason}"));
+    let time = pfp_read::units::duration(span as f64 / rate);
+    format!("{chain}, {time} {}{waited_for}", cause.words())
 }
 
 /// The name of a point, or its number.

@@ -38,7 +38,8 @@ pub use self::merged::ReportPart;
 use self::names::Names;
 use self::process::{Call, Process};
 pub use self::report::{
-    Link, LockReport, PointReport, ReasonReport, SampledStack, Waiter, Waiting, WaitsReport,
+    EndedWait, Link, LockReport, PointReport, ReasonReport, SampledStack, Waiter, Waiting,
+    WaitsReport,
 };
 pub use self::totals::{WaitTotal, WaitTotals};
 pub(crate) use self::watch::WaitsThread;

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -16,7 +17,7 @@ use super::target::TargetArgs;
 use crate::interrupt::Interrupt;
 use pfp_model::headline::ended_words;
 use pfp_read::files::recording::Writer;
-use pfp_read::snapshot::{Drained, ProcessState, Snapshot};
+use pfp_read::snapshot::{Drained, ProcessState, SlowCall, Snapshot};
 use pfp_read::source::Source;
 use pfp_read::text::warn;
 use pfp_read::units;
@@ -73,9 +74,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
     let start = Instant::now();
     let mut source = record.target.resolve()?;
     let mut recorder = Recorder { events: record.events, next: HashMap::new() };
-    if !record.slow {
-        source.need_waits(WaitNeeds::Summary);
-    }
+    source.need_waits(WaitNeeds::Summary);
     let mut snapshot = recorded(record, source.poll()?);
     let mut writer = recorder.begin(record, source.as_mut(), &snapshot)?;
     let mut progress = ProgressReport { start, last: None, line: Progress::on_terminal() };
@@ -149,13 +148,20 @@ fn ignore_file_size_signal() {
 
 /// What is recorded of a snapshot.
 fn recorded(record: &RecordArgs, snapshot: Snapshot) -> Snapshot {
-    if record.slow { snapshot.without_measurements() } else { snapshot }
+    match record.slow {
+        true => Snapshot { waits: None, ..snapshot.without_measurements() },
+        false => snapshot,
+    }
 }
 
 /// Whether two snapshots of a running process have the same slow calls.
 fn has_same_calls(one: &Snapshot, other: &Snapshot) -> bool {
-    let keys = |snapshot: &Snapshot| snapshot.slow.iter().map(|it| it.key()).collect::<Vec<_>>();
-    one.process.state == ProcessState::Running && keys(one) == keys(other)
+    let is_same = |(one, other): (&Arc<SlowCall>, &Arc<SlowCall>)| {
+        one.key() == other.key() && one.waited_for == other.waited_for
+    };
+    one.process.state == ProcessState::Running
+        && one.slow.len() == other.slow.len()
+        && one.slow.iter().zip(&other.slow).all(is_same)
 }
 
 /// Whether two snapshots of a running process are the same picture.

@@ -207,6 +207,9 @@ fn about_call(
         ticks(call.inclusive),
         ticks(call.off_cpu),
     )));
+    if let Some(reason) = &call.waited_for {
+        lines.push(cut(format!(" waited for {reason}")));
+    }
     if let Some(counts) = call.kernel {
         let KernelCounts { waits, preemptions, minor_faults, major_faults, before } = counts;
         let before = ticks(before);

@@ -79,6 +79,10 @@ pub struct SlowCall {
     /// The kernel's counts of the thread during the call. `None` if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelCounts>,
+    /// What the thread waited for most of its time off the CPU, as in `lock JOBS, held by worker-1 in
+    /// flush`. `None` if a viewer did not sample the waits then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_for: Option<String>,
     /// The innermost regions around it, at most 48, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub enclosing: Vec<EnclosingRegion>,

@@ -83,10 +83,12 @@ pub(crate) fn clean_snapshot(snapshot: &mut Snapshot) {
         clean_in_place(&mut lane.name);
     }
     for call in &mut snapshot.slow {
-        if call.depth > 255 || matches!(clean(&call.why), Cow::Owned(_)) {
+        let is_clean = |text: &String| matches!(clean(text), Cow::Borrowed(_));
+        if call.depth > 255 || !is_clean(&call.why) || !call.waited_for.iter().all(is_clean) {
             let call = Arc::make_mut(call);
             call.depth %= 256;
             clean_in_place(&mut call.why);
+            call.waited_for.iter_mut().for_each(clean_in_place);
         }
     }
     // A report that was sampled here is clean already.

@@ -484,6 +484,10 @@ impl LiveSource {
         }
         add_calls(&mut snapshot, &self.reader, &self.facts);
         self.slow.read(&self.reader, &self.facts);
+        if let Some(report) = self.waits.report() {
+            let rate = snapshot.clock.ticks_per_second;
+            self.slow.take_waits(&report, self.elapsed_ticks, rate);
+        }
         snapshot.slow = self.slow.calls();
         if self.dead {
             until_last_begin(&mut snapshot);

@@ -1,6 +1,7 @@
 //! The report of all waits: plain data for tables and JSON.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
@@ -50,9 +51,26 @@ pub struct WaitsReport {
     /// are not needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<Vec<SampledStack>>,
+    /// The waits of threads with a lane that have ended since the report before, as far as they are
+    /// longer than the time between two samples.
+    #[serde(skip)]
+    pub ended: Vec<EndedWait>,
     /// Whether [`Self::clean`] has cleaned it.
     #[serde(skip)]
     pub is_clean: bool,
+}
+
+/// A wait that has ended. Its begin and end are known to within one sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndedWait {
+    /// Id of the thread's lane.
+    pub lane: u32,
+    /// What the thread waited for, and who held that, as in `lock JOBS, held by worker-1 in flush`.
+    pub reason: String,
+    /// Its begin.
+    pub since: Instant,
+    /// Its end.
+    pub until: Instant,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -186,7 +204,7 @@ impl WaitsReport {
     pub fn clean(&mut self) {
         self.is_clean = true;
         self.now.sort_by_key(|waiting| waiting.lane);
-        let Self { points, locks, deadlocks, stuck, now, limit, totals, stacks, .. } = self;
+        let Self { points, locks, deadlocks, stuck, now, limit, totals, stacks, ended, .. } = self;
         for point in points {
             clean_in_place(&mut point.name);
             point.reasons.iter_mut().for_each(|reason| clean_in_place(&mut reason.detail));
@@ -209,6 +227,9 @@ impl WaitsReport {
         for waiting in now {
             clean_in_place(&mut waiting.thread);
             clean_in_place(&mut waiting.reason);
+        }
+        for wait in ended {
+            clean_in_place(&mut wait.reason);
         }
         limit.iter_mut().for_each(clean_in_place);
         totals.iter_mut().for_each(WaitTotals::clean);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
 
-use super::report::{SampledStack, WaitsReport};
+use super::report::{EndedWait, SampledStack, WaitsReport};
 use super::times::{Period, WaitTimes};
 use super::totals::WaitTotals;
 use super::{Reason, Sampler, ThreadSample, WaitNeeds};
@@ -48,6 +48,8 @@ const PERIODS: usize = 5;
 /// Time between two reports, and between two that are only a summary.
 const REPORT: Duration = Duration::from_millis(250);
 const RARE_REPORT: Duration = Duration::from_secs(1);
+/// Maximum number of waits that have ended that a report has: the last ones.
+const MOST_ENDED: usize = 2_000;
 /// Number of stacks beyond which a report that was not taken loses its stacks.
 const MOST_STACKS: usize = 10_000;
 
@@ -80,6 +82,8 @@ pub struct Watch {
     began_unix_ns: Option<u64>,
     /// Number of reports with totals.
     reports: u64,
+    /// The waits that have ended since the last of these reports.
+    ended: Vec<EndedWait>,
 }
 
 /// A thread's open regions at one moment.
@@ -142,6 +146,7 @@ impl Watch {
             stacks: None,
             began_unix_ns: None,
             reports: 0,
+            ended: Vec::new(),
         };
         // The first sample reads the symbols of the program, and is not typical.
         watch.look()?;
@@ -205,7 +210,9 @@ impl Watch {
             self.named = Instant::now();
             self.threads.retain(|_, (_, last)| last.elapsed() < KEPT);
         }
+        let waits = self.long_waits(&samples);
         self.times.add(&samples, |tid| points.get(&tid).copied());
+        self.note_ended(waits);
         self.began_unix_ns.get_or_insert_with(|| unix_ns(SystemTime::now()));
         if is_due {
             self.polled = Instant::now();
@@ -218,6 +225,38 @@ impl Watch {
         self.last_round = round;
         self.charge(started);
         Ok(Some(self.between))
+    }
+
+    /// The waits of threads with a lane that continue or end at these samples, by thread.
+    fn long_waits(&self, samples: &[ThreadSample]) -> HashMap<u32, EndedWait> {
+        let wait = |sample: &ThreadSample| {
+            let thread = self.times.threads.get(&sample.tid)?;
+            let wait = thread.sample.wait.as_ref().filter(|_| thread.since < thread.sample.at)?;
+            let owner = wait.owner.filter(|owner| *owner != sample.tid).map(|owner| {
+                let point = self.times.threads.get(&owner).and_then(|owner| owner.point);
+                let place =
+                    point.map_or(String::new(), |id| format!(" in {}", self.point_name(id)));
+                format!(", held by {}{place}", self.thread_name(owner))
+            });
+            let ended = EndedWait {
+                lane: *self.lanes.get(&sample.id_inside)?,
+                reason: format!("{}{}", wait.reason, owner.unwrap_or_default()),
+                since: thread.since,
+                until: sample.at,
+            };
+            Some((sample.tid, ended))
+        };
+        samples.iter().filter_map(wait).collect()
+    }
+
+    /// Notes those of the waits that have ended.
+    fn note_ended(&mut self, waits: HashMap<u32, EndedWait>) {
+        let has_ended = |(tid, wait): &(u32, EndedWait)| {
+            self.times.threads.get(tid).is_none_or(|thread| thread.since != wait.since)
+        };
+        self.ended.extend(waits.into_iter().filter(has_ended).map(|(_, wait)| wait));
+        let more = self.ended.len().saturating_sub(MOST_ENDED);
+        self.ended.drain(..more);
     }
 
     /// Sets the time until the next sample by the CPU time since `started`.
@@ -337,8 +376,8 @@ impl Watch {
         };
         self.reports += 1;
         let (number, stacks) = (self.reports, self.take_stacks());
-        let mut report =
-            WaitsReport { number, totals: Some(totals), stacks, ..self.report_of(&kept) };
+        let (totals, ended) = (Some(totals), std::mem::take(&mut self.ended));
+        let mut report = WaitsReport { number, totals, stacks, ended, ..self.report_of(&kept) };
         report.clean();
         report
     }
@@ -382,14 +421,17 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
-/// Adds the stacks of `earlier`, a report that was not taken, to `next`. If `earlier` has
-/// [`MOST_STACKS`] already, its stacks are dropped, so that memory stays bounded.
-fn with_stacks_of(earlier: Option<WaitsReport>, mut next: WaitsReport) -> WaitsReport {
-    let earlier = earlier.and_then(|earlier| earlier.stacks);
-    if let (Some(earlier), Some(stacks)) = (earlier, &mut next.stacks)
+/// Adds the stacks and the ended waits of `earlier`, a report that was not taken, to `next`. If
+/// `earlier` has very many already, they are dropped, so that memory stays bounded.
+fn with_events_of(earlier: Option<WaitsReport>, mut next: WaitsReport) -> WaitsReport {
+    let Some(earlier) = earlier else { return next };
+    if let (Some(earlier), Some(stacks)) = (earlier.stacks, &mut next.stacks)
         && earlier.len() < MOST_STACKS
     {
         stacks.extend(earlier);
+    }
+    if earlier.ended.len() < MOST_ENDED {
+        next.ended.extend(earlier.ended);
     }
     next
 }
@@ -449,7 +491,7 @@ impl Drop for WaitsThread {
 impl Shared {
     fn publish(&self, next: WaitsReport) {
         let mut latest = lock(&self.latest);
-        *latest = Some(with_stacks_of(latest.take(), next));
+        *latest = Some(with_events_of(latest.take(), next));
     }
 }
 

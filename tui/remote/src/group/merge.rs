@@ -294,6 +294,7 @@ pub(super) fn renumbered(
         lane: *lanes.get(&call.lane)?,
         start: later.saturating_add(call.start),
         why: call.why.clone(),
+        waited_for: call.waited_for.clone(),
         enclosing: call.enclosing.iter().map(region).collect(),
         records: call.records.iter().filter_map(record).collect(),
         others: call.others.iter().filter_map(record).collect(),

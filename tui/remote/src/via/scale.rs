@@ -60,8 +60,9 @@ impl ClockScale {
     }
 
     fn slow_call(self, call: &mut SlowCall) {
-        let SlowCall { start, span, inclusive, exclusive, off_cpu, .. } = call;
-        for ticks in [start, span, inclusive, exclusive, off_cpu] {
+        let SlowCall { start, span, inclusive, exclusive, off_cpu, kernel, .. } = call;
+        let before = kernel.as_mut().map(|counts| &mut counts.before);
+        for ticks in [start, span, inclusive, exclusive, off_cpu].into_iter().chain(before) {
             *ticks = self.ticks(*ticks);
         }
         for region in &mut call.enclosing {

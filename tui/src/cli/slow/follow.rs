@@ -1,7 +1,7 @@
 //! `pfp-top slow --follow`: prints slow calls when the process keeps them, and runs a command for
 //! them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,18 +17,23 @@ use pfp_model::slow;
 use pfp_read::files::json::{self, Existing};
 use pfp_read::snapshot::{ProcessState, SlowCall, Snapshot};
 use pfp_read::text::warn;
+use pfp_read::waits::WaitNeeds;
 
 /// Time between two polls of a process whose calls are followed. A process keeps 8 calls in a second.
 const BETWEEN_POLLS: Duration = Duration::from_millis(250);
 /// Minimum time between two starts of a command.
 const BETWEEN_STARTS: Duration = Duration::from_secs(10);
 
+/// Maximum time until a call is printed: a report of waits may say what it waited for.
+const PRINTED: Duration = Duration::from_secs(2);
+
 /// Prints the calls that are there, oldest first, and then the further ones.
 pub(super) fn follow(asked: &SlowArgs) -> Result<u8> {
     let interrupt = Interrupt::install()?;
     let mut source = asked.target.resolve()?;
+    source.need_waits(WaitNeeds::Reasons);
     let mut command = asked.exec.as_deref().map(CallCommand::new);
-    let mut known: Option<HashSet<_>> = None;
+    let mut followed = Followed::default();
     let mut is_down = false;
     print(&heading())?;
     loop {
@@ -37,7 +42,7 @@ pub(super) fn follow(asked: &SlowArgs) -> Result<u8> {
         }
         let snapshot = match source.poll() {
             Ok(snapshot) => snapshot,
-            Err(_) if source.has_died() => break,
+            Err(_) if source.has_died() || interrupt.raised() => break,
             Err(error) => {
                 // The source opens a lost connection again.
                 let Some(why) = source.line().and_then(|line| line.why) else { return Err(error) };
@@ -45,33 +50,74 @@ pub(super) fn follow(asked: &SlowArgs) -> Result<u8> {
                     warn(&format!("{why}; trying again"));
                 }
                 is_down = true;
-                if interrupt.sleep(BETWEEN_POLLS) {
-                    continue;
-                }
-                break;
+                interrupt.sleep(BETWEEN_POLLS);
+                continue;
             }
         };
         is_down = false;
-        let calls = slow::newest_first(&snapshot);
-        let is_new = |call: &SlowCall| known.as_ref().is_none_or(|it| !it.contains(&call.key()));
-        for call in calls.iter().rev().filter(|call| is_new(call)) {
-            if !print(&line(call, &snapshot))? {
+        let is_last = snapshot.process.state != ProcessState::Running || interrupt.raised();
+        for (call, is_further) in followed.due(&snapshot, is_last) {
+            if !print(&line(&call, &snapshot))? {
                 return Ok(0);
             }
-            if let Some(command) = command.as_mut().filter(|_| known.is_some()) {
-                command.run(call, &snapshot)?;
+            if let Some(command) = command.as_mut().filter(|_| is_further) {
+                command.run(&call, &snapshot)?;
             }
         }
-        known = Some(calls.iter().map(|call| call.key()).collect());
-        let runs = snapshot.process.state == ProcessState::Running;
-        if !runs || !interrupt.sleep(BETWEEN_POLLS) {
+        if is_last {
             break;
         }
+        interrupt.sleep(BETWEEN_POLLS);
     }
     if let Some(command) = command {
         command.end()?;
     }
     Ok(0)
+}
+
+/// The calls that are followed.
+#[derive(Default)]
+struct Followed {
+    /// The keys of the calls of the last snapshot. `None` before the first.
+    known: Option<HashSet<(u32, u64)>>,
+    /// The calls that are not printed yet, oldest first.
+    waiting: Vec<Waiting>,
+}
+
+/// A call that is not printed yet.
+struct Waiting {
+    call: Arc<SlowCall>,
+    since: Instant,
+    /// Whether it was kept after the first snapshot.
+    is_further: bool,
+}
+
+impl Followed {
+    /// The calls to print now, oldest first, and whether they were kept after the first snapshot.
+    fn due(&mut self, snapshot: &Snapshot, is_last: bool) -> Vec<(Arc<SlowCall>, bool)> {
+        let now: HashMap<_, _> = snapshot.slow.iter().map(|call| (call.key(), call)).collect();
+        for waiting in &mut self.waiting {
+            if let Some(call) = now.get(&waiting.call.key()) {
+                waiting.call = Arc::clone(call);
+            }
+        }
+        let known = self.known.replace(now.keys().copied().collect());
+        let is_new = |call: &&Arc<SlowCall>| !known.iter().any(|it| it.contains(&call.key()));
+        let mut new: Vec<_> = snapshot.slow.iter().filter(is_new).map(Arc::clone).collect();
+        new.sort_by_key(|call| (call.unix_ms, call.number));
+        let (since, is_further) = (Instant::now(), known.is_some());
+        self.waiting.extend(new.into_iter().map(|call| Waiting { call, since, is_further }));
+        let is_due = |waiting: &&Waiting| {
+            let call = &waiting.call;
+            let may_be_explained = slow::lacks_reason(call, snapshot.clock.ticks_per_second)
+                && now.contains_key(&call.key())
+                && waiting.is_further
+                && waiting.since.elapsed() < PRINTED;
+            is_last || !may_be_explained
+        };
+        let due = self.waiting.iter().take_while(is_due).count();
+        self.waiting.drain(..due).map(|waiting| (waiting.call, waiting.is_further)).collect()
+    }
 }
 
 /// A command that is run for slow calls.

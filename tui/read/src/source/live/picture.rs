@@ -1,10 +1,11 @@
 //! Converts a picture of a segment to a snapshot.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use pfp_shm_layout::black_box::{BOXES, BoxPicture};
 use pfp_shm_layout::calls::{self, CallAllocs, CallSums};
@@ -22,6 +23,7 @@ use crate::snapshot::{
     KernelCounts, Lane, LaneKind, Limit, Loss, Open, Point, PointState, Process, ProcessState,
     Record, SlowCall, Snapshot, VERSION,
 };
+use crate::waits::{EndedWait, WaitsReport};
 
 /// Makes a snapshot of a copy of a segment. If the copy has no note with a time, `file_unix_ns` is
 /// the snapshot's time.
@@ -161,14 +163,25 @@ pub(super) fn convert_record(lane: u32, record: &ring::Record, created: u64) -> 
 /// Maximum number of records of other threads that a slow call gets: the longest.
 const MOST_OTHERS: usize = 2_500;
 
-/// The slow calls of a process, by the place of their boxes.
+/// Maximum number of waits that are compared with slow calls: the last ones.
+const MOST_WAITS: usize = 4_000;
+
+/// The slow calls of a process.
 #[derive(Default)]
-pub(super) struct SlowCalls([Option<Arc<SlowCall>>; BOXES]);
+pub(super) struct SlowCalls {
+    /// The calls, by the place of their boxes.
+    calls: [Option<Arc<SlowCall>>; BOXES],
+    /// The waits that have ended, and the number of the report with the last ones. The call in which
+    /// a wait was may end later.
+    waits: VecDeque<EndedWait>,
+    report: u64,
+}
 
 impl SlowCalls {
     /// Reads the calls that are new.
     pub(super) fn read(&mut self, reader: &Reader, facts: &Facts) {
-        let numbers = self.0.each_ref().map(|known| known.as_ref().map_or(0, |call| call.number));
+        let numbers =
+            self.calls.each_ref().map(|known| known.as_ref().map_or(0, |call| call.number));
         let mut new = Vec::new();
         reader.boxes(
             |place| numbers[place],
@@ -184,13 +197,41 @@ impl SlowCalls {
                 record.lane != call.lane && record.end() > call.start && record.start < call.end()
             };
             call.others = longest(rings.iter().filter(during).copied().collect(), MOST_OTHERS);
-            self.0[place] = Some(Arc::new(call));
+            self.calls[place] = Some(Arc::new(call));
+        }
+    }
+
+    /// Finds out what the calls have waited for. `now` is the present moment in ticks, of which there
+    /// are `rate` in a second.
+    pub(super) fn take_waits(&mut self, report: &WaitsReport, now: u64, rate: f64) {
+        if report.number != self.report {
+            self.report = report.number;
+            self.waits.extend(report.ended.iter().cloned());
+            let more = self.waits.len().saturating_sub(MOST_WAITS);
+            self.waits.drain(..more);
+        }
+        let here = Instant::now();
+        let ticks = |moment: Instant| {
+            let ago = here.saturating_duration_since(moment).as_secs_f64() * rate;
+            now.saturating_sub(ago as u64)
+        };
+        let calls = self.calls.iter_mut().flatten();
+        for call in calls.filter(|call| call.waited_for.is_none() && call.off_cpu > 0) {
+            let within = |wait: &EndedWait| {
+                let (begin, end) = (ticks(wait.since), ticks(wait.until));
+                end.min(call.end()).saturating_sub(begin.max(call.start))
+            };
+            let mut waits = self.waits.iter().filter(|wait| wait.lane == call.lane);
+            let most = waits.find(|wait| within(wait) > call.off_cpu / 2);
+            if let Some(reason) = most.map(|wait| wait.reason.clone()) {
+                Arc::make_mut(call).waited_for = Some(reason);
+            }
         }
     }
 
     /// The calls, by lane and number.
     pub(super) fn calls(&self) -> Vec<Arc<SlowCall>> {
-        let mut calls: Vec<_> = self.0.iter().flatten().cloned().collect();
+        let mut calls: Vec<_> = self.calls.iter().flatten().cloned().collect();
         calls.sort_by_key(|call| call.key());
         calls
     }
@@ -239,6 +280,7 @@ fn convert_box(copy: BoxPicture, created: u64) -> SlowCall {
         switches: facts.switches,
         limit: limit.map(Limit::from),
         why,
+        waited_for: None,
         kernel: (facts.is_usage_known == 1).then_some(kernel),
         enclosing: around.collect(),
         records: records.iter().map(|record| convert_record(lane, record, created)).collect(),
