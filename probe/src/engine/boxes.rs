@@ -79,8 +79,17 @@ pub(super) fn keep(thread: &Thread, call: &Call, why: Option<&str>) {
     process.segment.add_slow_call(call.point.index());
     let end = call.begun.start.wrapping_add(call.elapsed);
     if why.is_some() || process.kept_lately.admits(end, call.elapsed) {
-        claim(process).inspect(|claimed| fill(process, thread, claimed, call, why));
+        let claimed = || claim(process, thread.kernel_id());
+        // If a signal handler jumps out of this, the thread gives the box up later.
+        thread.busy(|| claimed().map(|claimed| fill(process, thread, claimed, call, why)));
     }
+}
+
+/// Gives up the box that the thread has claimed, if it has jumped out of its write.
+pub(super) fn give_up(process: &Process, thread: &Thread) {
+    let blocks = process.segment.counters().boxes.iter().map(|block| block.load(Relaxed));
+    let boxes = blocks.filter_map(|block| process.segment.black_box(block));
+    boxes.for_each(|it| it.give_up(thread.kernel_id()));
 }
 
 /// Keeps the innermost open region of the calling thread, as it is now.
@@ -103,10 +112,10 @@ pub(crate) fn keep_open(why: &str) {
 
 /// Claims a box without a call or, if each has a call, the box of the oldest call that is not among
 /// the slowest. `None` if memory runs out, or if other threads claim the boxes first.
-fn claim(process: &Process) -> Option<&BlackBox> {
+fn claim(process: &Process, tid: u32) -> Option<&BlackBox> {
     for _ in 0..CLAIM_ATTEMPTS {
         let (found, state) = choose(process)?;
-        if found.claim(state) {
+        if found.claim(state, tid) {
             return Some(found);
         }
     }

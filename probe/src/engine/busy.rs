@@ -5,6 +5,7 @@ use std::sync::atomic::{
     compiler_fence,
 };
 
+use super::boxes;
 use super::fold;
 use super::process;
 use super::thread::Thread;
@@ -30,6 +31,7 @@ impl Thread {
         marker::set(&mut marker, &self.position);
         self.suspended.store(0, Relaxed);
         fold::recover(process, self);
+        boxes::give_up(process, self);
         self.done();
         self.count(|counters| &counters.mismatched);
         false

@@ -13,9 +13,10 @@
 //! ```
 //!
 //! The process has [`BOXES`] boxes. A box gets its memory when a call first needs it. Any thread
-//! may claim any box. `state` is twice the number of the call in the box, or 0 without a call. Its
-//! lowest bit is set while a thread writes. If the thread dies while it writes, no thread can read
-//! or claim the box again.
+//! may claim any box. `state` is twice the number of the call in the box, or 0 without a call. While
+//! a thread writes, it is twice the thread's kernel id, plus 1. A thread that has jumped out of its
+//! write gives the box up when it next works on the segment. If the thread dies while it writes, the
+//! box cannot be used again.
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|
@@ -146,6 +147,11 @@ pub struct BoxPicture {
     pub records: Vec<Record>,
 }
 
+/// The state of a box to which the thread with this kernel id writes.
+const fn claimed_by(tid: u32) -> u64 {
+    (tid as u64) << 1 | 1
+}
+
 impl<const RECORDS: usize> BlackBox<RECORDS> {
     /// The box's state, which [`Self::claim`] expects, and the number and the span (ticks) of its
     /// call, which decide whether the call may be replaced. `None` while a thread writes.
@@ -156,17 +162,25 @@ impl<const RECORDS: usize> BlackBox<RECORDS> {
         (state & 1 == 0).then_some((state, state / 2, span))
     }
 
-    /// Claims the box for the calling thread, if its state is still this one.
+    /// Claims the box for the thread with this kernel id, if its state is still this one.
     #[must_use]
-    pub fn claim(&self, state: u64) -> bool {
+    pub fn claim(&self, state: u64, tid: u32) -> bool {
         // Acquire pairs with `box-close`: the words of the thread that had the box before are
         // stored before this thread's. No model shows this, since loom keeps stores in the order in
         // which they were made.
         let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
-        let is_claimed = self.state.compare_exchange(state, state | 1, success, failure).is_ok();
+        let claimed = claimed_by(tid);
+        let is_claimed = self.state.compare_exchange(state, claimed, success, failure).is_ok();
         // Pairs with `box-recheck`.
         fence_at!("box-open", Release);
         is_claimed
+    }
+
+    /// Gives up the box, if the thread with this kernel id has claimed it. The box has no call then.
+    pub fn give_up(&self, tid: u32) {
+        // Pairs with the claim of the next thread, like `box-close`.
+        let (success, failure) = (Ordering::Release, Ordering::Relaxed);
+        let _ = self.state.compare_exchange(claimed_by(tid), 0, success, failure);
     }
 
     /// Fills a claimed box, and publishes it as the call of this number, which must be above 0. Of
@@ -303,9 +317,9 @@ mod tests {
         for (at, slot) in ring.iter().enumerate() {
             slot.fill(at as u64, 5, 4, 4, Default::default());
         }
-        assert!(found.claim(0));
+        assert!(found.claim(0, 9));
         assert_eq!((found.content(), found.read()), (None, Ok(None)), "a thread writes");
-        assert!(!found.claim(0), "another thread has it");
+        assert!(!found.claim(0, 8), "another thread has it");
         let why = "a text that is longer than the sixty-four bytes that there are for it";
         found.publish(7, facts, why, enclosing, ring.iter());
         let copy = found.read().expect("there is memory").expect("it is published");
@@ -318,8 +332,13 @@ mod tests {
         let other: Box<BlackBox> = BlackBox::blank();
         other.take(&found, 2);
         assert_eq!(other.read(), Ok(Some(copy)));
-        assert!(found.claim(14));
+        assert!(found.claim(14, 9));
         other.take(&found, 2);
         assert_eq!(other.read(), Ok(None));
+        found.give_up(8);
+        assert_eq!(found.content(), None, "another thread has it");
+        found.give_up(9);
+        assert_eq!((found.content(), found.read()), (Some((0, 0, 900)), Ok(None)));
+        assert!(found.claim(0, 8));
     }
 }

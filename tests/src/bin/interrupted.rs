@@ -193,6 +193,12 @@ mod stepping {
         work();
     }
 
+    fn kept() {
+        let _guard = POINT.measure();
+        work();
+        pfp::keep("a reason");
+    }
+
     fn nested() {
         let _guard = INNER.measure();
         work();
@@ -380,12 +386,13 @@ mod stepping {
         alone: true,
     };
 
-    const CASES: [Case; 19] = [
+    const CASES: [Case; 20] = [
         Case { name: "scope", run: scope, ..PLAIN },
         Case { name: "page", prepare: fill_page::<2>, run: scope, ..PLAIN },
         Case { name: "page of one", prepare: fill_page::<1>, run: scope, ..PLAIN },
         // With 50 points on the page, each record is folded into its cell alone.
         Case { name: "page of many", prepare: fill_page::<50>, run: scope, ..PLAIN },
+        Case { name: "kept", run: kept, ..PLAIN },
         Case { name: "nested", run: nested, counts: [1, 1], ..PLAIN },
         Case { name: "laps", run: laps, counts: [1, 2], ..PLAIN },
         Case { name: "by_hand", run: by_hand, handler: handler_by_hand, ..PLAIN },

@@ -14,11 +14,12 @@ use pfp_tests::{figure, size, skipped};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_interrupted");
 
-const CASES: [&str; 18] = [
+const CASES: [&str; 19] = [
     "scope",
     "page",
     "page of one",
     "page of many",
+    "kept",
     "nested",
     "laps",
     "by_hand",
@@ -121,6 +122,13 @@ fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
         let (missed, steps) = (picture.losses.records_missed, tried[0]);
         assert!(missed <= steps, "{action} {case} {clock}: {missed} records in {steps} steps");
     }
+    if case == "kept" {
+        let mut boxes = 0;
+        watch.reader().boxes(|_| 0, |_, copy| boxes += u64::from(copy.why == "a reason"));
+        // A thread that jumps out of its write gives the box up before it writes to another.
+        let left = u64::from(action == "jump");
+        assert!(boxes + left >= 8, "{action} {clock}: {boxes} boxes");
+    }
     let [children, harmed, _] = said.all::<u64>("children")[0][..] else { panic!("{said:?}") };
     let bad: Vec<String> = said.all("bad").remove(0);
     let outcome = Outcome {
@@ -145,9 +153,9 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
     }
     let sums = [const { AtomicU64::new(0) }; 3];
     let of_case = |case: &str| {
-        // The fold of a page has thousands of instructions.
+        // The fold of a page has thousands of instructions, and so has a write to a box.
         let is_page = case.starts_with("page");
-        let more = if is_page { size(11, 1) } else { 1 };
+        let more = if is_page || case == "kept" { size(11, 1) } else { 1 };
         let short = Way { each: short.each * more, ..short };
         for clock in clocks {
             let judged = |way: Way| {

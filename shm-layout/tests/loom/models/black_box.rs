@@ -18,7 +18,7 @@ pub(super) fn box_is_whole() {
             let black_box = Arc::clone(&black_box);
             thread::spawn(move || {
                 for number in 1..=2 {
-                    assert!(black_box.claim(2 * (number - 1)));
+                    assert!(black_box.claim(2 * (number - 1), 1));
                     let facts = BoxFacts { point: number, span: number, ..BoxFacts::default() };
                     let none = std::iter::empty::<&Slot>;
                     black_box.publish(number, facts, "", std::iter::empty(), none());
