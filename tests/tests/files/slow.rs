@@ -49,11 +49,14 @@ fn a_recording_of_slow_calls_alone_has_all_of_them_and_their_moments() {
     let trace: Value = serde_json::from_slice(&exported.stdout).expect("it is JSON");
     let events = trace["traceEvents"].as_array().expect("it is a list");
     let rate = printed["ticks_per_second"].as_f64().unwrap();
-    let us = call["span"].as_f64().unwrap() / rate * 1e6;
+    let us = |key: &str| call[key].as_f64().unwrap() / rate * 1e6;
+    let near = |found: &Value, us: f64| found.as_f64().is_some_and(|it| (it - us).abs() < 0.01);
     let is_it = |event: &&Value| {
-        event["name"] == "tick" && event["dur"].as_f64().is_some_and(|dur| (dur - us).abs() < 0.01)
+        event["name"] == "tick"
+            && near(&event["ts"], us("start"))
+            && near(&event["dur"], us("span"))
     };
-    assert_eq!(events.iter().filter(is_it).count(), 1, "{us} us: {trace}");
+    assert_eq!(events.iter().filter(is_it).count(), 1, "{call} {trace}");
     // A moment has no figures, and not every call is there.
     let csv = place.pfp_top(&["export", "csv", text(&file), "--slow", &number]);
     let said = String::from_utf8_lossy(&csv.stderr).into_owned();

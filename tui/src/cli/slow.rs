@@ -18,8 +18,7 @@ use pfp_read::units;
 /// Which slow calls to print.
 #[derive(Args, Clone, Debug)]
 pub struct SlowArgs {
-    /// A snapshot file, or a recording, of which all calls are printed; without it, a running
-    /// process.
+    /// A snapshot file or a recording, whose calls are all printed; without it, a running process.
     #[arg(value_name = "FILE", conflicts_with_all = LIVE)]
     file: Option<PathBuf>,
     #[command(flatten)]

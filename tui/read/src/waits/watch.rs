@@ -249,7 +249,7 @@ impl Watch {
         samples.iter().filter_map(wait).collect()
     }
 
-    /// Notes those of the waits that have ended.
+    /// Notes the waits that have ended.
     fn note_ended(&mut self, waits: HashMap<u32, EndedWait>) {
         let has_ended = |(tid, wait): &(u32, EndedWait)| {
             self.times.threads.get(tid).is_none_or(|thread| thread.since != wait.since)

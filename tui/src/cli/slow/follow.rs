@@ -123,7 +123,7 @@ impl Followed {
 /// A command that is run for slow calls.
 struct CallCommand<'a> {
     words: &'a str,
-    /// The one that runs, and its file.
+    /// The command that runs now, and its file.
     running: Option<(Child, PathBuf)>,
     /// When the last one was started.
     started: Option<Instant>,
@@ -143,12 +143,16 @@ impl<'a> CallCommand<'a> {
             self.missed += 1;
             return Ok(());
         }
-        let name = format!("pfp-slow-{}-{}.json", std::process::id(), call.number);
+        let (lane, number) = call.key();
+        let name = format!("pfp-slow-{}-{lane}-{number}.json", std::process::id());
         let path = std::env::temp_dir().join(name);
         let slow = vec![Arc::new(call.clone())];
         let moment = Snapshot { slow, ..slow::moment(call, snapshot) };
-        let written = json::write(&moment, &path, Existing::Keep);
-        written.with_context(|| format!("{} cannot be written", path.display()))?;
+        if let Err(error) = json::write(&moment, &path, Existing::Keep) {
+            warn(&format!("{}: {error}; the command of --exec is not run", path.display()));
+            self.missed += 1;
+            return Ok(());
+        }
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{} \"$1\"", self.words), "sh"]).arg(&path);
         let child = shell.stdin(Stdio::null()).spawn();

@@ -201,8 +201,8 @@ impl SlowCalls {
         }
     }
 
-    /// Finds out what the calls have waited for. `now` is the present moment in ticks, of which there
-    /// are `rate` in a second.
+    /// Finds out what the calls have waited for. `now` is the present moment in ticks, and `rate`
+    /// their number in a second.
     pub(super) fn take_waits(&mut self, report: &WaitsReport, now: u64, rate: f64) {
         if report.number != self.report {
             self.report = report.number;
