@@ -18,6 +18,7 @@ use super::stack::STACK;
 use super::{Entry, KEPT, TABLE, Thread};
 use crate::clock;
 use crate::clock::counter::stamp;
+use crate::engine::boxes;
 use crate::engine::current::thread as current;
 use crate::engine::fold::{self, Batches};
 use crate::engine::local::{self, Local, make_key};
@@ -310,6 +311,7 @@ pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
 fn leave(process: &Process, thread: &Thread) {
     thread.publish_switches();
     thread.clock.stop();
+    boxes::give_up(process, thread);
     if thread.overflows() {
         suspend::release_all(thread);
         let bytes = thread.bytes.load(Relaxed) as usize;

@@ -60,9 +60,10 @@ impl ClockScale {
     }
 
     fn slow_call(self, call: &mut SlowCall) {
-        let SlowCall { start, span, inclusive, exclusive, off_cpu, kernel, .. } = call;
+        (call.start, call.span) = self.period(call.start, call.span);
+        let SlowCall { inclusive, exclusive, off_cpu, kernel, .. } = call;
         let before = kernel.as_mut().map(|counts| &mut counts.before);
-        for ticks in [start, span, inclusive, exclusive, off_cpu].into_iter().chain(before) {
+        for ticks in [inclusive, exclusive, off_cpu].into_iter().chain(before) {
             *ticks = self.ticks(*ticks);
         }
         for region in &mut call.enclosing {
@@ -79,8 +80,7 @@ impl ClockScale {
 
     pub(super) fn records(self, records: &mut [Record]) {
         for record in records {
-            record.start = self.ticks(record.start);
-            record.span = self.ticks(record.span);
+            (record.start, record.span) = self.period(record.start, record.span);
             record.exclusive = self.ticks(record.exclusive);
         }
     }
@@ -100,6 +100,13 @@ impl ClockScale {
     fn stats(self, stats: &mut Stats) {
         let squares = |squares: u128| (squares as f64 * self.0 * self.0) as u128;
         *stats = stats.converted(|ticks| self.ticks(ticks), squares);
+    }
+
+    /// A begin and a length. Periods that end together still do so.
+    fn period(self, start: u64, span: u64) -> (u64, u64) {
+        let end = self.ticks(start.saturating_add(span));
+        let start = self.ticks(start);
+        (start, end.saturating_sub(start))
     }
 
     fn ticks(self, ticks: u64) -> u64 {
