@@ -347,8 +347,13 @@ impl Source for LiveSource {
         let timeout = self.interval.map_or(Duration::MAX, |_| FOR_NAMES);
         let loaded = self.objects();
         self.names.show(&mut snapshot.points, loaded, timeout);
+        let report = self.waits.report();
+        if let Some(report) = &report {
+            self.slow.take_waits(report, snapshot.clock.ticks_per_second);
+        }
+        snapshot.slow = self.slow.calls();
         // A process that had ended before has no samples.
-        snapshot.waits = self.waits.report().filter(|report| !self.dead || report.samples > 0);
+        snapshot.waits = report.filter(|report| !self.dead || report.samples > 0);
         Ok(snapshot)
     }
 
@@ -484,11 +489,6 @@ impl LiveSource {
         }
         add_calls(&mut snapshot, &self.reader, &self.facts);
         self.slow.read(&self.reader, &self.facts);
-        if let Some(report) = self.waits.report() {
-            let rate = snapshot.clock.ticks_per_second;
-            self.slow.take_waits(&report, self.elapsed_ticks, rate);
-        }
-        snapshot.slow = self.slow.calls();
         if self.dead {
             until_last_begin(&mut snapshot);
             self.elapsed_ticks = snapshot.elapsed_ticks;

@@ -1,7 +1,6 @@
 //! The report of all waits: plain data for tables and JSON.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
@@ -60,17 +59,19 @@ pub struct WaitsReport {
     pub is_clean: bool,
 }
 
-/// A wait that has ended. Its begin and end are known to within one sample.
+/// A wait that has ended. Times are in nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndedWait {
     /// Id of the thread's lane.
     pub lane: u32,
     /// What the thread waited for, and who held that, as in `lock JOBS, held by worker-1 in flush`.
     pub reason: String,
-    /// Its begin.
-    pub since: Instant,
-    /// Its end.
-    pub until: Instant,
+    /// Its begin, at the earliest.
+    pub since_ns: u64,
+    /// The last sample that saw it.
+    pub seen_ns: u64,
+    /// Its end, at the latest.
+    pub until_ns: u64,
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -449,7 +449,7 @@ impl WaitTimes {
     }
 }
 
-fn nanoseconds(from: Instant, until: Instant) -> u64 {
+pub(super) fn nanoseconds(from: Instant, until: Instant) -> u64 {
     u64::try_from(until.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context as _, Result};
 
 use super::report::{EndedWait, SampledStack, WaitsReport};
-use super::times::{Period, WaitTimes};
+use super::times::{Period, WaitTimes, nanoseconds};
 use super::totals::WaitTotals;
 use super::{Reason, Sampler, ThreadSample, WaitNeeds};
 use crate::local_time::unix_ns;
@@ -227,8 +227,11 @@ impl Watch {
         Ok(Some(self.between))
     }
 
-    /// The waits of threads with a lane that continue or end at these samples, by thread.
-    fn long_waits(&self, samples: &[ThreadSample]) -> HashMap<u32, EndedWait> {
+    /// The waits of threads with a lane that continue or end at these samples, by thread. Each has
+    /// its begin.
+    fn long_waits(&self, samples: &[ThreadSample]) -> HashMap<u32, (Instant, EndedWait)> {
+        let (now, now_ns) = (Instant::now(), unix_ns(SystemTime::now()));
+        let ns = |moment: Instant| now_ns.saturating_sub(nanoseconds(moment, now));
         let wait = |sample: &ThreadSample| {
             let thread = self.times.threads.get(&sample.tid)?;
             let wait = thread.sample.wait.as_ref().filter(|_| thread.since < thread.sample.at)?;
@@ -241,20 +244,21 @@ impl Watch {
             let ended = EndedWait {
                 lane: *self.lanes.get(&sample.id_inside)?,
                 reason: format!("{}{}", wait.reason, owner.unwrap_or_default()),
-                since: thread.since,
-                until: sample.at,
+                since_ns: ns(thread.since),
+                seen_ns: ns(thread.sample.at),
+                until_ns: ns(sample.at),
             };
-            Some((sample.tid, ended))
+            Some((sample.tid, (thread.since, ended)))
         };
         samples.iter().filter_map(wait).collect()
     }
 
     /// Notes the waits that have ended.
-    fn note_ended(&mut self, waits: HashMap<u32, EndedWait>) {
-        let has_ended = |(tid, wait): &(u32, EndedWait)| {
-            self.times.threads.get(tid).is_none_or(|thread| thread.since != wait.since)
+    fn note_ended(&mut self, waits: HashMap<u32, (Instant, EndedWait)>) {
+        let has_ended = |(tid, (since, _)): &(u32, (Instant, EndedWait))| {
+            self.times.threads.get(tid).is_none_or(|thread| thread.since != *since)
         };
-        self.ended.extend(waits.into_iter().filter(has_ended).map(|(_, wait)| wait));
+        self.ended.extend(waits.into_iter().filter(has_ended).map(|(_, (_, wait))| wait));
         let more = self.ended.len().saturating_sub(MOST_ENDED);
         self.ended.drain(..more);
     }
@@ -431,7 +435,7 @@ fn with_events_of(earlier: Option<WaitsReport>, mut next: WaitsReport) -> WaitsR
         stacks.extend(earlier);
     }
     if earlier.ended.len() < MOST_ENDED {
-        next.ended.extend(earlier.ended);
+        next.ended.splice(..0, earlier.ended);
     }
     next
 }

@@ -1,11 +1,11 @@
 //! Converts a picture of a segment to a snapshot.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use pfp_shm_layout::black_box::{BOXES, BoxPicture};
 use pfp_shm_layout::calls::{self, CallAllocs, CallSums};
@@ -201,29 +201,18 @@ impl SlowCalls {
         }
     }
 
-    /// Finds out what the calls have waited for. `now` is the present moment in ticks, and `rate`
-    /// their number in a second.
-    pub(super) fn take_waits(&mut self, report: &WaitsReport, now: u64, rate: f64) {
+    /// Finds out what the calls have waited for. `rate` is the number of ticks in a second.
+    pub(super) fn take_waits(&mut self, report: &WaitsReport, rate: f64) {
         if report.number != self.report {
             self.report = report.number;
             self.waits.extend(report.ended.iter().cloned());
             let more = self.waits.len().saturating_sub(MOST_WAITS);
             self.waits.drain(..more);
         }
-        let here = Instant::now();
-        let ticks = |moment: Instant| {
-            let ago = here.saturating_duration_since(moment).as_secs_f64() * rate;
-            now.saturating_sub(ago as u64)
-        };
-        let calls = self.calls.iter_mut().flatten();
-        for call in calls.filter(|call| call.waited_for.is_none() && call.off_cpu > 0) {
-            let within = |wait: &EndedWait| {
-                let (begin, end) = (ticks(wait.since), ticks(wait.until));
-                end.min(call.end()).saturating_sub(begin.max(call.start))
-            };
-            let mut waits = self.waits.iter().filter(|wait| wait.lane == call.lane);
-            let most = waits.find(|wait| within(wait) > call.off_cpu / 2);
-            if let Some(reason) = most.map(|wait| wait.reason.clone()) {
+        let lacks_reason =
+            |call: &&mut Arc<SlowCall>| call.waited_for.is_none() && call.context == 0;
+        for call in self.calls.iter_mut().flatten().filter(lacks_reason) {
+            if let Some(reason) = waited_for(call, &self.waits, rate) {
                 Arc::make_mut(call).waited_for = Some(reason);
             }
         }
@@ -235,6 +224,24 @@ impl SlowCalls {
         calls.sort_by_key(|call| call.key());
         calls
     }
+}
+
+/// The reason of most of a call's time off the CPU, if its thread was seen waiting for it.
+fn waited_for(call: &SlowCall, waits: &VecDeque<EndedWait>, rate: f64) -> Option<String> {
+    const MS: u64 = 1_000_000;
+    let ns = |ticks: u64| (ticks as f64 / rate * 1e9) as u64;
+    // The call ended within this millisecond.
+    let end = (call.unix_ms + 1).saturating_mul(MS);
+    let begin = end.saturating_sub(ns(call.span)).saturating_sub(MS);
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    let is_inside =
+        |wait: &&EndedWait| wait.lane == call.lane && (begin..=end).contains(&wait.seen_ns);
+    for wait in waits.iter().filter(is_inside) {
+        let lasted = wait.until_ns.min(end).saturating_sub(wait.since_ns.max(begin));
+        *sums.entry(&wait.reason).or_default() += lasted;
+    }
+    let (reason, most) = sums.into_iter().max_by_key(|(_, sum)| *sum)?;
+    (most > ns(call.off_cpu) / 2).then(|| reason.to_owned())
 }
 
 /// The longest records, by lane and end.
