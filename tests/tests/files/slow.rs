@@ -85,6 +85,13 @@ fn a_command_gets_the_moment_of_a_followed_call() {
     assert!(got.records.iter().any(|record| record.end() == got.slow[0].end()), "{got:?}");
     assert!(got.cells.is_empty());
 
+    // More calls come while the command may not run again.
+    wait_for("more calls", || {
+        let printed = place.pfp_top(&["slow", "-p", &pid, "--json"]);
+        let printed: Value = serde_json::from_slice(&printed.stdout).ok()?;
+        let numbers = printed["calls"].as_array()?.iter().filter_map(|it| it["number"].as_u64());
+        numbers.max().filter(|number| *number > got.slow[0].number + 16)
+    });
     target.end_well();
     let output = follower.wait_with_output().expect("it ends");
     well(&output);

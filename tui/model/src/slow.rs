@@ -6,7 +6,7 @@
 //! was off the CPU, the kernel's counts of the whole slow call show why. Otherwise page faults are
 //! the cause if they took an estimated third of the time on the CPU.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anyhow::Result;
@@ -145,25 +145,36 @@ pub struct NestedCalls {
     times: Vec<(u64, u64)>,
 }
 
-/// Reads the snapshot of a file or, of a recording, the last one with the slow calls of all.
+/// Reads a snapshot file or a recording, and calls `see` with each slow call and a snapshot that has
+/// it. A call is seen again if a later snapshot says what it waited for. Returns the last snapshot.
 ///
 /// # Errors
 ///
 /// The file cannot be read.
-pub fn read(path: &Path) -> Result<Snapshot> {
+pub fn read(path: &Path, mut see: impl FnMut(&SlowCall, &Snapshot)) -> Result<Snapshot> {
     let mut source = source::open(path)?;
-    let mut calls = BTreeMap::new();
+    let mut has_reason = HashMap::new();
+    let mut visit = |snapshot: &Snapshot| {
+        for call in &snapshot.slow {
+            let has_now = call.waited_for.is_some();
+            let had = has_reason.insert(call.key(), has_now);
+            if had.is_none_or(|had| has_now && !had) {
+                see(call, snapshot);
+            }
+        }
+    };
     for place in 0..source.recording().map_or(0, |recording| recording.len()) {
         if let Some(recording) = source.recording() {
             recording.seek(place);
         }
-        calls.extend(source.poll()?.slow.into_iter().map(|call| (call.key(), call)));
+        // Without a damaged snapshot, the others can be shown.
+        if let Ok(snapshot) = source.poll() {
+            visit(&snapshot);
+        }
     }
-    let mut snapshot = source.poll()?;
-    if !calls.is_empty() {
-        snapshot.slow = calls.into_values().collect();
-    }
-    Ok(snapshot)
+    let last = source.poll()?;
+    visit(&last);
+    Ok(last)
 }
 
 /// The moment of a call: a snapshot that was taken at its end, with the records that were kept with
@@ -175,6 +186,7 @@ pub fn moment(call: &SlowCall, snapshot: &Snapshot) -> Snapshot {
         records,
         elapsed_ticks: last,
         taken_unix_ns: call.unix_ms.saturating_mul(1_000_000),
+        waits: None,
         ..snapshot.without_measurements()
     };
     moment.lanes.iter_mut().for_each(|lane| lane.open.clear());
@@ -182,8 +194,13 @@ pub fn moment(call: &SlowCall, snapshot: &Snapshot) -> Snapshot {
 }
 
 /// What an average call of a point does by calls of another one directly inside it: how many there
-/// are, and their ticks on a CPU without calls inside. `None` if that is not known.
+/// are, and their ticks on a CPU without calls inside. `None` if that is not known, also if one of
+/// the points was reset after the other.
 pub fn usual(caller: u32, inside: u32, snapshot: &Snapshot) -> Option<(f64, f64)> {
+    let begin = |point| snapshot.point(point)?.begin_ticks();
+    if begin(caller)? != begin(inside)? {
+        return None;
+    }
     let calls = total(snapshot.cells_of(caller)).count as f64;
     let edges = snapshot.edges.iter();
     let edges = edges.filter(|edge| (edge.caller, edge.point) == (Some(caller), inside));

@@ -1,6 +1,7 @@
 //! `pfp-top export FORMAT`: writes the figures of a snapshot file or a process in a form that other
 //! programs read.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -100,9 +101,13 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
     }
     // Until writing begins, a signal ends the process at once.
     let mut moments = Vec::new();
-    let (snapshot, status) = match &export.file {
-        Some(file) if export.slow.is_some() => (slow::read(file)?, 0),
-        Some(file) => {
+    let (snapshot, status) = match (&export.file, export.slow) {
+        (Some(file), Some(number)) => {
+            let mut moments = Moments::default();
+            slow::read(file, |call, snapshot| moments.see(number, call, snapshot))?;
+            (moments.only(number)?, 0)
+        }
+        (Some(file), None) => {
             let span = Span { from: export.from, to: export.to.or(export.at) };
             // Standard input cannot be read twice.
             if export.format == Format::Perfetto && file != Path::new(STDIN) {
@@ -110,16 +115,19 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
             }
             (span::read(file, &span, true)?, 0)
         }
-        None => {
+        (None, slow) => {
             let mut source = export.target.resolve()?;
             let mut snapshot = source.poll()?;
-            source.add_records(&mut snapshot);
+            match slow {
+                Some(number) => {
+                    let mut moments = Moments::default();
+                    snapshot.slow.iter().for_each(|call| moments.see(number, call, &snapshot));
+                    snapshot = moments.only(number)?;
+                }
+                None => source.add_records(&mut snapshot),
+            }
             (snapshot, missing(source.as_ref()))
         }
-    };
-    let snapshot = match export.slow {
-        Some(number) => slow::moment(slow_call(number, &snapshot)?, &snapshot),
-        None => snapshot,
     };
     let model = Model::of(snapshot);
     let passes = |figures: &Figures| export.filter.admits(figures);
@@ -150,18 +158,37 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
     Ok(if interrupt.raised() { INTERRUPTED } else { status })
 }
 
-/// The slow call with this number.
-fn slow_call(number: u64, snapshot: &Snapshot) -> Result<&SlowCall> {
-    let mut found = snapshot.slow.iter().filter(|call| call.number == number);
-    match (found.next(), found.next()) {
-        (Some(call), None) => Ok(call),
-        (Some(_), Some(_)) => {
-            bail!("several processes have a slow call {number}: name a process with -p")
+/// The moments of the slow calls with a number: one, unless several processes have such a call.
+#[derive(Default)]
+struct Moments {
+    /// By lane.
+    found: BTreeMap<u32, Snapshot>,
+    /// The numbers of all calls.
+    numbers: BTreeSet<u64>,
+}
+
+impl Moments {
+    fn see(&mut self, number: u64, call: &SlowCall, snapshot: &Snapshot) {
+        self.numbers.insert(call.number);
+        if call.number == number {
+            self.found.insert(call.lane, slow::moment(call, snapshot));
         }
-        (None, _) => {
-            let numbers = snapshot.slow.iter().map(|call| call.number.to_string());
-            let numbers = numbers.collect::<Vec<_>>().join(", ");
-            bail!("expected the number of a slow call that was kept ({numbers}), found {number}")
+    }
+
+    fn only(mut self, number: u64) -> Result<Snapshot> {
+        match (self.found.pop_first(), self.found.len()) {
+            (Some((_, moment)), 0) => Ok(moment),
+            (Some(_), _) => bail!(
+                "expected one slow call {number}, found one of several processes: export from one \
+                 process, or its recording"
+            ),
+            (None, _) => {
+                let numbers = self.numbers.iter().map(u64::to_string).collect::<Vec<_>>();
+                let numbers = numbers.join(", ");
+                bail!(
+                    "expected the number of a slow call that was kept ({numbers}), found {number}"
+                )
+            }
         }
     }
 }

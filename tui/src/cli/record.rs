@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -17,7 +16,7 @@ use super::target::TargetArgs;
 use crate::interrupt::Interrupt;
 use pfp_model::headline::ended_words;
 use pfp_read::files::recording::Writer;
-use pfp_read::snapshot::{Drained, ProcessState, SlowCall, Snapshot};
+use pfp_read::snapshot::{Drained, ProcessState, Snapshot};
 use pfp_read::source::Source;
 use pfp_read::text::warn;
 use pfp_read::units;
@@ -25,6 +24,8 @@ use pfp_read::waits::WaitNeeds;
 
 /// Shortest time between two snapshots.
 const SHORTEST: Duration = Duration::from_millis(10);
+/// Maximum time between two polls if slow calls are recorded: a process keeps few.
+const BETWEEN_CALLS: Duration = Duration::from_millis(250);
 /// Time between two updates of the progress.
 const PROGRESS: Duration = Duration::from_millis(500);
 
@@ -73,9 +74,11 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
     let interrupt = Interrupt::install()?;
     let start = Instant::now();
     let mut source = record.target.resolve()?;
-    let mut recorder = Recorder { events: record.events, next: HashMap::new() };
+    let (next, calls) = (HashMap::new(), record.slow.then(HashMap::new));
+    let mut recorder = Recorder { events: record.events, next, calls };
     source.need_waits(WaitNeeds::Summary);
-    let mut snapshot = recorded(record, source.poll()?);
+    let interval = if record.slow { record.interval.min(BETWEEN_CALLS) } else { record.interval };
+    let mut snapshot = recorder.part(source.poll()?);
     let mut writer = recorder.begin(record, source.as_mut(), &snapshot)?;
     let mut progress = ProgressReport { start, last: None, line: Progress::on_terminal() };
     let mut why = ended(&snapshot);
@@ -83,7 +86,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
     let mut missing = Missing::default();
     missing.look(source.as_ref(), || progress.line.clear());
     while why.is_none() {
-        let due = next_moment(start, record.interval);
+        let due = next_moment(start, interval);
         let end = record.duration.and_then(|long| start.checked_add(long));
         let until = end.map_or(due, |end| end.min(due));
         if !sleep_until(until, &interrupt, &mut progress, &writer) {
@@ -92,11 +95,12 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
         match source.poll() {
             // While the connection is slow, a poll returns the previous snapshot again.
             Ok(same) if is_same(&same, &snapshot) => {}
-            Ok(same) if record.slow && has_same_calls(&same, &snapshot) => {}
             Ok(next) => {
-                (snapshot, is_down) = (recorded(record, next), false);
+                (snapshot, is_down) = (recorder.part(next), false);
+                let is_empty = record.slow && snapshot.slow.is_empty();
+                let is_recorded = !is_empty || ended(&snapshot).is_some();
                 let events = recorder.events(source.as_mut(), &snapshot);
-                if let Err(error) = writer.append(&snapshot, &events) {
+                if is_recorded && let Err(error) = writer.append(&snapshot, &events) {
                     progress.line.clear();
                     let (shown, n) = (record.output.display(), writer.frames());
                     return Err(error).with_context(|| {
@@ -146,24 +150,6 @@ fn ignore_file_size_signal() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// What is recorded of a snapshot.
-fn recorded(record: &RecordArgs, snapshot: Snapshot) -> Snapshot {
-    match record.slow {
-        true => Snapshot { waits: None, ..snapshot.without_measurements() },
-        false => snapshot,
-    }
-}
-
-/// Whether two snapshots of a running process have the same slow calls.
-fn has_same_calls(one: &Snapshot, other: &Snapshot) -> bool {
-    let is_same = |(one, other): (&Arc<SlowCall>, &Arc<SlowCall>)| {
-        one.key() == other.key() && one.waited_for == other.waited_for
-    };
-    one.process.state == ProcessState::Running
-        && one.slow.len() == other.slow.len()
-        && one.slow.iter().zip(&other.slow).all(is_same)
-}
-
 /// Whether two snapshots of a running process are the same picture.
 fn is_same(one: &Snapshot, other: &Snapshot) -> bool {
     let runs = one.process.state == ProcessState::Running;
@@ -183,9 +169,22 @@ struct Recorder {
     events: bool,
     /// By lane, the number of the next record to read.
     next: HashMap<u32, u64>,
+    /// The slow calls of the last snapshot, and whether it was known what they waited for. `None` if
+    /// figures are recorded.
+    calls: Option<HashMap<(u32, u64), bool>>,
 }
 
 impl Recorder {
+    /// What is recorded of a snapshot: all of it, or the slow calls that are new.
+    fn part(&mut self, snapshot: Snapshot) -> Snapshot {
+        let Some(calls) = &mut self.calls else { return snapshot };
+        let now = snapshot.slow.iter().map(|call| (call.key(), call.waited_for.is_some()));
+        let known = std::mem::replace(calls, now.collect());
+        let mut part = Snapshot { waits: None, ..snapshot.without_measurements() };
+        part.slow.retain(|call| known.get(&call.key()) != Some(&call.waited_for.is_some()));
+        part
+    }
+
     /// Creates or continues the file, with this snapshot in it.
     fn begin(
         &mut self,

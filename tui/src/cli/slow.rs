@@ -2,6 +2,7 @@
 
 mod follow;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -43,13 +44,13 @@ pub struct SlowArgs {
 
 /// A slow call with what its numbers mean.
 #[derive(Serialize)]
-struct PrintedCall<'a> {
+struct PrintedCall {
     name: String,
     thread: String,
     cause: &'static str,
     chain: Vec<String>,
     #[serde(flatten)]
-    call: &'a SlowCall,
+    call: SlowCall,
 }
 
 #[derive(Serialize)]
@@ -60,7 +61,7 @@ struct Printed<'a> {
     points: &'a [Point],
     /// Number of slow calls that were not kept.
     dropped: u64,
-    calls: Vec<PrintedCall<'a>>,
+    calls: Vec<PrintedCall>,
 }
 
 pub(super) fn run(asked: &SlowArgs) -> Result<u8> {
@@ -70,11 +71,24 @@ pub(super) fn run(asked: &SlowArgs) -> Result<u8> {
     if asked.follow {
         return follow::follow(asked);
     }
-    let snapshot = match &asked.file {
-        Some(file) => slow::read(file)?,
-        None => asked.target.resolve()?.poll()?,
+    let text = match asked.json {
+        true => {
+            let (calls, snapshot) = newest_first(asked, printed)?;
+            let printed = Printed {
+                process: &snapshot.process.name,
+                pid: snapshot.process.pid,
+                ticks_per_second: snapshot.clock.ticks_per_second,
+                points: &snapshot.points,
+                dropped: snapshot.slow_dropped,
+                calls,
+            };
+            serde_json::to_string(&printed)? + "\n"
+        }
+        false => {
+            let (lines, snapshot) = newest_first(asked, line)?;
+            as_text(&lines, &snapshot)
+        }
     };
-    let text = if asked.json { as_json(&snapshot)? } else { as_text(&snapshot) };
     match &asked.output {
         Some(output) => write_file(output, asked.force, |out| out.write_all(text.as_bytes()))?,
         None => drop(print(&text)?),
@@ -82,27 +96,36 @@ pub(super) fn run(asked: &SlowArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn as_json(snapshot: &Snapshot) -> Result<String> {
-    let rate = snapshot.clock.ticks_per_second;
-    let printed = slow::newest_first(snapshot).into_iter().map(|call| {
-        let found = slow::explain(call, rate);
-        PrintedCall {
-            name: slow::name(call.point, snapshot),
-            thread: slow::thread(call, snapshot),
-            cause: word(found.cause),
-            chain: found.chain.iter().map(|point| slow::name(*point, snapshot)).collect(),
-            call,
-        }
-    });
-    let printed = Printed {
-        process: &snapshot.process.name,
-        pid: snapshot.process.pid,
-        ticks_per_second: rate,
-        points: &snapshot.points,
-        dropped: snapshot.slow_dropped,
-        calls: printed.collect(),
+/// What `of` makes of each slow call, newest first, and the last snapshot.
+fn newest_first<T>(
+    asked: &SlowArgs,
+    of: impl Fn(&SlowCall, &Snapshot) -> T,
+) -> Result<(Vec<T>, Snapshot)> {
+    let mut calls = BTreeMap::new();
+    let mut see = |call: &SlowCall, snapshot: &Snapshot| {
+        let (lane, number) = call.key();
+        calls.insert((call.unix_ms, number, lane), of(call, snapshot));
     };
-    Ok(serde_json::to_string(&printed)? + "\n")
+    let snapshot = match &asked.file {
+        Some(file) => slow::read(file, see)?,
+        None => {
+            let snapshot = asked.target.resolve()?.poll()?;
+            snapshot.slow.iter().for_each(|call| see(call, &snapshot));
+            snapshot
+        }
+    };
+    Ok((calls.into_values().rev().collect(), snapshot))
+}
+
+fn printed(call: &SlowCall, snapshot: &Snapshot) -> PrintedCall {
+    let found = slow::explain(call, snapshot.clock.ticks_per_second);
+    PrintedCall {
+        name: slow::name(call.point, snapshot),
+        thread: slow::thread(call, snapshot),
+        cause: word(found.cause),
+        chain: found.chain.iter().map(|point| slow::name(*point, snapshot)).collect(),
+        call: call.clone(),
+    }
 }
 
 /// The cause for scripts.
@@ -116,21 +139,19 @@ fn word(cause: Cause) -> &'static str {
     }
 }
 
-fn as_text(snapshot: &Snapshot) -> String {
-    let calls = slow::newest_first(snapshot);
-    if calls.is_empty() {
+fn as_text(lines: &[String], snapshot: &Snapshot) -> String {
+    if lines.is_empty() {
         let has_limit = snapshot.points.iter().any(|point| point.limit.is_some());
         return match has_limit {
             true => "no slow call was kept so far\n".into(),
             false => "no point has a limit: pfp-top watch NAME --over 5ms sets one\n".into(),
         };
     }
-    let mut lines = heading();
-    lines.extend(calls.into_iter().map(|call| line(call, snapshot)));
+    let mut text = heading() + &lines.concat();
     if snapshot.slow_dropped > 0 {
-        lines += &format!("{} more were slow and not kept\n", snapshot.slow_dropped);
+        text += &format!("{} more were slow and not kept\n", snapshot.slow_dropped);
     }
-    lines
+    text
 }
 
 fn heading() -> String {

@@ -235,8 +235,11 @@ fn about_call(
     }));
     let itself = call.span.saturating_sub(inside);
     let sums = total(snapshot.cells_of(call.point));
-    let usual = scale.single(sums.exclusive as f64 / sums.count.max(1) as f64);
-    let row = ["", "itself", "1", "1.0", &ticks(itself), &ticks(call.exclusive), &usual];
+    let [one, usual] = match sums.count {
+        0 => [String::new(), String::new()],
+        count => ["1.0".to_owned(), scale.single(sums.exclusive as f64 / count as f64)],
+    };
+    let row = ["", "itself", "1", &one, &ticks(itself), &ticks(call.exclusive), &usual];
     lines.push(cut(grid.line(row)));
     lines
 }

@@ -2,19 +2,18 @@
 //! them.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::path::PathBuf;
+use std::io::{BufWriter, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use tempfile::{Builder, NamedTempFile};
 
 use super::{SlowArgs, heading, line};
 use crate::cli::output::print;
 use crate::interrupt::Interrupt;
 use pfp_model::slow;
-use pfp_read::files::json::{self, Existing};
 use pfp_read::snapshot::{ProcessState, SlowCall, Snapshot};
 use pfp_read::text::warn;
 use pfp_read::waits::WaitNeeds;
@@ -34,15 +33,19 @@ pub(super) fn follow(asked: &SlowArgs) -> Result<u8> {
     source.need_waits(WaitNeeds::Reasons);
     let mut command = asked.exec.as_deref().map(CallCommand::new);
     let mut followed = Followed::default();
+    let mut last = None;
     let mut is_down = false;
     print(&heading())?;
     loop {
         if let Some(command) = &mut command {
             command.look()?;
         }
-        let snapshot = match source.poll() {
-            Ok(snapshot) => snapshot,
-            Err(_) if source.has_died() || interrupt.raised() => break,
+        let (snapshot, is_over) = match source.poll() {
+            Ok(snapshot) => (snapshot, interrupt.raised()),
+            Err(_) if source.has_died() || interrupt.raised() => match last.take() {
+                Some(last) => (last, true),
+                None => break,
+            },
             Err(error) => {
                 // The source opens a lost connection again.
                 let Some(why) = source.line().and_then(|line| line.why) else { return Err(error) };
@@ -55,18 +58,19 @@ pub(super) fn follow(asked: &SlowArgs) -> Result<u8> {
             }
         };
         is_down = false;
-        let is_last = snapshot.process.state != ProcessState::Running || interrupt.raised();
+        let is_last = is_over || snapshot.process.state != ProcessState::Running;
         for (call, is_further) in followed.due(&snapshot, is_last) {
             if !print(&line(&call, &snapshot))? {
                 return Ok(0);
             }
             if let Some(command) = command.as_mut().filter(|_| is_further) {
-                command.run(&call, &snapshot)?;
+                command.run(&call, &snapshot);
             }
         }
         if is_last {
             break;
         }
+        last = Some(snapshot);
         interrupt.sleep(BETWEEN_POLLS);
     }
     if let Some(command) = command {
@@ -124,7 +128,7 @@ impl Followed {
 struct CallCommand<'a> {
     words: &'a str,
     /// The command that runs now, and its file.
-    running: Option<(Child, PathBuf)>,
+    running: Option<(Child, NamedTempFile)>,
     /// When the last one was started.
     started: Option<Instant>,
     /// Calls for which the command was not run.
@@ -137,28 +141,34 @@ impl<'a> CallCommand<'a> {
     }
 
     /// Runs the command for a call, unless it still runs or was started a short time ago.
-    fn run(&mut self, call: &SlowCall, snapshot: &Snapshot) -> Result<()> {
+    fn run(&mut self, call: &SlowCall, snapshot: &Snapshot) {
         let is_soon = self.started.is_some_and(|then| then.elapsed() < BETWEEN_STARTS);
         if is_soon || self.running.is_some() {
             self.missed += 1;
-            return Ok(());
+            return;
         }
-        let (lane, number) = call.key();
-        let name = format!("pfp-slow-{}-{lane}-{number}.json", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        match self.start(call, snapshot) {
+            Ok(running) => (self.running, self.started) = (Some(running), Some(Instant::now())),
+            Err(error) => {
+                warn(&format!("the command of --exec is not run: {error:#}"));
+                self.missed += 1;
+            }
+        }
+    }
+
+    fn start(&self, call: &SlowCall, snapshot: &Snapshot) -> Result<(Child, NamedTempFile)> {
+        let named = Builder::new().prefix("pfp-slow-").suffix(".json").tempfile();
+        let mut file = named.context("no file can be made for it")?;
         let slow = vec![Arc::new(call.clone())];
         let moment = Snapshot { slow, ..slow::moment(call, snapshot) };
-        if let Err(error) = json::write(&moment, &path, Existing::Keep) {
-            warn(&format!("{}: {error}; the command of --exec is not run", path.display()));
-            self.missed += 1;
-            return Ok(());
-        }
+        let mut out = BufWriter::new(&mut file);
+        serde_json::to_writer(&mut out, &moment).context("its file cannot be written")?;
+        out.flush().context("its file cannot be written")?;
+        drop(out);
         let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("{} \"$1\"", self.words), "sh"]).arg(&path);
+        shell.args(["-c", &format!("{} \"$1\"", self.words), "sh"]).arg(file.path());
         let child = shell.stdin(Stdio::null()).spawn();
-        let child = child.context("expected a shell to run the command of --exec, found no sh")?;
-        (self.running, self.started) = (Some((child, path)), Some(Instant::now()));
-        Ok(())
+        Ok((child.context("expected a shell, found no sh")?, file))
     }
 
     /// Finds out whether the command has ended.
@@ -184,10 +194,8 @@ impl<'a> CallCommand<'a> {
     }
 
     fn ended(&mut self, status: ExitStatus) {
-        if let Some((_, path)) = self.running.take() {
-            // The command may have moved it.
-            let _ = fs::remove_file(path);
-        }
+        // This removes the file, unless the command has moved it.
+        self.running = None;
         if !status.success() {
             warn(&format!("the command of --exec ended with {status}"));
         }
