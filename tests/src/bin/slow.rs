@@ -23,9 +23,9 @@ use tracing::span::EnteredSpan;
 const THREADS: u64 = 4;
 /// Outermost calls of each thread.
 const CALLS: u64 = 60_000;
-/// The limit, and how long the slow call takes at least.
 const LIMIT: Duration = Duration::from_millis(5);
-const SLOW: Duration = Duration::from_millis(20);
+/// How long the slow call takes at least, milliseconds.
+static SLOW_MS: AtomicU64 = AtomicU64::new(20);
 /// Threads that take the CPU from the slow call.
 const RIVALS: usize = 4;
 
@@ -49,6 +49,8 @@ fn main() {
     let given: Vec<String> = env::args().skip(1).collect();
     let [cause, seed, notes] = given.as_slice() else { panic!("expected CAUSE SEED NOTES") };
     let mut random: u64 = seed.parse().expect("it is a number");
+    // On a busy machine, other calls are slow, too. Each further try is slower.
+    SLOW_MS.fetch_add(random / 1000 * 20, Relaxed);
     let mut below = |limit: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) % limit
@@ -134,10 +136,14 @@ fn request(level: usize, has_spans: bool, plan: Option<Plan<'_>>) {
     }
 }
 
+fn slow() -> Duration {
+    Duration::from_millis(SLOW_MS.load(Relaxed))
+}
+
 /// Spends the time of the slow call.
 fn spend(cause: &str) {
     match cause {
-        "sleep" | "killed" => thread::sleep(SLOW),
+        "sleep" | "killed" => thread::sleep(slow()),
         "asked" => pfp::keep("a reason"),
         "panicked" => panic_once(),
         "lock" => wait_for_lock(),
@@ -170,7 +176,7 @@ fn storm() {
 
 fn spin() {
     let begin = cpu_time();
-    while cpu_time() - begin < SLOW {
+    while cpu_time() - begin < slow() {
         black_box((0..1000).map(black_box::<u64>).sum::<u64>());
     }
 }
@@ -189,7 +195,7 @@ fn wait_for_lock() {
         scope.spawn(move || {
             let _held = LOCK.lock();
             held.send(()).expect("the other thread waits for it");
-            thread::sleep(SLOW);
+            thread::sleep(slow());
         });
         is_held.recv().expect("it is sent");
         drop(LOCK.lock());
@@ -201,7 +207,7 @@ fn fault() {
     const PAGE: usize = 4096;
     const PAGES: usize = 4096;
     let begin = cpu_time();
-    while cpu_time() - begin < SLOW {
+    while cpu_time() - begin < slow() {
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping, at an address that the kernel chooses.
@@ -255,7 +261,7 @@ fn lose_the_cpu() {
     CONTENDED.store(cpu, Relaxed);
     pin(cpu);
     // At first, the rivals do not run yet.
-    while begin.elapsed() < 4 * SLOW {
+    while begin.elapsed() < 4 * slow() {
         black_box((0..1000).map(black_box::<u64>).sum::<u64>());
     }
     CONTENDED.store(-1, Relaxed);
