@@ -3,7 +3,6 @@
 use std::fs;
 use std::process::Stdio;
 
-use pfp_read::files::json;
 use pfp_read::source;
 use pfp_tests::place::{Place, pfp_top, text};
 use pfp_tests::target::{Target, end_with_test, wait_for};
@@ -71,26 +70,24 @@ fn a_command_gets_the_moment_of_a_followed_call() {
     let place = Place::new();
     let (target, pid) = watched(&place);
     let mut command = place.command(pfp_top());
-    let exec = "cp --target-directory=got";
-    fs::create_dir(place.path("got")).expect("it is new");
-    command.args(["slow", "-f", "-p", &pid, "--exec", exec]).env("TMPDIR", place.folder());
+    let exec = format!("{} slow --json -o got", pfp_top().display());
+    command.args(["slow", "-f", "-p", &pid, "--exec", &exec]).env("TMPDIR", place.folder());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let follower = end_with_test(&mut command).spawn().expect("pfp-top starts");
-    let files = || fs::read_dir(place.path("got")).expect("it is there").flatten();
-    let got = wait_for("the file", || {
-        let snapshot = json::read(&files().next()?.path()).ok()?;
-        Some(snapshot)
+    let got: Value = wait_for("what the command prints", || {
+        serde_json::from_slice(&fs::read(place.path("got")).ok()?).ok()
     });
-    assert_eq!(got.slow.len(), 1);
-    assert!(got.records.iter().any(|record| record.end() == got.slow[0].end()), "{got:?}");
-    assert!(got.cells.is_empty());
+    let [call] = &got["calls"].as_array().expect("it is a list")[..] else { panic!("{got}") };
+    assert_eq!(call["name"], "tick");
+    let last = call["records"].as_array().and_then(|records| records.last()).expect("it has some");
+    assert_eq!((&last["start"], &last["span"]), (&call["start"], &call["span"]), "{call}");
 
     // More calls come while the command may not run again.
     wait_for("more calls", || {
         let printed = place.pfp_top(&["slow", "-p", &pid, "--json"]);
         let printed: Value = serde_json::from_slice(&printed.stdout).ok()?;
         let numbers = printed["calls"].as_array()?.iter().filter_map(|it| it["number"].as_u64());
-        numbers.max().filter(|number| *number > got.slow[0].number + 16)
+        numbers.max().filter(|number| *number > call["number"].as_u64().expect("it has one") + 16)
     });
     target.end_well();
     let output = follower.wait_with_output().expect("it ends");

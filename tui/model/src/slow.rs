@@ -117,13 +117,6 @@ pub fn lacks_reason(call: &SlowCall, ticks_per_second: f64) -> bool {
         && is_wait(explain(call, ticks_per_second).cause)
 }
 
-/// The slow calls, newest first.
-pub fn newest_first(snapshot: &Snapshot) -> Vec<&SlowCall> {
-    let mut calls: Vec<_> = snapshot.slow.iter().map(AsRef::as_ref).collect();
-    calls.sort_by_key(|call| std::cmp::Reverse((call.unix_ms, call.number)));
-    calls
-}
-
 /// A limit as [`parse_limit`] reads it.
 pub fn written(limit: Limit) -> String {
     let cpu = if limit.cpu { "cpu " } else { "" };

@@ -127,17 +127,15 @@ impl SlowCall {
 
     /// The call in a snapshot that begins `ticks` later. `None` if the call began before.
     pub fn after(&self, ticks: u64) -> Option<Self> {
-        Some(Self {
-            start: self.start.checked_sub(ticks)?,
-            enclosing: self
-                .enclosing
-                .iter()
-                .map(|it| EnclosingRegion { start: it.start.saturating_sub(ticks), ..*it })
-                .collect(),
-            records: self.records.iter().filter_map(|record| record.after(ticks)).collect(),
-            others: self.others.iter().filter_map(|record| record.after(ticks)).collect(),
-            ..self.clone()
-        })
+        let start = self.start.checked_sub(ticks)?;
+        let mut call = Self { start, ..self.clone() };
+        for region in &mut call.enclosing {
+            region.start = region.start.saturating_sub(ticks);
+        }
+        for records in [&mut call.records, &mut call.others] {
+            *records = records.iter().filter_map(|record| record.after(ticks)).collect();
+        }
+        Some(call)
     }
 
     /// When it ended, or was kept: ticks since the segment was created.

@@ -99,6 +99,19 @@ struct OpenStack {
     reason: Option<Rc<Reason>>,
 }
 
+/// A wait that is longer than the time between two samples.
+struct LongWait {
+    /// Kernel id of the thread.
+    tid: u32,
+    /// Id of its lane.
+    lane: u32,
+    reason: Rc<Reason>,
+    /// The thread that held what was waited for, and its point.
+    owner: Option<(u32, Option<u32>)>,
+    /// Its begin, the last sample that saw it, and the next sample.
+    moments: [Instant; 3],
+}
+
 impl Watch {
     /// Watches a process that `source` reads.
     ///
@@ -227,38 +240,45 @@ impl Watch {
         Ok(Some(self.between))
     }
 
-    /// The waits of threads with a lane that continue or end at these samples, by thread. Each has
-    /// its begin.
-    fn long_waits(&self, samples: &[ThreadSample]) -> HashMap<u32, (Instant, EndedWait)> {
-        let (now, now_ns) = (Instant::now(), unix_ns(SystemTime::now()));
-        let ns = |moment: Instant| now_ns.saturating_sub(nanoseconds(moment, now));
+    /// The waits of threads with a lane that continue or end at these samples.
+    fn long_waits(&self, samples: &[ThreadSample]) -> Vec<LongWait> {
         let wait = |sample: &ThreadSample| {
             let thread = self.times.threads.get(&sample.tid)?;
             let wait = thread.sample.wait.as_ref().filter(|_| thread.since < thread.sample.at)?;
-            let owner = wait.owner.filter(|owner| *owner != sample.tid).map(|owner| {
-                let point = self.times.threads.get(&owner).and_then(|owner| owner.point);
-                let place =
-                    point.map_or(String::new(), |id| format!(" in {}", self.point_name(id)));
-                format!(", held by {}{place}", self.thread_name(owner))
-            });
-            let ended = EndedWait {
+            let owner = wait.owner.filter(|owner| *owner != sample.tid);
+            let point = |owner| self.times.threads.get(&owner).and_then(|owner| owner.point);
+            Some(LongWait {
+                tid: sample.tid,
                 lane: *self.lanes.get(&sample.id_inside)?,
-                reason: format!("{}{}", wait.reason, owner.unwrap_or_default()),
-                since_ns: ns(thread.since),
-                seen_ns: ns(thread.sample.at),
-                until_ns: ns(sample.at),
-            };
-            Some((sample.tid, (thread.since, ended)))
+                reason: Rc::clone(&wait.reason),
+                owner: owner.map(|owner| (owner, point(owner))),
+                moments: [thread.since, thread.sample.at, sample.at],
+            })
         };
         samples.iter().filter_map(wait).collect()
     }
 
     /// Notes the waits that have ended.
-    fn note_ended(&mut self, waits: HashMap<u32, (Instant, EndedWait)>) {
-        let has_ended = |(tid, (since, _)): &(u32, (Instant, EndedWait))| {
-            self.times.threads.get(tid).is_none_or(|thread| thread.since != *since)
+    fn note_ended(&mut self, mut waits: Vec<LongWait>) {
+        let is_over = |wait: &LongWait| {
+            let thread = self.times.threads.get(&wait.tid);
+            thread.is_none_or(|thread| thread.since != wait.moments[0])
         };
-        self.ended.extend(waits.into_iter().filter(has_ended).map(|(_, (_, wait))| wait));
+        waits.retain(is_over);
+        let (now, now_ns) = (Instant::now(), unix_ns(SystemTime::now()));
+        let noted = waits.into_iter().map(|wait| {
+            let ns = |moment| now_ns.saturating_sub(nanoseconds(moment, now));
+            let [since_ns, seen_ns, until_ns] = wait.moments.map(ns);
+            let owner = wait.owner.map_or(String::new(), |(owner, point)| {
+                let place =
+                    point.map_or(String::new(), |id| format!(" in {}", self.point_name(id)));
+                format!(", held by {}{place}", self.thread_name(owner))
+            });
+            let reason = format!("{}{owner}", wait.reason);
+            EndedWait { lane: wait.lane, reason, since_ns, seen_ns, until_ns }
+        });
+        let noted: Vec<_> = noted.collect();
+        self.ended.extend(noted);
         let more = self.ended.len().saturating_sub(MOST_ENDED);
         self.ended.drain(..more);
     }

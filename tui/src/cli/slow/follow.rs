@@ -165,10 +165,10 @@ impl<'a> CallCommand<'a> {
         serde_json::to_writer(&mut out, &moment).context("its file cannot be written")?;
         out.flush().context("its file cannot be written")?;
         drop(out);
-        let mut shell = Command::new("sh");
+        let mut shell = Command::new("/bin/sh");
         shell.args(["-c", &format!("{} \"$1\"", self.words), "sh"]).arg(file.path());
         let child = shell.stdin(Stdio::null()).spawn();
-        Ok((child.context("expected a shell, found no sh")?, file))
+        Ok((child.context("expected a shell, found no /bin/sh")?, file))
     }
 
     /// Finds out whether the command has ended.

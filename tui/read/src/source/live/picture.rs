@@ -231,7 +231,7 @@ fn waited_for(call: &SlowCall, waits: &VecDeque<EndedWait>, rate: f64) -> Option
     const MS: u64 = 1_000_000;
     let ns = |ticks: u64| (ticks as f64 / rate * 1e9) as u64;
     // The call ended within this millisecond.
-    let end = (call.unix_ms + 1).saturating_mul(MS);
+    let end = call.unix_ms.saturating_add(1).saturating_mul(MS);
     let begin = end.saturating_sub(ns(call.span)).saturating_sub(MS);
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     let is_inside =
