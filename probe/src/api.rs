@@ -87,8 +87,8 @@ pub fn is_enabled() -> bool {
     program::is_enabled()
 }
 
-/// Keeps what explains the innermost open region of the calling thread as it is now, as if it were
-/// beyond its point's [limit](Point::keep_over). `pfp-top slow` shows the first 64 bytes of the
+/// Keeps what explains the innermost open region of the calling thread as it is now, as if it had
+/// reached its point's [limit](Point::keep_over). `pfp-top slow` shows the first 64 bytes of the
 /// reason. Without an open region, nothing is kept.
 ///
 /// ```

@@ -150,7 +150,7 @@ pub(crate) unsafe extern "C" fn switch(_: *mut PyObject, given: *mut PyObject) -
     }
 }
 
-/// Sets the time in nanoseconds beyond which the calls of all points with a name are kept; 0 for
+/// Sets the time in nanoseconds from which on the calls of all points with a name are kept; 0 for
 /// none. Returns the number of points.
 ///
 /// # Safety

@@ -1,4 +1,4 @@
-//! Keeps slow calls: copies what explains a call beyond its point's limit to a
+//! Keeps slow calls: copies what explains a call that reaches its point's limit to a
 //! [box](pfp_shm_layout::black_box) of the segment.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -36,7 +36,7 @@ pub(super) struct Call {
 }
 
 /// Whether a call of these ticks, by the clock and on a CPU, reaches a limit.
-pub(super) fn is_beyond(limit: Limit, elapsed: u64, on_cpu: u64) -> bool {
+pub(super) fn is_reached(limit: Limit, elapsed: u64, on_cpu: u64) -> bool {
     let ticks = if limit.is_cpu() { on_cpu } else { elapsed };
     ticks as f64 >= limit.ns() as f64 * calibrate::ticks_per_second() / 1e9
 }
@@ -76,7 +76,8 @@ impl KeptLately {
 #[cold]
 pub(super) fn keep(thread: &Thread, call: &Call, why: Option<&str>) {
     let Some(process) = process::current().filter(|_| thread.is_alive()) else { return };
-    process.segment.add_slow_call(call.point.index());
+    let point = call.point.tuple_of().map_or(call.point, |(metered, _)| metered.point());
+    process.segment.entry(point.index()).inspect(|entry| entry.add_slow_call());
     let end = call.begun.start.wrapping_add(call.elapsed);
     if why.is_some() || process.kept_lately.admits(end, call.elapsed) {
         let claimed = || claim(process, thread.kernel_id());
@@ -101,17 +102,19 @@ pub(crate) fn keep_open(why: &str) {
     let region = thread.region_at(around);
     let Some(point) = region.point() else { return };
     let (reading, ()) = thread.read_clock(None, || ());
-    // A begin or end that a signal handler has interrupted reads the clock again.
+    // A signal handler that has interrupted a begin or an end may call this. Then that reads the
+    // clock again.
     thread.clock.disturb();
     let begun = region.begun(reading.off, reading.switches);
     let part = thread.part(&begun, reading);
-    // After a lap, the region begins a little later than the stamp.
+    // A region that a lap has begun may start after the present stamp.
     let elapsed = not_below_zero(reading.now.wrapping_sub(begun.start));
     keep(thread, &Call { point, begun, part, elapsed, around }, Some(why));
 }
 
 /// Claims a box without a call or, if each has a call, the box of the oldest call that is not among
-/// the slowest. `None` if memory runs out, or if other threads claim the boxes first.
+/// the slowest. `None` if no box has memory, if a thread writes to a box and all other calls are
+/// among the slowest, or if other threads claim the chosen box at each attempt.
 fn claim(process: &Process, tid: u32) -> Option<&BlackBox> {
     for _ in 0..CLAIM_ATTEMPTS {
         let (found, state) = choose(process)?;
@@ -134,7 +137,7 @@ fn choose(process: &Process) -> Option<(&BlackBox, u64)> {
         let found = block.and_then(|block| process.segment.black_box(block));
         let Some(found) = found else { continue };
         let Some((state, number, span)) = found.content() else {
-            // Its span is not known, so too many of the others may seem to be among the slowest.
+            // The span of a box that is being written is not known, so the slowest calls are not.
             is_one_claimed = true;
             continue;
         };
@@ -147,8 +150,8 @@ fn choose(process: &Process) -> Option<(&BlackBox, u64)> {
     let is_slowest = |span: u64| all().filter(|other| other.3 > span).count() < SLOWEST;
     let newest = all().filter(|(.., span)| !is_slowest(*span));
     let oldest = newest.min_by_key(|(_, _, number, _)| *number);
-    // If many calls have equal spans, each is among the slowest, so the oldest is replaced; likewise
-    // if there is no memory for more boxes.
+    // If many calls have equal spans, or few boxes have memory, each call is among the slowest. Then
+    // the oldest is replaced.
     let oldest = oldest
         .or_else(|| all().filter(|_| !is_one_claimed).min_by_key(|(_, _, number, _)| *number));
     oldest.map(|(found, state, ..)| (*found, *state))
@@ -212,4 +215,24 @@ fn fill(process: &Process, thread: &Thread, claimed: &BlackBox, call: &Call, why
     let first = written.saturating_sub(ring.len() as u64);
     let records = (first as usize..written as usize).map(|number| &ring[number % ring.len()]);
     claimed.publish(number, facts, why.unwrap_or_default(), enclosing, records);
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_ends_gives_up_its_box() {
+        static POINT: Point = Point::new("boxed");
+        let claims = || {
+            drop(POINT.measure());
+            let thread = current::thread().expect("it has measured");
+            let process = process::current().expect("it has measured");
+            let claimed = claim(process, thread.kernel_id()).expect("there is memory");
+            assert_eq!(claimed.content(), None);
+            claimed
+        };
+        let claimed = std::thread::spawn(claims).join().expect("it ends well");
+        assert_eq!(claimed.content().map(|(state, number, _)| (state, number)), Some((0, 0)));
+    }
 }

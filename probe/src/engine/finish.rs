@@ -60,7 +60,7 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
     let elapsed = (end.now.wrapping_sub(start) as i64).max(0) as u64;
     finish_with(thread, point, sum, (start, elapsed), amounts.copied());
     let limit = point.control().limit();
-    if limit.is_some_and(|limit| boxes::is_beyond(limit, elapsed, part.span())) {
+    if limit.is_some_and(|limit| boxes::is_reached(limit, elapsed, part.span())) {
         boxes::keep(
             thread,
             &Call { point, begun, part, elapsed, around: thread.open_levels() },

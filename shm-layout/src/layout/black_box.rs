@@ -1,7 +1,7 @@
 //! A box: what explains one slow call.
 //!
-//! A point may have a [limit](crate::control::Limit). The thread that ends a call beyond the limit
-//! copies what it knows of the call to a box:
+//! A point may have a [limit](crate::control::Limit). The thread that ends a call that reaches the
+//! limit copies what it knows of the call to a box:
 //!
 //! ```text
 //!     0 +-----------------------------------------------------------+
@@ -14,9 +14,9 @@
 //!
 //! The process has [`BOXES`] boxes. A box gets its memory when a call first needs it. Any thread
 //! may claim any box. `state` is twice the number of the call in the box, or 0 without a call. While
-//! a thread writes, it is twice the thread's kernel id, plus 1. A thread that has jumped out of its
-//! write gives the box up when it next works on the segment. If the thread dies while it writes, the
-//! box cannot be used again.
+//! a thread writes, it is twice the thread's kernel id, plus 1. If a signal handler jumps out of the
+//! write, the thread gives the box up at its next busy work, or when it ends. If the thread is killed
+//! during the write, the box stays claimed.
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|

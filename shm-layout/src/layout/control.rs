@@ -9,7 +9,7 @@
 //! +-----------------------+--------------------+--------+--------+--------+---------+---------+
 //! ```
 //!
-//! The *limit* is the time beyond which a call is kept in a [box](crate::black_box). It has two
+//! The *limit* is the time from which on a call is kept in a [box](crate::black_box). It has two
 //! decimal digits: bits 2 to 8 are a number `n` of at least 10, and bits 9 to 11 an exponent `e`,
 //! for `n * 10^e` tenths of a microsecond. `n` is 0 without a limit. Bit 12 is 1 for a
 //! limit of the time on a CPU, and 0 for one of the time by the clock.
@@ -134,7 +134,7 @@ impl Control {
         (fixed != 0).then(|| (f64::from(fixed) / ALPHA_ONE).min(1.0))
     }
 
-    /// The time beyond which a call is kept in a [box](crate::black_box).
+    /// The time from which on a call is kept in a [box](crate::black_box).
     #[must_use]
     pub const fn limit(self) -> Option<Limit> {
         Limit::from_bits((self.0 >> LIMIT_SHIFT) & LIMIT_MASK)
@@ -182,7 +182,7 @@ pub enum Change {
     Fence(bool),
     /// Set or clear [`ALLOCS`].
     CountAllocs(bool),
-    /// Set the time beyond which a call is kept in a [box](crate::black_box), or remove it.
+    /// Set the time from which on a call is kept in a [box](crate::black_box), or remove it.
     Limit(Option<Limit>),
     /// Switch it off because it was begun again before its end.
     Invalidate,
@@ -192,7 +192,7 @@ pub enum Change {
     Alpha(Alpha),
 }
 
-/// The time beyond which a call of a point is kept in a [box](crate::black_box).
+/// The time from which on a call of a point is kept in a [box](crate::black_box).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     ns: u64,

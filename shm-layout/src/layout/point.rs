@@ -154,8 +154,8 @@ impl PointEntry {
         self.name.store(name.pack(), ord!("point-name", Release));
     }
 
-    /// Counts a slow call.
-    pub(crate) fn add_slow_call(&self) {
+    /// Counts a slow call of the point, which is not a tuple.
+    pub fn add_slow_call(&self) {
         self.of.fetch_add(1 << OF_BITS, Ordering::Relaxed);
     }
 
@@ -205,8 +205,7 @@ impl PointEntry {
         })
     }
 
-    /// The metered point of a tuple.
-    pub(crate) fn of(&self) -> Option<u32> {
+    fn of(&self) -> Option<u32> {
         (self.of.load(Ordering::Relaxed) as u32).checked_sub(1)
     }
 }

@@ -59,7 +59,7 @@ fn main() {
     let plan = Plan { cause, thread: below(THREADS), call, level: below(3) as usize };
     let has_spans = env::var_os("SLOW_SPANS").is_some();
     if has_spans {
-        pfp_tracing::init().expect("nobody else traces");
+        pfp_tracing::init().expect("no other subscriber is set");
         drop(Call::begin(0, true));
     }
     // Pre-empted calls would displace the call that is asked for.

@@ -311,6 +311,7 @@ pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
 fn leave(process: &Process, thread: &Thread) {
     thread.publish_switches();
     thread.clock.stop();
+    // Only the thread itself does this: another thread may have the kernel id of a dead one.
     boxes::give_up(process, thread);
     if thread.overflows() {
         suspend::release_all(thread);

@@ -12,8 +12,8 @@ use crate::clock::{calibrate, stale_after, ticks_or_stamp};
 use crate::engine::process;
 use crate::errno;
 
-/// Levels of notes. Of the notes that are `d` notes old, those at most `d / 3` apart are kept. So the
-/// notes of the longest limit are there, at [`PER_SECOND`].
+/// Levels of notes. Kept notes that are `d` notes old are at most `d / 3` apart. The oldest note is
+/// older than the longest limit, 99 s, at [`PER_SECOND`].
 const LEVELS: usize = 18;
 /// Notes of a level.
 const OF_LEVEL: usize = 4;
@@ -104,8 +104,8 @@ impl Thread {
         if (now.wrapping_sub(last.load(Relaxed)) as f64) < least {
             return;
         }
-        // A thread follows a limit that was removed when it next begins the point; until then, the
-        // control word shows it.
+        // The thread notices a removed limit only when it next begins the point, so the control
+        // word is checked.
         let point = self.usage.of_point.load(Relaxed).wrapping_sub(1);
         if limit_of(point as u32).is_none() {
             return self.follow_limits();
@@ -113,8 +113,8 @@ impl Thread {
         let Some(found) = usage() else { return };
         let number = count.load(Relaxed);
         let [counter, words @ ..] = &notes[place(number)];
-        // A handler that interrupts this may keep a call, or take this note, which is then mixed of
-        // two readings.
+        // A handler that interrupts this may keep a call, so the counter is 0 until the note is
+        // whole. If the handler takes a note, this note is mixed of two readings.
         counter.store(0, Relaxed);
         words.iter().zip(found).for_each(|(word, value)| word.store(value, Relaxed));
         counter.store(now, Relaxed);

@@ -92,13 +92,6 @@ impl Segment {
         entry.announce(known.name, known.file, u64::from(known.line));
     }
 
-    /// Counts a slow call of a point or, if it is a tuple, of its metered point.
-    pub fn add_slow_call(&self, point: usize) {
-        let Some(entry) = self.entry(point) else { return };
-        let metered = entry.of().and_then(|of| self.entry(of as usize));
-        metered.unwrap_or(entry).add_slow_call();
-    }
-
     /// The number of the next point, which is at least `first_free`. If the table is full, the
     /// number is beyond the table.
     #[must_use]
