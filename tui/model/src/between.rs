@@ -69,7 +69,7 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     let later = |call: &Arc<SlowCall>| call.after(from.elapsed_ticks).map(Arc::new);
     to.slow = to.slow.iter().filter_map(later).collect();
     to.losses = to.losses.since(&from.losses);
-    to.records = to.records.iter().filter_map(|it| it.after(from.elapsed_ticks)).collect();
+    to.records.retain_mut(|record| record.move_after(from.elapsed_ticks));
     let totals = WaitTotals::between(from, &to);
     if let Some(waits) = &mut to.waits {
         Arc::make_mut(waits).totals = totals;

@@ -50,8 +50,7 @@ impl Calls {
     /// The calls of one point, over all lanes.
     pub fn of(figures: &Figures) -> Self {
         let (point, edges) = (figures.id(), &figures.snapshot.edges);
-        let first = edges.partition_point(|edge| edge.point < point);
-        let own = edges[first..].iter().take_while(|edge| edge.point == point);
+        let own = figures.snapshot.edges_of(point).iter();
         let mut callers =
             sum_up(own.map(|edge| (edge.caller.map_or(CallEnd::Top, CallEnd::Point), edge)));
         let total = figures.total();

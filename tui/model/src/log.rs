@@ -192,7 +192,7 @@ impl EventLog {
         self.changed(unix_ns, averaged(name, alpha, THIS), but);
     }
 
-    /// Adds an entry: this viewer set the time beyond which calls of a point are kept. `but` names
+    /// Adds an entry: this viewer set the time from which on calls of a point are kept. `but` names
     /// the processes that did not follow.
     pub fn limited(
         &mut self,

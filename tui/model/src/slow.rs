@@ -7,11 +7,11 @@
 //! the cause if they took an estimated third of the time on the CPU.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use pfp_read::snapshot::{KernelCounts, Limit, Record, SlowCall, Snapshot, total};
-use pfp_read::source;
+use pfp_read::source::Source;
+use pfp_read::text::warn;
 
 /// About the time that a page fault without a disk takes, with clearing the page; seconds.
 const MINOR_FAULT: f64 = 1e-6;
@@ -92,7 +92,7 @@ fn cause(call: &SlowCall, (ticks, exclusive): (u64, u64), ticks_per_second: f64)
     let on_cpu = ticks.saturating_sub(off_cpu) as f64 / ticks_per_second;
     // The estimate is low for a virtual machine, where a fault takes 2 us.
     let faults = |counts: KernelCounts| {
-        // All the time before the call may be of faults.
+        // Page faults may have filled the whole time before the call, so it is subtracted.
         let before = counts.before as f64 / ticks_per_second;
         counts.minor_faults as f64 * MINOR_FAULT - before >= on_cpu / 3.0
     };
@@ -109,7 +109,7 @@ fn cause(call: &SlowCall, (ticks, exclusive): (u64, u64), ticks_per_second: f64)
     }
 }
 
-/// Whether a call has waited, but not for a known reason.
+/// Whether the reason of a call's wait is unknown. False if the program asked to keep the call.
 pub fn lacks_reason(call: &SlowCall, ticks_per_second: f64) -> bool {
     let is_wait = |cause| matches!(cause, Cause::Waited | Cause::OffCpu);
     call.waited_for.is_none()
@@ -138,14 +138,17 @@ pub struct NestedCalls {
     times: Vec<(u64, u64)>,
 }
 
-/// Reads a snapshot file or a recording, and calls `see` with each slow call and a snapshot that has
-/// it. A call is seen again if a later snapshot says what it waited for. Returns the last snapshot.
+/// Calls `see` with each slow call of a source, of a recording those of all its snapshots, and with a
+/// snapshot that has the call. A call is seen again if a later snapshot says what it waited for.
+/// Returns the last snapshot.
 ///
 /// # Errors
 ///
-/// The file cannot be read.
-pub fn read(path: &Path, mut see: impl FnMut(&SlowCall, &Snapshot)) -> Result<Snapshot> {
-    let mut source = source::open(path)?;
+/// No snapshot can be read.
+pub fn each(
+    source: &mut dyn Source,
+    mut see: impl FnMut(&SlowCall, &Snapshot),
+) -> Result<Snapshot> {
     let mut has_reason = HashMap::new();
     let mut visit = |snapshot: &Snapshot| {
         for call in &snapshot.slow {
@@ -156,29 +159,36 @@ pub fn read(path: &Path, mut see: impl FnMut(&SlowCall, &Snapshot)) -> Result<Sn
             }
         }
     };
-    for place in 0..source.recording().map_or(0, |recording| recording.len()) {
+    let places = source.recording().map_or(1, |recording| recording.len());
+    let mut last = None;
+    for place in 0..places {
         if let Some(recording) = source.recording() {
             recording.seek(place);
         }
-        // Without a damaged snapshot, the others can be shown.
-        if let Ok(snapshot) = source.poll() {
-            visit(&snapshot);
+        match source.poll() {
+            Ok(snapshot) => {
+                visit(&snapshot);
+                last = Some(snapshot);
+            }
+            Err(error) if last.is_none() && place + 1 == places => return Err(error),
+            // A damaged snapshot is skipped, so that the others are shown.
+            Err(error) => warn(&format!("{error:#}")),
         }
     }
-    let last = source.poll()?;
-    visit(&last);
-    Ok(last)
+    last.context("expected a snapshot, found an empty recording")
 }
 
-/// The moment of a call: a snapshot that was taken at its end, with the records that were kept with
-/// it and no other figures.
+/// The moment of a call: a snapshot that was taken at the end of the last record that was kept with
+/// it. It has these records and no other figures.
 pub fn moment(call: &SlowCall, snapshot: &Snapshot) -> Snapshot {
     let records: Vec<Record> = call.records.iter().chain(&call.others).copied().collect();
     let last = records.iter().map(Record::end).max().unwrap_or(0).max(call.end());
+    // Records of other threads may end after the call.
+    let after_ns = (last - call.end()) as f64 / snapshot.clock.ticks_per_second * 1e9;
     let mut moment = Snapshot {
         records,
         elapsed_ticks: last,
-        taken_unix_ns: call.unix_ms.saturating_mul(1_000_000),
+        taken_unix_ns: call.unix_ms.saturating_mul(1_000_000).saturating_add(after_ns as u64),
         waits: None,
         ..snapshot.without_measurements()
     };
@@ -186,17 +196,18 @@ pub fn moment(call: &SlowCall, snapshot: &Snapshot) -> Snapshot {
     moment
 }
 
-/// What an average call of a point does by calls of another one directly inside it: how many there
-/// are, and their ticks on a CPU without calls inside. `None` if that is not known, also if one of
-/// the points was reset after the other.
+/// Averages per call of `caller`: the number of calls of `inside` directly in it, and their ticks on
+/// a CPU without nested calls. `None` if they are unknown, or if only one of the points was reset.
 pub fn usual(caller: u32, inside: u32, snapshot: &Snapshot) -> Option<(f64, f64)> {
     let begin = |point| snapshot.point(point)?.begin_ticks();
-    if begin(caller)? != begin(inside)? {
+    let (one, other) = (begin(caller)?, begin(inside)?);
+    // A reset of all points takes a moment.
+    let since = snapshot.elapsed_ticks.saturating_sub(one.max(other));
+    if one.abs_diff(other) > since / 100 {
         return None;
     }
     let calls = total(snapshot.cells_of(caller)).count as f64;
-    let edges = snapshot.edges.iter();
-    let edges = edges.filter(|edge| (edge.caller, edge.point) == (Some(caller), inside));
+    let edges = snapshot.edges_of(inside).iter().filter(|edge| edge.caller == Some(caller));
     let (count, ticks) = edges.fold((0.0, 0.0), |(count, ticks), edge| {
         (count + edge.count as f64, ticks + edge.exclusive as f64)
     });
@@ -278,6 +289,11 @@ pub fn parse_limit(text: &str) -> Result<Option<Limit>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use pfp_read::snapshot::{Cell, Edge, Stats};
+    use pfp_read::source::synthetic::Synthetic;
+
     use super::*;
 
     fn record(point: u32, depth: u32, start: u64, span: u64, exclusive: u64) -> Record {
@@ -341,6 +357,35 @@ mod tests {
         assert_eq!(explain(&call(0, 0, 0, endless), 1e9).chain.len(), LONGEST);
         let huge = (0..9).map(|_| record(2, 1, 1000, u64::MAX, u64::MAX)).collect();
         explain(&SlowCall { span: u64::MAX, ..call(0, 0, 0, huge) }, 1e9);
+    }
+
+    #[test]
+    fn what_is_usual_is_per_call_of_the_caller() {
+        let mut snapshot = Synthetic::new().poll().unwrap();
+        snapshot.cells.clear();
+        let stats = Stats { count: 4, ..Stats::default() };
+        snapshot.cells.push(Arc::new(Cell { point: 1, stats, ..Cell::default() }));
+        let edge = |point, caller, lane, count| Edge {
+            point,
+            caller,
+            lane,
+            count,
+            exclusive: 10 * count,
+            ..Edge::default()
+        };
+        let edges = [edge(2, None, 0, 7), edge(2, Some(1), 0, 2), edge(2, Some(1), 1, 4)];
+        snapshot.edges = edges.into();
+        assert_eq!(usual(1, 2, &snapshot), Some((1.5, 15.0)));
+        assert_eq!(usual(1, 3, &snapshot), None);
+        // Both are reset, one shortly after the other.
+        let since = snapshot.elapsed_ticks - 1_000_000;
+        for (point, since) in [(1, since), (2, since + 2_000)] {
+            let point = snapshot.points.iter_mut().find(|it| it.id == point).unwrap();
+            (point.resets, point.since_ticks) = (1, Some(since));
+        }
+        assert_eq!(usual(1, 2, &snapshot), Some((1.5, 15.0)));
+        snapshot.points.iter_mut().find(|it| it.id == 2).unwrap().since_ticks = Some(0);
+        assert_eq!(usual(1, 2, &snapshot), None);
     }
 
     #[test]

@@ -163,6 +163,13 @@ impl Snapshot {
         &self.cells[first..first + len]
     }
 
+    /// The edges to a point.
+    pub fn edges_of(&self, point: u32) -> &[Edge] {
+        let first = self.edges.partition_point(|edge| edge.point < point);
+        let len = self.edges[first..].partition_point(|edge| edge.point == point);
+        &self.edges[first..first + len]
+    }
+
     /// The segment id and the age of each of several processes; empty if ages are unknown.
     pub fn aged(&self) -> impl Iterator<Item = (&str, u64)> {
         let members = self.process.members.iter();
@@ -356,7 +363,7 @@ pub struct Point {
     /// Whether the point's regions count what they allocate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub counts_allocs: bool,
-    /// The time beyond which its calls are kept.
+    /// The time from which on its calls are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     /// Number of its slow calls, kept or not; also those that the program asked to keep. In one

@@ -217,7 +217,7 @@ pub enum Change {
     SetAlpha(u32, Option<f64>),
     /// Set or clear a flag of this point.
     SetFlag(u32, PointFlag, bool),
-    /// Set the time beyond which this point's calls are kept, or remove it.
+    /// Set the time from which on this point's calls are kept, or remove it.
     SetLimit(u32, Option<Limit>),
 }
 

@@ -27,9 +27,11 @@ impl Record {
         self.start.saturating_add(self.span)
     }
 
-    /// The record in a snapshot that begins `ticks` later. `None` if the region began before.
-    pub fn after(&self, ticks: u64) -> Option<Self> {
-        Some(Self { start: self.start.checked_sub(ticks)?, ..*self })
+    /// Moves the record to a snapshot that begins `ticks` later. False if the region began before.
+    pub fn move_after(&mut self, ticks: u64) -> bool {
+        let start = self.start.checked_sub(ticks);
+        self.start = start.unwrap_or_default();
+        start.is_some()
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Record;
 use crate::units;
 
-/// The time beyond which a process keeps a call of a point.
+/// The time from which on a process keeps a call of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
     /// Nanoseconds, with two digits.
@@ -40,7 +40,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// A call that a process has kept, because it exceeded its point's limit or the program asked for
+/// A call that a process has kept, because it reached its point's limit or the program asked for
 /// it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlowCall {
@@ -79,8 +79,9 @@ pub struct SlowCall {
     /// The kernel's counts of the thread during the call. `None` if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelCounts>,
-    /// What the thread waited for most of its time off the CPU, as in `lock JOBS, held by worker-1 in
-    /// flush`. `None` if a viewer did not sample the waits then.
+    /// What the thread waited for in more than half of its time off the CPU, as in `lock JOBS, held by
+    /// worker-1 in flush`. `None` if there is no such reason, if no viewer sampled the waits during the
+    /// call, or if the call was in a context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_for: Option<String>,
     /// The innermost regions around it, at most 48, outermost first.
@@ -105,7 +106,7 @@ pub struct KernelCounts {
     pub minor_faults: u64,
     /// Page faults that waited for a disk.
     pub major_faults: u64,
-    /// Ticks before the call that the counts contain.
+    /// Ticks from the begin of the counts to the begin of the call.
     pub before: u64,
 }
 
@@ -132,9 +133,8 @@ impl SlowCall {
         for region in &mut call.enclosing {
             region.start = region.start.saturating_sub(ticks);
         }
-        for records in [&mut call.records, &mut call.others] {
-            *records = records.iter().filter_map(|record| record.after(ticks)).collect();
-        }
+        call.records.retain_mut(|record| record.move_after(ticks));
+        call.others.retain_mut(|record| record.move_after(ticks));
         Some(call)
     }
 

@@ -134,7 +134,8 @@ mod tests {
             snapshot.edges = vec![edge(2), edge(1), edge(2)];
             let limit = Some("\x1b[2J".into());
             let why = "\x1b[1mnow".into();
-            let call = SlowCall { why, depth: u32::MAX, ..SlowCall::default() };
+            let waited_for = Some("lock \x1b[2J".into());
+            let call = SlowCall { why, waited_for, depth: u32::MAX, ..SlowCall::default() };
             snapshot.slow = vec![Arc::new(call)];
             snapshot.waits = Some(Arc::new(WaitsReport { limit, ..WaitsReport::default() }));
             Ok(snapshot)

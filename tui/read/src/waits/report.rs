@@ -50,8 +50,8 @@ pub struct WaitsReport {
     /// are not needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<Vec<SampledStack>>,
-    /// The waits of threads with a lane that have ended since the report before, as far as they are
-    /// longer than the time between two samples.
+    /// The waits that have ended since the report before, of threads with a lane. Waits that no
+    /// sample saw are missing.
     #[serde(skip)]
     pub ended: Vec<EndedWait>,
     /// Whether [`Self::clean`] has cleaned it.
@@ -66,11 +66,11 @@ pub struct EndedWait {
     pub lane: u32,
     /// What the thread waited for, and who held that, as in `lock JOBS, held by worker-1 in flush`.
     pub reason: String,
-    /// Its begin, at the earliest.
+    /// Its earliest possible begin.
     pub since_ns: u64,
     /// The last sample that saw it.
     pub seen_ns: u64,
-    /// Its end, at the latest.
+    /// Its latest possible end.
     pub until_ns: u64,
 }
 

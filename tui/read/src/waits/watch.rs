@@ -82,7 +82,7 @@ pub struct Watch {
     began_unix_ns: Option<u64>,
     /// Number of reports with totals.
     reports: u64,
-    /// The waits that have ended since the last of these reports.
+    /// The waits that have ended since the last report with totals.
     ended: Vec<EndedWait>,
 }
 
@@ -99,8 +99,8 @@ struct OpenStack {
     reason: Option<Rc<Reason>>,
 }
 
-/// A wait that is longer than the time between two samples.
-struct LongWait {
+/// A wait that a sample saw, and that began before that sample.
+struct SeenWait {
     /// Kernel id of the thread.
     tid: u32,
     /// Id of its lane.
@@ -223,7 +223,7 @@ impl Watch {
             self.named = Instant::now();
             self.threads.retain(|_, (_, last)| last.elapsed() < KEPT);
         }
-        let waits = self.long_waits(&samples);
+        let waits = self.seen_waits(&samples);
         self.times.add(&samples, |tid| points.get(&tid).copied());
         self.note_ended(waits);
         self.began_unix_ns.get_or_insert_with(|| unix_ns(SystemTime::now()));
@@ -241,13 +241,13 @@ impl Watch {
     }
 
     /// The waits of threads with a lane that continue or end at these samples.
-    fn long_waits(&self, samples: &[ThreadSample]) -> Vec<LongWait> {
+    fn seen_waits(&self, samples: &[ThreadSample]) -> Vec<SeenWait> {
         let wait = |sample: &ThreadSample| {
             let thread = self.times.threads.get(&sample.tid)?;
             let wait = thread.sample.wait.as_ref().filter(|_| thread.since < thread.sample.at)?;
             let owner = wait.owner.filter(|owner| *owner != sample.tid);
             let point = |owner| self.times.threads.get(&owner).and_then(|owner| owner.point);
-            Some(LongWait {
+            Some(SeenWait {
                 tid: sample.tid,
                 lane: *self.lanes.get(&sample.id_inside)?,
                 reason: Rc::clone(&wait.reason),
@@ -259,8 +259,8 @@ impl Watch {
     }
 
     /// Notes the waits that have ended.
-    fn note_ended(&mut self, mut waits: Vec<LongWait>) {
-        let is_over = |wait: &LongWait| {
+    fn note_ended(&mut self, mut waits: Vec<SeenWait>) {
+        let is_over = |wait: &SeenWait| {
             let thread = self.times.threads.get(&wait.tid);
             thread.is_none_or(|thread| thread.since != wait.moments[0])
         };
@@ -446,7 +446,8 @@ fn cpu_time() -> Duration {
 }
 
 /// Adds the stacks and the ended waits of `earlier`, a report that was not taken, to `next`. If
-/// `earlier` has very many already, they are dropped, so that memory stays bounded.
+/// `earlier` has [`MOST_STACKS`] stacks or [`MOST_ENDED`] waits already, these are dropped, so that
+/// memory stays bounded.
 fn with_events_of(earlier: Option<WaitsReport>, mut next: WaitsReport) -> WaitsReport {
     let Some(earlier) = earlier else { return next };
     if let (Some(earlier), Some(stacks)) = (earlier.stacks, &mut next.stacks)

@@ -91,9 +91,8 @@ impl ClockScale {
             self.stats(stats);
         }
         for bucket in &mut cell.histogram {
-            let end = self.ticks(bucket.low.saturating_add(bucket.width));
-            bucket.low = self.ticks(bucket.low);
-            bucket.width = end.saturating_sub(bucket.low).max(1);
+            (bucket.low, bucket.width) = self.period(bucket.low, bucket.width);
+            bucket.width = bucket.width.max(1);
         }
     }
 
@@ -102,7 +101,7 @@ impl ClockScale {
         *stats = stats.converted(|ticks| self.ticks(ticks), squares);
     }
 
-    /// A begin and a length. Periods that end together still do so.
+    /// Converts a begin and a length. Equal ends stay equal.
     fn period(self, start: u64, span: u64) -> (u64, u64) {
         let end = self.ticks(start.saturating_add(span));
         let start = self.ticks(start);
@@ -120,6 +119,26 @@ mod tests {
     use super::*;
     use pfp_read::source::Source;
     use pfp_read::source::synthetic::Synthetic;
+
+    #[test]
+    fn a_call_and_the_one_around_it_still_end_together() {
+        for start in 0..100 {
+            let record = Record {
+                lane: 0,
+                point: 1,
+                start: 1_000 + start,
+                span: 500 - start,
+                exclusive: 7,
+                depth: 0,
+                context: 0,
+            };
+            let mut records = [record];
+            let mut call = SlowCall { start: 1_000, span: 500, ..SlowCall::default() };
+            ClockScale::of(24e6 + 1.0).records(&mut records);
+            ClockScale::of(24e6 + 1.0).slow_call(&mut call);
+            assert_eq!(records[0].end(), call.end(), "{start}");
+        }
+    }
 
     #[test]
     fn conversion_keeps_seconds() {

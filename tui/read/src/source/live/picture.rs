@@ -171,9 +171,9 @@ const MOST_WAITS: usize = 4_000;
 pub(super) struct SlowCalls {
     /// The calls, by the place of their boxes.
     calls: [Option<Arc<SlowCall>>; BOXES],
-    /// The waits that have ended, and the number of the report with the last ones. The call in which
-    /// a wait was may end later.
+    /// The waits that have ended. They are kept, since the call around a wait may end later.
     waits: VecDeque<EndedWait>,
+    /// Number of the report that was read last.
     report: u64,
 }
 
@@ -209,9 +209,9 @@ impl SlowCalls {
             let more = self.waits.len().saturating_sub(MOST_WAITS);
             self.waits.drain(..more);
         }
-        let lacks_reason =
-            |call: &&mut Arc<SlowCall>| call.waited_for.is_none() && call.context == 0;
-        for call in self.calls.iter_mut().flatten().filter(lacks_reason) {
+        let calls = self.calls.iter_mut().flatten();
+        for call in calls.filter(|it| it.waited_for.is_none() && it.context == 0 && it.off_cpu > 0)
+        {
             if let Some(reason) = waited_for(call, &self.waits, rate) {
                 Arc::make_mut(call).waited_for = Some(reason);
             }
@@ -226,7 +226,7 @@ impl SlowCalls {
     }
 }
 
-/// The reason of most of a call's time off the CPU, if its thread was seen waiting for it.
+/// The reason that took more than half of a call's time off the CPU, if samples saw one.
 fn waited_for(call: &SlowCall, waits: &VecDeque<EndedWait>, rate: f64) -> Option<String> {
     const MS: u64 = 1_000_000;
     let ns = |ticks: u64| (ticks as f64 / rate * 1e9) as u64;
@@ -241,7 +241,8 @@ fn waited_for(call: &SlowCall, waits: &VecDeque<EndedWait>, rate: f64) -> Option
         *sums.entry(&wait.reason).or_default() += lasted;
     }
     let (reason, most) = sums.into_iter().max_by_key(|(_, sum)| *sum)?;
-    (most > ns(call.off_cpu) / 2).then(|| reason.to_owned())
+    // The millisecond at each edge may be of another call.
+    (most > (ns(call.off_cpu) / 2).max(2 * MS)).then(|| reason.to_owned())
 }
 
 /// The longest records, by lane and end.
@@ -515,6 +516,37 @@ pub(super) fn point_state(control: Control) -> PointState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_fills_most_of_the_time_off_the_cpu() {
+        let ms = |ms: u64| 1_000_000 * ms;
+        let wait = |lane, reason: &str, since, seen, until| EndedWait {
+            lane,
+            reason: reason.into(),
+            since_ns: ms(since),
+            seen_ns: ms(seen),
+            until_ns: ms(until),
+        };
+        // From 80 to 100 ms.
+        let call = |off_cpu| SlowCall {
+            lane: 1,
+            unix_ms: 100,
+            span: ms(20),
+            off_cpu: ms(off_cpu),
+            ..SlowCall::default()
+        };
+        let found = |off_cpu, waits: &[EndedWait]| {
+            waited_for(&call(off_cpu), &waits.iter().cloned().collect(), 1e9)
+        };
+        let lock = |since, until| wait(1, "lock", since, until - 1, until);
+        assert_eq!(found(10, &[lock(85, 95)]).as_deref(), Some("lock"));
+        let halves = [lock(82, 85), wait(1, "read", 86, 88, 90), lock(91, 95)];
+        assert_eq!(found(12, &halves).as_deref(), Some("lock"), "in all");
+        assert_eq!(found(18, &halves), None, "not most of it");
+        assert_eq!(found(10, &[wait(2, "lock", 85, 94, 95)]), None, "of another thread");
+        assert_eq!(found(10, &[wait(1, "lock", 60, 78, 95)]), None, "not seen in the call");
+        assert_eq!(found(1, &[wait(1, "queue", 60, 80, 81)]), None, "the wait before the call");
+    }
 
     #[test]
     fn the_longest_records_are_kept_in_their_order() {
