@@ -70,7 +70,7 @@ fn a_command_gets_the_moment_of_a_followed_call() {
     let place = Place::new();
     let (target, pid) = watched(&place);
     let mut command = place.command(pfp_top());
-    let exec = format!("{} slow --json -o got", pfp_top().display());
+    let exec = format!("'{}' slow --json -o got", pfp_top().display());
     command.args(["slow", "-f", "-p", &pid, "--exec", &exec]).env("TMPDIR", place.folder());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let follower = end_with_test(&mut command).spawn().expect("pfp-top starts");

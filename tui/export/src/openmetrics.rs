@@ -263,7 +263,7 @@ impl Exposition {
         kind: MetricType,
         of: impl Fn(&ProcessSeries, &mut dyn FnMut(&Labels, Number) -> fmt::Result) -> fmt::Result,
     ) -> fmt::Result {
-        // Errors stop at the first series.
+        // The error stops at the first series.
         let has_any = |part| of(part, &mut |_, _| Err(fmt::Error)).is_err();
         if !self.parts.iter().any(has_any) {
             return Ok(());
@@ -411,7 +411,7 @@ impl Exposition {
             let value = |point: &SeriesPoint| Number::Real(f64::from(u8::from(point.enabled)));
             part.points.iter().try_for_each(|point| add(&point.labels, value(point)))
         })?;
-        let help = "Calls that were beyond their point's limit, or that the program asked to keep.";
+        let help = "Calls that reached their point's limit, or that the program asked to keep.";
         self.family(out, &("pfp_slow_calls", help, None), MetricType::Counter, |part, add| {
             let mut counts = part.points.iter().filter_map(|it| Some((&it.labels, it.slow_calls?)));
             counts.try_for_each(|(labels, count)| add(labels, Number::Whole(count)))

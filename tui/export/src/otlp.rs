@@ -91,7 +91,11 @@ const FAMILIES: [MetricInfo; 21] = [
     gauge("pfp.load", "{cpu}", "Share of one CPU that the point takes, nested regions taken out."),
     gauge("pfp.enabled", "", "Whether the point measures."),
     sum("pfp.overhead", "s", "Time that measuring took: calls by the calibrated time of each."),
-    sum("pfp.slow_calls", "{call}", "Calls beyond their point's limit, or kept by the program."),
+    sum(
+        "pfp.slow_calls",
+        "{call}",
+        "Calls that reached their point's limit, or kept by the program.",
+    ),
     sum("pfp.losses", "{loss}", "What was lost, refused or repaired."),
     gauge(
         "pfp.cells.busy",

@@ -149,7 +149,7 @@ impl App {
         self.set(prompt, &format!("set alpha of {name}"), Change::SetAlpha(id, alpha), &said);
     }
 
-    /// Asks for the time beyond which the point's calls are kept.
+    /// Asks for the time from which on the point's calls are kept.
     pub(super) fn ask_limit(&mut self) {
         let Some(figures) = self.target_point() else { return };
         let text = figures.point().limit.map_or(String::new(), slow::written);
@@ -165,7 +165,7 @@ impl App {
             Err(why) => return self.overlay = Some(prompt.refused(why)),
         };
         let said = match limit {
-            Some(limit) => format!("calls of {name} over {limit} are kept; 0 shows them"),
+            Some(limit) => format!("calls of {name} of at least {limit} are kept; 0 shows them"),
             None => format!("calls of {name} are not kept any more"),
         };
         self.set(prompt, &format!("set a limit of {name}"), Change::SetLimit(id, limit), &said);

@@ -254,7 +254,7 @@ pub enum Command {
     /// Show the slow calls that a process has kept, and why they were slow. `watch` sets the
     /// limits; docs/slow.md says more.
     Slow(SlowArgs),
-    /// Keep the calls of points that take at least a time, for `slow`.
+    /// Set a limit: calls of these points that take at least that long are kept for `slow`.
     Watch(WatchArgs),
     /// Print a completion script for a shell.
     Completions {

@@ -48,7 +48,7 @@ pub struct WatchArgs {
     /// Keep calls that take at least this long on a CPU, nested calls included.
     #[arg(long, value_name = "TIME", value_parser = over_cpu, conflicts_with = "off")]
     over_cpu: Option<Limit>,
-    /// Keep no calls any more.
+    /// Remove the limit.
     #[arg(long, required_unless_present_any = ["over", "over_cpu"])]
     off: bool,
 }
@@ -75,7 +75,7 @@ pub enum PointCommand {
     Disable,
     /// Switch the count of allocations on or off.
     CountAllocs(bool),
-    /// Set the time beyond which calls of the points are kept, or remove it.
+    /// Set the time from which on calls of the points are kept, or remove it.
     Watch(Option<Limit>),
     /// Reset the figures of the points.
     Reset,
@@ -158,7 +158,9 @@ pub(super) fn run(points: &PointsArgs, command: PointCommand) -> Result<u8> {
         PointCommand::CountAllocs(false) => {
             ("no longer count allocations of", "not counted", String::new())
         }
-        PointCommand::Watch(Some(limit)) => ("watch", "", format!(": calls over {limit} are kept")),
+        PointCommand::Watch(Some(limit)) => {
+            ("watch", "", format!(": calls of at least {limit} are kept"))
+        }
         PointCommand::Watch(None) => ("no longer watch", "", String::new()),
         PointCommand::Reset => ("reset", "", String::new()),
         PointCommand::Average(weight) => {

@@ -1,7 +1,7 @@
 //! `pfp-top export FORMAT`: writes the figures of a snapshot file or a process in a form that other
 //! programs read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -18,8 +18,8 @@ use pfp_model::span::Span;
 use pfp_model::{Figures, Model, WeighedBy};
 use pfp_model::{slow, span};
 use pfp_read::files::input::STDIN;
-use pfp_read::snapshot::{SlowCall, Snapshot};
-use pfp_read::source::Moment;
+use pfp_read::snapshot::Snapshot;
+use pfp_read::source::{self, Moment, Source};
 
 /// Maximum number of moments at which a trace shows allocations.
 const MOMENTS: usize = 2000;
@@ -64,8 +64,8 @@ pub struct ExportArgs {
     /// Export each thread separately (csv and openmetrics only).
     #[arg(long)]
     per_thread: bool,
-    /// The moment of the slow call with this number, as `pfp-top slow` prints it (chrome, perfetto,
-    /// speedscope and svg-trace only).
+    /// Export the records around the slow call with this number, of its thread and of the others.
+    /// `pfp-top slow` prints the numbers (chrome, perfetto, speedscope and svg-trace only).
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["at", "from", "to"])]
     slow: Option<u64>,
     /// Weigh stacks by allocated bytes, not by time (folded only).
@@ -102,10 +102,12 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
     // Until writing begins, a signal ends the process at once.
     let mut moments = Vec::new();
     let (snapshot, status) = match (&export.file, export.slow) {
-        (Some(file), Some(number)) => {
-            let mut moments = Moments::default();
-            slow::read(file, |call, snapshot| moments.see(number, call, snapshot))?;
-            (moments.only(number)?, 0)
+        (file, Some(number)) => {
+            let mut source = match file {
+                Some(file) => source::open(file)?,
+                None => export.target.resolve()?,
+            };
+            (moment_of(number, source.as_mut())?, missing(source.as_ref()))
         }
         (Some(file), None) => {
             let span = Span { from: export.from, to: export.to.or(export.at) };
@@ -115,17 +117,10 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
             }
             (span::read(file, &span, true)?, 0)
         }
-        (None, slow) => {
+        (None, None) => {
             let mut source = export.target.resolve()?;
             let mut snapshot = source.poll()?;
-            match slow {
-                Some(number) => {
-                    let mut moments = Moments::default();
-                    snapshot.slow.iter().for_each(|call| moments.see(number, call, &snapshot));
-                    snapshot = moments.only(number)?;
-                }
-                None => source.add_records(&mut snapshot),
-            }
+            source.add_records(&mut snapshot);
             (snapshot, missing(source.as_ref()))
         }
     };
@@ -158,39 +153,22 @@ pub(super) fn run(export: &ExportArgs) -> Result<u8> {
     Ok(if interrupt.raised() { INTERRUPTED } else { status })
 }
 
-/// The moments of the slow calls with a number: one, unless several processes have such a call.
-#[derive(Default)]
-struct Moments {
-    /// By lane.
-    found: BTreeMap<u32, Snapshot>,
-    /// The numbers of all calls.
-    numbers: BTreeSet<u64>,
-}
-
-impl Moments {
-    fn see(&mut self, number: u64, call: &SlowCall, snapshot: &Snapshot) {
-        self.numbers.insert(call.number);
+/// The moment of the slow call with this number.
+fn moment_of(number: u64, source: &mut dyn Source) -> Result<Snapshot> {
+    let mut by_lane = BTreeMap::new();
+    slow::each(source, |call, snapshot| {
         if call.number == number {
-            self.found.insert(call.lane, slow::moment(call, snapshot));
+            by_lane.insert(call.lane, slow::moment(call, snapshot));
         }
+    })?;
+    let moment = by_lane.pop_first();
+    if !by_lane.is_empty() {
+        bail!("expected one slow call {number}, found one in each of several processes");
     }
-
-    fn only(mut self, number: u64) -> Result<Snapshot> {
-        match (self.found.pop_first(), self.found.len()) {
-            (Some((_, moment)), 0) => Ok(moment),
-            (Some(_), _) => bail!(
-                "expected one slow call {number}, found one of several processes: export from one \
-                 process, or its recording"
-            ),
-            (None, _) => {
-                let numbers = self.numbers.iter().map(u64::to_string).collect::<Vec<_>>();
-                let numbers = numbers.join(", ");
-                bail!(
-                    "expected the number of a slow call that was kept ({numbers}), found {number}"
-                )
-            }
-        }
-    }
+    let absent = || {
+        format!("expected the number of a slow call, as `pfp-top slow` prints it, found {number}")
+    };
+    Ok(moment.with_context(absent)?.1)
 }
 
 /// The name of a format on the command line.

@@ -12,6 +12,7 @@ use clap::Args;
 use super::arguments::interval_from;
 use super::missing::Missing;
 use super::output::{Progress, next_moment, overwrite};
+use super::slow::BETWEEN_POLLS;
 use super::target::TargetArgs;
 use crate::interrupt::Interrupt;
 use pfp_model::headline::ended_words;
@@ -24,8 +25,6 @@ use pfp_read::waits::WaitNeeds;
 
 /// Shortest time between two snapshots.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// Maximum time between two polls if slow calls are recorded: a process keeps few.
-const BETWEEN_CALLS: Duration = Duration::from_millis(250);
 /// Time between two updates of the progress.
 const PROGRESS: Duration = Duration::from_millis(500);
 
@@ -52,8 +51,9 @@ pub struct RecordArgs {
     /// snapshot. This makes large files.
     #[arg(long)]
     events: bool,
-    /// Record slow calls alone, each when the process keeps it, and no figures: a small file for
-    /// weeks. `watch` sets the limits; `pfp-top slow FILE` prints the calls.
+    /// Record only slow calls, without figures: a small file for weeks. The process is polled at
+    /// least four times a second; if it keeps more than 4 calls between two polls, some can be
+    /// missing. `watch` sets the limits; `pfp-top slow FILE` prints the calls.
     #[arg(long, conflicts_with = "events")]
     slow: bool,
     /// Replace the file if it exists.
@@ -77,12 +77,11 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
     let (next, calls) = (HashMap::new(), record.slow.then(HashMap::new));
     let mut recorder = Recorder { events: record.events, next, calls };
     source.need_waits(WaitNeeds::Summary);
-    let interval = if record.slow { record.interval.min(BETWEEN_CALLS) } else { record.interval };
+    let interval = if record.slow { record.interval.min(BETWEEN_POLLS) } else { record.interval };
     let mut snapshot = recorder.part(source.poll()?);
-    let mut writer = recorder.begin(record, source.as_mut(), &snapshot)?;
+    let mut writer = recorder.begin(record, interval, source.as_mut(), &snapshot)?;
     let mut progress = ProgressReport { start, last: None, line: Progress::on_terminal() };
     let mut why = ended(&snapshot);
-    let mut is_down = false;
     let mut missing = Missing::default();
     missing.look(source.as_ref(), || progress.line.clear());
     while why.is_none() {
@@ -96,7 +95,8 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
             // While the connection is slow, a poll returns the previous snapshot again.
             Ok(same) if is_same(&same, &snapshot) => {}
             Ok(next) => {
-                (snapshot, is_down) = (recorder.part(next), false);
+                snapshot = recorder.part(next);
+                missing.line_is_back();
                 let is_empty = record.slow && snapshot.slow.is_empty();
                 let is_recorded = !is_empty || ended(&snapshot).is_some();
                 let events = recorder.events(source.as_mut(), &snapshot);
@@ -117,18 +117,8 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8> {
             Err(_) if source.has_died() => {
                 why = Some("the process has ended".into());
             }
-            Err(error) => {
-                // The source reopens a lost connection, and the recording continues. Any other
-                // error ends it.
-                let Some(reason) = source.line().and_then(|line| line.why) else {
-                    return Err(error);
-                };
-                if !is_down {
-                    progress.line.clear();
-                    warn(&format!("{reason}; trying again"));
-                }
-                is_down = true;
-            }
+            // The recording continues after a lost connection. Any other error ends it.
+            Err(error) => missing.lose(error, source.as_ref(), || progress.line.clear())?,
         }
         missing.look(source.as_ref(), || progress.line.clear());
         let is_over = record.duration.is_some_and(|end| start.elapsed() >= end);
@@ -175,7 +165,8 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// What is recorded of a snapshot: all of it, or the slow calls that are new.
+    /// The part of a snapshot to record: all of it or, with `--slow`, the calls that are new or whose
+    /// reason has become known.
     fn part(&mut self, snapshot: Snapshot) -> Snapshot {
         let Some(calls) = &mut self.calls else { return snapshot };
         let now = snapshot.slow.iter().map(|call| (call.key(), call.waited_for.is_some()));
@@ -189,6 +180,7 @@ impl Recorder {
     fn begin(
         &mut self,
         record: &RecordArgs,
+        interval: Duration,
         source: &mut dyn Source,
         snapshot: &Snapshot,
     ) -> Result<Writer> {
@@ -216,7 +208,7 @@ impl Recorder {
             return Ok(writer);
         }
         let events = self.events(source, snapshot);
-        let interval_ns = u64::try_from(record.interval.as_nanos()).unwrap_or(u64::MAX);
+        let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
         Writer::create(&record.output, overwrite(record.force), interval_ns, snapshot, &events)
     }
 

@@ -2,6 +2,8 @@
 
 mod follow;
 
+pub(super) use self::follow::BETWEEN_POLLS;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -9,11 +11,13 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
+use super::missing::missing;
 use super::output::{check_new, print, write_file};
 use super::target::{LIVE, TargetArgs};
 use pfp_model::slow::{self, Cause};
 use pfp_read::local_time::time_of_day;
 use pfp_read::snapshot::{Point, SlowCall, Snapshot};
+use pfp_read::source;
 use pfp_read::units;
 
 /// Which slow calls to print.
@@ -33,11 +37,12 @@ pub struct SlowArgs {
     /// Replace the file if it exists.
     #[arg(long)]
     force: bool,
-    /// Also print each further call when the process keeps it, until the process ends.
+    /// Print the kept calls, then each new call, until the process ends.
     #[arg(short, long, conflicts_with_all = ["file", "json", "output"])]
     follow: bool,
-    /// Run this shell command for further calls, at most once in 10 s, with one more argument: a
-    /// snapshot file with the call and its moment. The file is removed after the command.
+    /// Run this shell command for a new call. The last argument is a snapshot file with the call and
+    /// the records around it; the file is deleted when the command ends. The command starts at most
+    /// once in 10 s, and never twice at the same time; other calls are skipped.
     #[arg(long, value_name = "COMMAND", requires = "follow")]
     exec: Option<String>,
 }
@@ -71,9 +76,9 @@ pub(super) fn run(asked: &SlowArgs) -> Result<u8> {
     if asked.follow {
         return follow::follow(asked);
     }
-    let text = match asked.json {
+    let (text, status) = match asked.json {
         true => {
-            let (calls, snapshot) = newest_first(asked, printed)?;
+            let (calls, snapshot, status) = newest_first(asked, printed)?;
             let printed = Printed {
                 process: &snapshot.process.name,
                 pid: snapshot.process.pid,
@@ -82,39 +87,35 @@ pub(super) fn run(asked: &SlowArgs) -> Result<u8> {
                 dropped: snapshot.slow_dropped,
                 calls,
             };
-            serde_json::to_string(&printed)? + "\n"
+            (serde_json::to_string(&printed)? + "\n", status)
         }
         false => {
-            let (lines, snapshot) = newest_first(asked, line)?;
-            as_text(&lines, &snapshot)
+            let (lines, snapshot, status) = newest_first(asked, line)?;
+            (as_text(&lines, &snapshot), status)
         }
     };
     match &asked.output {
         Some(output) => write_file(output, asked.force, |out| out.write_all(text.as_bytes()))?,
         None => drop(print(&text)?),
     }
-    Ok(0)
+    Ok(status)
 }
 
-/// What `of` makes of each slow call, newest first, and the last snapshot.
+/// Applies `of` to each slow call, newest first. Also returns the last snapshot and the exit status.
 fn newest_first<T>(
     asked: &SlowArgs,
     of: impl Fn(&SlowCall, &Snapshot) -> T,
-) -> Result<(Vec<T>, Snapshot)> {
+) -> Result<(Vec<T>, Snapshot, u8)> {
+    let mut source = match &asked.file {
+        Some(file) => source::open(file)?,
+        None => asked.target.resolve()?,
+    };
     let mut calls = BTreeMap::new();
-    let mut see = |call: &SlowCall, snapshot: &Snapshot| {
+    let snapshot = slow::each(source.as_mut(), |call, snapshot| {
         let (lane, number) = call.key();
         calls.insert((call.unix_ms, number, lane), of(call, snapshot));
-    };
-    let snapshot = match &asked.file {
-        Some(file) => slow::read(file, see)?,
-        None => {
-            let snapshot = asked.target.resolve()?.poll()?;
-            snapshot.slow.iter().for_each(|call| see(call, &snapshot));
-            snapshot
-        }
-    };
-    Ok((calls.into_values().rev().collect(), snapshot))
+    })?;
+    Ok((calls.into_values().rev().collect(), snapshot, missing(source.as_ref())))
 }
 
 fn printed(call: &SlowCall, snapshot: &Snapshot) -> PrintedCall {

@@ -165,7 +165,7 @@ groups! {
                100ms/500ms, or off";
         Fence [Char('F')] "", "fence the point, or remove its fences"
             + "fences make the times of short regions exact, at some 45 ns per call";
-        Limit [Char('x')] "", "keep the point's calls of at least 5ms, cpu 5ms; or off"
+        Limit [Char('x')] "", "set the limit of slow calls of the point: 5ms, cpu 5ms or off"
             + "the screen 0 shows the kept calls, and why they were slow";
         CountAllocs [Char('A')] "", "count the allocations of the point, or stop"
             + "at some 10 ns per call, in a program with an allocator that counts: run --alloc";

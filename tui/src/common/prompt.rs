@@ -17,7 +17,7 @@ pub enum PromptSubject {
     Filter,
     /// A new alpha for this point's EWMA.
     Alpha(u32),
-    /// A time beyond which this point's calls are kept.
+    /// A time from which on this point's calls are kept.
     Limit(u32),
     /// A name to search for on the screen, with the label of the prompt.
     Find(&'static str),

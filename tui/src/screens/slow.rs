@@ -197,7 +197,7 @@ fn about_call(
     let mut lines = vec![Line::raw("")];
     let around = call.enclosing.iter().map(|region| slow::name(region.point, snapshot));
     let path: Vec<_> = around.chain([slow::name(call.point, snapshot)]).collect();
-    let over = call.limit.map_or(String::new(), |limit| format!(", over {limit}"));
+    let over = call.limit.map_or(String::new(), |limit| format!(", limit {limit}"));
     let title = format!(" {}{over}", path.join(" > "));
     let title = text::cut(&title, width, styles.glyphs.ellipsis);
     lines.push(Line::styled(title, styles.theme.process));
@@ -208,23 +208,23 @@ fn about_call(
         ticks(call.off_cpu),
     )));
     if let Some(reason) = &call.waited_for {
-        lines.push(cut(format!(" waited for {reason}")));
+        lines.push(cut(format!(" waited for: {reason}")));
     }
     if let Some(counts) = call.kernel {
         let KernelCounts { waits, preemptions, minor_faults, major_faults, before } = counts;
         let before = ticks(before);
         lines.push(cut(format!(
-            " waits {waits}, pre-emptions {preemptions}, page faults {minor_faults} without a disk \
-             and {major_faults} with one, from {before} before it"
+            " waits {waits}, pre-emptions {preemptions}, page faults {minor_faults} minor, \
+             {major_faults} major; counted from {before} before the call"
         )));
     }
     let grid = Grid::new(styles.glyphs.ellipsis).left("", 0).left("Directly inside", 32);
     let grid = grid.right("Calls", 7).right("Usual", 7).right("Time", 8);
-    let grid = grid.right("Own CPU", 8).right("Usual", 8);
+    let grid = grid.right("Own CPU", 8).right("Usual CPU", 9);
     lines.push(grid.heading(None, width, styles));
     let nested = slow::inside(call);
     let inside = nested.iter().fold(0_u64, |all, sum| all.saturating_add(sum.span));
-    lines.extend(nested.iter().map(|sum| {
+    lines.extend(nested.iter().take(ABOUT.into()).map(|sum| {
         let name = slow::name(sum.point, snapshot);
         let [span, exclusive] = [sum.span, sum.exclusive].map(ticks);
         let usual = slow::usual(call.point, sum.point, snapshot);

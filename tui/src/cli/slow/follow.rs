@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use tempfile::{Builder, NamedTempFile};
 
 use super::{SlowArgs, heading, line};
+use crate::cli::missing::Missing;
 use crate::cli::output::print;
 use crate::interrupt::Interrupt;
 use pfp_model::slow;
@@ -18,13 +19,14 @@ use pfp_read::snapshot::{ProcessState, SlowCall, Snapshot};
 use pfp_read::text::warn;
 use pfp_read::waits::WaitNeeds;
 
-/// Time between two polls of a process whose calls are followed. A process keeps 8 calls in a second.
-const BETWEEN_POLLS: Duration = Duration::from_millis(250);
+/// Time between two polls. A process holds 8 calls and replaces the oldest, so a slower poll would
+/// miss calls.
+pub(in crate::cli) const BETWEEN_POLLS: Duration = Duration::from_millis(250);
 /// Minimum time between two starts of a command.
 const BETWEEN_STARTS: Duration = Duration::from_secs(10);
 
-/// Maximum time until a call is printed: a report of waits may say what it waited for.
-const PRINTED: Duration = Duration::from_secs(2);
+/// Maximum time for which a call is held back until a report of waits says what it waited for.
+const HELD_BACK: Duration = Duration::from_secs(2);
 
 /// Prints the calls that are there, oldest first, and then the further ones.
 pub(super) fn follow(asked: &SlowArgs) -> Result<u8> {
@@ -33,10 +35,10 @@ pub(super) fn follow(asked: &SlowArgs) -> Result<u8> {
     source.need_waits(WaitNeeds::Reasons);
     let mut command = asked.exec.as_deref().map(CallCommand::new);
     let mut followed = Followed::default();
+    let mut missing = Missing::default();
     let mut last = None;
-    let mut is_down = false;
-    print(&heading())?;
-    loop {
+    let mut is_read = print(&heading())?;
+    while is_read {
         if let Some(command) = &mut command {
             command.look()?;
         }
@@ -47,22 +49,16 @@ pub(super) fn follow(asked: &SlowArgs) -> Result<u8> {
                 None => break,
             },
             Err(error) => {
-                // The source opens a lost connection again.
-                let Some(why) = source.line().and_then(|line| line.why) else { return Err(error) };
-                if !is_down {
-                    warn(&format!("{why}; trying again"));
-                }
-                is_down = true;
+                missing.lose(error, source.as_ref(), || ())?;
                 interrupt.sleep(BETWEEN_POLLS);
                 continue;
             }
         };
-        is_down = false;
+        missing.line_is_back();
+        missing.look(source.as_ref(), || ());
         let is_last = is_over || snapshot.process.state != ProcessState::Running;
         for (call, is_further) in followed.due(&snapshot, is_last) {
-            if !print(&line(&call, &snapshot))? {
-                return Ok(0);
-            }
+            is_read = is_read && print(&line(&call, &snapshot))?;
             if let Some(command) = command.as_mut().filter(|_| is_further) {
                 command.run(&call, &snapshot);
             }
@@ -76,7 +72,7 @@ pub(super) fn follow(asked: &SlowArgs) -> Result<u8> {
     if let Some(command) = command {
         command.end()?;
     }
-    Ok(0)
+    Ok(missing.status())
 }
 
 /// The calls that are followed.
@@ -116,7 +112,7 @@ impl Followed {
             let may_be_explained = slow::lacks_reason(call, snapshot.clock.ticks_per_second)
                 && now.contains_key(&call.key())
                 && waiting.is_further
-                && waiting.since.elapsed() < PRINTED;
+                && waiting.since.elapsed() < HELD_BACK;
             is_last || !may_be_explained
         };
         let due = self.waiting.iter().take_while(is_due).count();
@@ -150,7 +146,7 @@ impl<'a> CallCommand<'a> {
         match self.start(call, snapshot) {
             Ok(running) => (self.running, self.started) = (Some(running), Some(Instant::now())),
             Err(error) => {
-                warn(&format!("the command of --exec is not run: {error:#}"));
+                warn(&format!("cannot run the command of --exec: {error:#}"));
                 self.missed += 1;
             }
         }
@@ -158,12 +154,12 @@ impl<'a> CallCommand<'a> {
 
     fn start(&self, call: &SlowCall, snapshot: &Snapshot) -> Result<(Child, NamedTempFile)> {
         let named = Builder::new().prefix("pfp-slow-").suffix(".json").tempfile();
-        let mut file = named.context("no file can be made for it")?;
+        let mut file = named.context("cannot create its snapshot file")?;
         let slow = vec![Arc::new(call.clone())];
         let moment = Snapshot { slow, ..slow::moment(call, snapshot) };
         let mut out = BufWriter::new(&mut file);
-        serde_json::to_writer(&mut out, &moment).context("its file cannot be written")?;
-        out.flush().context("its file cannot be written")?;
+        serde_json::to_writer(&mut out, &moment).context("cannot write its snapshot file")?;
+        out.flush().context("cannot write its snapshot file")?;
         drop(out);
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", &format!("{} \"$1\"", self.words), "sh"]).arg(file.path());
